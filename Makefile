@@ -1,0 +1,50 @@
+# Two commands do everything: `make run` shows Leasehold at work, `make test` checks all of it.
+# Both make the virtual environment and install what they need first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types layers tests bench clean
+
+help:            ## Show what can be made
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
+
+$(VENV)/run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/test: $(VENV)/run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test
+	@touch $@
+
+$(VENV)/bench: $(VENV)/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
+	@touch $@
+
+run: $(VENV)/run        ## See it work: jobs submitted, run, retried, dead-lettered, counted
+	$(BIN)/python examples/tour.py
+
+test: lint types layers tests   ## Run every check: style, types, layering and the whole suite
+
+lint: $(VENV)/test      ## Style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test     ## Types, strictly
+	$(BIN)/mypy
+
+layers: $(VENV)/test    ## Who may import whom
+	$(BIN)/lint-imports
+
+tests: $(VENV)/test     ## The test suite
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/bench    ## Measure, beside the raw limit and a rival
+	$(BIN)/python -m benchmarks
+
+clean:           ## Remove what was made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
