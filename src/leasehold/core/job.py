@@ -1,0 +1,277 @@
+"""The job: what is asked for (`Draft`) and what a caller sees of it (`Job`, a frozen snapshot)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, Final, Literal
+
+import msgspec
+
+from leasehold.core.outcome import JobError
+from leasehold.core.retry import RetryPolicy
+from leasehold.core.status import Event, Status
+from leasehold.errors import InvalidJobError, PayloadError
+
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_MAX_RETRIES: Final = 3
+DEFAULT_LEASE_SECONDS: Final = 300.0
+PAYLOAD_BYTES_MAX: Final = 256 * 1024
+NAME_LENGTH_MAX: Final = 255
+SECONDS_MAX: Final = 10 * 366 * 24 * 3600.0
+
+MetadataValue = str | int | float | bool | None
+DependencyPolicy = Literal["cancel", "fail", "ignore"]
+
+
+class Priority(IntEnum):
+    """Names for common priorities; any whole number from 0 to 100 will do. Higher runs first."""
+
+    LOW = 25
+    MEDIUM = 50
+    HIGH = 75
+    CRITICAL = 100
+
+
+PriorityLike = int | Literal["low", "medium", "high", "critical"]
+
+
+def priority_of(value: PriorityLike) -> int:
+    """A priority as a number, from a number or a name.
+
+    >>> priority_of("high"), priority_of(10)
+    (75, 10)
+    """
+    if isinstance(value, str):
+        try:
+            return Priority[value.upper()].value
+        except KeyError:
+            names = ", ".join(name.lower() for name in Priority.__members__)
+            raise InvalidJobError(f"priority {value!r} is none of {names}, or 0 to 100") from None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
+        raise InvalidJobError(f"priority must be a whole number from 0 to 100, not {value!r}")
+    return int(value)
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is ready to be stored: encoded, with every option settled."""
+
+    id: str
+    task: str
+    payload: bytes = b'{"args":[],"kwargs":{}}'
+    codec: str = "json"
+    queue: str = DEFAULT_QUEUE
+    priority: int = Priority.MEDIUM.value
+    max_retries: int = DEFAULT_MAX_RETRIES
+    run_at: datetime | None = None
+    delay_seconds: float | None = None
+    """Counted from the store's own time of submission; not together with run_at."""
+    deadline: datetime | None = None
+    retry: RetryPolicy | None = None
+    timeout_seconds: float | None = None
+    lease_seconds: float | None = None
+    """None leaves it to the worker's own default."""
+    start_within_seconds: float | None = None
+    """Time to live: a job not started by then is cancelled."""
+    result_ttl_seconds: float | None = None
+    metadata: dict[str, MetadataValue] | None = None
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    depends_on: tuple[str, ...] = ()
+    on_dependency_failure: DependencyPolicy = "cancel"
+
+    def check(self) -> None:
+        """Raise InvalidJobError for anything that no store could keep; says which field and why."""
+        _check_name("job id", self.id)
+        _check_name("task", self.task)
+        _check_name("queue", self.queue)
+        if not 0 <= self.priority <= 100:
+            raise InvalidJobError(f"priority must be from 0 to 100, not {self.priority}")
+        if not 0 <= self.max_retries <= 1_000_000:
+            raise InvalidJobError(
+                f"max_retries must be from 0 (never) to 1,000,000, not {self.max_retries}"
+            )
+        if self.run_at is not None and self.delay_seconds is not None:
+            raise InvalidJobError("give either run_at or a delay, not both")
+        for field, value in (("run_at", self.run_at), ("deadline", self.deadline)):
+            if value is not None and value.utcoffset() is None:
+                raise InvalidJobError(f"{field} must know its time zone, for instance UTC: {value}")
+        _check_seconds("delay", self.delay_seconds, zero=True)
+        _check_seconds("timeout_seconds", self.timeout_seconds)
+        _check_seconds("lease_seconds", self.lease_seconds)
+        _check_seconds("start_within_seconds", self.start_within_seconds)
+        _check_seconds("result_ttl_seconds", self.result_ttl_seconds)
+        if self.idempotency_key is not None:
+            _check_name("idempotency_key", self.idempotency_key)
+        if self.parent_id is not None:
+            _check_name("parent_id", self.parent_id)
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it was at one moment. Changing it changes nothing in the store."""
+
+    id: str
+    queue: str
+    task: str
+    status: Status
+    priority: int
+    payload_data: bytes
+    codec: str = "json"
+    created_at: datetime
+    updated_at: datetime
+    run_at: datetime
+    """When it may run, or could have run, at the earliest."""
+    deadline: datetime | None = None
+    started_at: datetime | None = None
+    """The start of its latest attempt."""
+    completed_at: datetime | None = None
+    """When it reached a terminal status."""
+    attempts: int = 0
+    max_retries: int = DEFAULT_MAX_RETRIES
+    allowance: int = DEFAULT_MAX_RETRIES + 1
+    """How many attempts it may have in all: max_retries + 1, one more after a replay."""
+    retry: RetryPolicy | None = None
+    timeout_seconds: float | None = None
+    lease_seconds: float | None = None
+    start_by: datetime | None = None
+    result_ttl_seconds: float | None = None
+    worker: str | None = None
+    """Who holds its lease now."""
+    lease_version: int = 0
+    lease_acquired_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    cancel_requested: str | None = None
+    """The reason, once somebody asked to stop the running attempt."""
+    result_data: bytes | None = None
+    result_codec: str = "json"
+    error: JobError | None = None
+    """Its latest error, also of an attempt that was retried since."""
+    reason: str | None = None
+    """Why it was cancelled, snoozed, released or declared dead."""
+    progress: dict[str, Any] | None = None
+    metadata: dict[str, MetadataValue] | None = None
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    depends_on: tuple[str, ...] = ()
+    on_dependency_failure: DependencyPolicy = "cancel"
+    stdout_path: str | None = None
+    stderr_path: str | None = None
+
+    @property
+    def payload(self) -> Any:
+        """The payload as plain JSON data."""
+        return _plain(self.payload_data, self.codec, self.id, "payload")
+
+    @property
+    def result(self) -> Any:
+        """The result as plain JSON data; None while there is none."""
+        if self.result_data is None:
+            return None
+        return _plain(self.result_data, self.result_codec, self.id, "result")
+
+    @property
+    def is_done(self) -> bool:
+        """Completed or cancelled."""
+        return self.status.is_done
+
+    @property
+    def is_terminal(self) -> bool:
+        """Completed, cancelled or dead."""
+        return self.status.is_terminal
+
+    @property
+    def will_retry(self) -> bool:
+        """Its last attempt failed and another one is coming."""
+        return self.status is Status.FAILED
+
+    def age_seconds(self, now: datetime) -> float:
+        """How long ago it was submitted."""
+        return (now - self.created_at).total_seconds()
+
+    def wait_seconds(self, now: datetime) -> float:
+        """How long it waited (or has waited) between being due and its latest start."""
+        end = self.started_at or self.completed_at or now
+        return max(0.0, (end - max(self.created_at, min(self.run_at, end))).total_seconds())
+
+    def run_seconds(self, now: datetime) -> float | None:
+        """How long its latest attempt ran (or has run); None before the first."""
+        if self.started_at is None:
+            return None
+        running = self.status is Status.RUNNING
+        end = now if running else self.completed_at or self.updated_at
+        return max(0.0, (end - self.started_at).total_seconds())
+
+    def seconds_since_completion(self, now: datetime) -> float | None:
+        """How long ago it reached a terminal status; None while it has not."""
+        if self.completed_at is None:
+            return None
+        return max(0.0, (now - self.completed_at).total_seconds())
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a job under one lease. Also the checkpoint that the sweep leaves."""
+
+    job_id: str
+    lease_version: int
+    number: int
+    """Which attempt this was; a handed-back one and its successor share a number."""
+    worker: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    outcome: Event | None = None
+    """How it ended; None while it runs."""
+    error: JobError | None = None
+    message: str = ""
+    note: Any = None
+    """What the task attached to its acknowledgement."""
+    lease_expires_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+
+    @property
+    def duration_seconds(self) -> float | None:
+        """How long it ran; None while it runs."""
+        return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
+
+
+class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to a job. `sequence` counts from 1 per job, without gaps."""
+
+    job_id: str
+    sequence: int
+    at: datetime
+    event: Event
+    before: Status | None = None
+    after: Status | None = None
+    """Equal to `before` for events that only tell."""
+    worker: str | None = None
+    lease_version: int = 0
+    attempts: int = 0
+    """Attempts spent after this event; it tells a replay that reset them from one that did not."""
+    message: str = ""
+
+
+def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
+    if codec != "json":
+        raise PayloadError(
+            f"the {what} of job {job_id} is a signed pickle: only a TaskQueue with its key reads it"
+        )
+    return msgspec.json.decode(data)
+
+
+def _check_name(what: str, value: str) -> None:
+    if not isinstance(value, str) or not value:
+        raise InvalidJobError(f"{what} must be a non-empty string, not {value!r}")
+    if len(value) > NAME_LENGTH_MAX:
+        raise InvalidJobError(
+            f"{what} is {len(value)} characters long; at most {NAME_LENGTH_MAX} are allowed"
+        )
+    if not value.isprintable():
+        raise InvalidJobError(f"{what} must not contain control characters: {value!r}")
+
+
+def _check_seconds(what: str, value: float | None, *, zero: bool = False) -> None:
+    # The comparison also refuses NaN, which is neither above nor below anything.
+    if value is not None and not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
+        least = "0 or more" if zero else "above 0"
+        raise InvalidJobError(f"{what} must be {least} and at most ten years in seconds: {value!r}")

@@ -1,0 +1,147 @@
+"""The lease: a worker's time-limited right to run one job, and what is said under it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from leasehold.core.job import MetadataValue
+from leasehold.core.outcome import JobError, Outcome
+from leasehold.core.retry import RetryPolicy
+from leasehold.core.status import Event, Status
+from leasehold.errors import LeaseLostError
+
+EXTENSION_SECONDS_MAX: Final = 24 * 3600.0
+"""How long one lease may be kept alive by renewals, so that no zombie lives for ever."""
+
+
+class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants to lease what."""
+
+    worker: str
+    queues: tuple[str, ...] = ("default",)
+    limit: int = 1
+    lease_seconds: float = 300.0
+    """For jobs that name none of their own."""
+    tasks: tuple[str, ...] | None = None
+    """Only these tasks; None for any."""
+    parent_id: str | None = None
+    """Only jobs of this group."""
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker gets: all it needs to run the job, and the token that proves its right."""
+
+    job_id: str
+    version: int
+    """The fencing token: it only grows, and is never granted twice for one job."""
+    worker: str
+    queue: str
+    task: str
+    payload: bytes
+    codec: str
+    priority: int
+    attempt: int
+    """Which attempt this is, from 1."""
+    allowance: int
+    acquired_at: datetime
+    expires_at: datetime
+    lease_seconds: float
+    timeout_seconds: float | None = None
+    deadline: datetime | None = None
+    retry: RetryPolicy | None = None
+    metadata: dict[str, MetadataValue] | None = None
+    parent_id: str | None = None
+
+    @property
+    def fencing_token(self) -> int:
+        """The version, under the name that users of other lock services know."""
+        return self.version
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """A holder's last word on its lease."""
+
+    job_id: str
+    version: int
+    outcome: Outcome
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The store's answer to a settlement: what became of the job."""
+
+    job_id: str
+    version: int
+    event: Event
+    status: Status
+    attempts: int
+    run_at: datetime | None = None
+    """When it will be tried again, if it waits."""
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    """A holder's wish to keep its lease for `lease_seconds` from now."""
+
+    job_id: str
+    version: int
+    lease_seconds: float
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    """The store's answer to a renewal."""
+
+    job_id: str
+    version: int
+    expires_at: datetime
+    next_heartbeat_seconds: float
+    cancel_requested: str | None = None
+    """The reason, once somebody asked to stop this attempt."""
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """The answer to one exchange with the store: what was settled and what was leased."""
+
+    settled: list[Settled | LeaseLostError]
+    """One per settlement, in order; a stale one is answered with the error, not raised."""
+    leases: list[Lease]
+    next_due_at: datetime | None = None
+    """When the next delayed job becomes due, if fewer were leased than asked for."""
+
+
+class StuckJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A running job that shows no sign of life, and who holds it since when."""
+
+    job_id: str
+    queue: str
+    task: str
+    worker: str
+    lease_version: int
+    attempts: int
+    started_at: datetime
+    heartbeat_at: datetime
+    lease_expires_at: datetime
+
+
+class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one recovery sweep found and did."""
+
+    expired_found: int = 0
+    recovered: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    checkpoints_created: int = 0
+    errors: int = 0
+    scan_ms: float = 0.0
+    workers_proved_dead: tuple[str, ...] = ()
+    last_error: JobError | None = None
+
+
+def next_heartbeat_seconds(lease_seconds: float) -> float:
+    """The advice that goes with a renewal: a tenth of the lease, so that several may be missed.
+
+    >>> next_heartbeat_seconds(300)
+    30.0
+    """
+    return lease_seconds / 10

@@ -1,0 +1,67 @@
+"""Filters: one way to say "these jobs", the same for search, cancel, replay, purge and export."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from leasehold.core.job import Job, MetadataValue
+from leasehold.core.status import Status
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs for which everything given here holds. An empty filter means all jobs."""
+
+    ids: tuple[str, ...] | None = None
+    queues: tuple[str, ...] | None = None
+    statuses: tuple[Status, ...] | None = None
+    tasks: tuple[str, ...] | None = None
+    priority_min: int | None = None
+    priority_max: int | None = None
+    created_from: datetime | None = None
+    """Inclusive."""
+    created_before: datetime | None = None
+    """Exclusive."""
+    metadata: dict[str, MetadataValue] | None = None
+    """Every key given must be there with an equal value."""
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    error_text: str | None = None
+    """Part of the latest error's type or message, in any case."""
+    text: str | None = None
+    """Part of the payload (as JSON text) or of the latest error, in any case."""
+
+    def matches(self, job: Job) -> bool:
+        """Whether a job fits. SQL stores say the same in SQL; a test compares the two."""
+        error = f"{job.error.type}: {job.error.message}".lower() if job.error else ""
+        metadata = job.metadata or {}
+        return (
+            (self.ids is None or job.id in self.ids)
+            and (self.queues is None or job.queue in self.queues)
+            and (self.statuses is None or job.status in self.statuses)
+            and (self.tasks is None or job.task in self.tasks)
+            and (self.priority_min is None or job.priority >= self.priority_min)
+            and (self.priority_max is None or job.priority <= self.priority_max)
+            and (self.created_from is None or job.created_at >= self.created_from)
+            and (self.created_before is None or job.created_at < self.created_before)
+            and all(
+                key in metadata and metadata[key] == value
+                for key, value in (self.metadata or {}).items()
+            )
+            and (self.idempotency_key is None or job.idempotency_key == self.idempotency_key)
+            and (self.parent_id is None or job.parent_id == self.parent_id)
+            and (self.error_text is None or self.error_text.lower() in error)
+            and (
+                self.text is None
+                or self.text.lower() in job.payload_data.decode(errors="replace").lower()
+                or self.text.lower() in error
+            )
+        )
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a search, newest first, and where the next one starts (None at the end)."""
+
+    jobs: list[Job]
+    next_cursor: str | None = None

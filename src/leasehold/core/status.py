@@ -1,0 +1,116 @@
+"""The state machine: every status, every verb, and the one table that says which leads where.
+
+The memory store runs this table; SQL stores restate its guards in their WHERE clauses; a hypothesis
+state machine compares every store with it.
+
+            submit            lease             complete
+    (none) ───────► pending ─────────► running ──────────► completed
+       │               ▲  ▲ release,      │ │ │
+       │ run_at        │  │ recover       │ │ └─ cancel ──► cancelled ─┐
+       ├──► scheduled ─┤  └───────────────┤ │                          │ replay
+       │ depends_on    │ promote          │ └─── dead ────► dead ──────┤
+       └──► blocked ───┤                  │ fail                       ▼
+                       └───── failed ◄────┘                         pending
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from leasehold.errors import InvalidTransitionError
+
+
+class Status(StrEnum):
+    """Where a job stands."""
+
+    SCHEDULED = "scheduled"
+    BLOCKED = "blocked"
+    PENDING = "pending"
+    RUNNING = "running"
+    FAILED = "failed"
+    COMPLETED = "completed"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing more is expected of the job: it is completed or cancelled."""
+        return self in DONE
+
+    @property
+    def is_terminal(self) -> bool:
+        """The job will not run again unless a person says so."""
+        return self in TERMINAL
+
+
+DONE: Final = frozenset({Status.COMPLETED, Status.CANCELLED})
+TERMINAL: Final = DONE | {Status.DEAD}
+WAITING: Final = frozenset({Status.SCHEDULED, Status.BLOCKED, Status.PENDING, Status.FAILED})
+"""Not ended and not held by a lease."""
+
+
+class Event(StrEnum):
+    """What can happen to a job; each is one history event."""
+
+    # These change the status.
+    CREATED = "created"
+    PROMOTED = "promoted"
+    UNBLOCKED = "unblocked"
+    LEASED = "leased"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD = "dead"
+    SNOOZED = "snoozed"
+    RELEASED = "released"
+    RECOVERED = "recovered"
+    CANCELLED = "cancelled"
+    REPLAYED = "replayed"
+    # These only tell.
+    CANCEL_REQUESTED = "cancel_requested"
+    REPRIORITIZED = "reprioritized"
+    HEARTBEAT_FAILED = "heartbeat_failed"
+    ABANDONED = "abandoned"
+    VERSION_MISMATCH = "version_mismatch"
+
+
+_S = Status
+
+TRANSITIONS: Final[dict[Event, dict[Status | None, frozenset[Status]]]] = {
+    Event.CREATED: {None: frozenset({_S.PENDING, _S.SCHEDULED, _S.BLOCKED})},
+    Event.PROMOTED: {_S.SCHEDULED: frozenset({_S.PENDING}), _S.FAILED: frozenset({_S.PENDING})},
+    Event.UNBLOCKED: {_S.BLOCKED: frozenset({_S.PENDING, _S.SCHEDULED})},
+    Event.LEASED: {_S.PENDING: frozenset({_S.RUNNING})},
+    Event.COMPLETED: {_S.RUNNING: frozenset({_S.COMPLETED})},
+    Event.FAILED: {_S.RUNNING: frozenset({_S.FAILED})},
+    Event.SNOOZED: {_S.RUNNING: frozenset({_S.SCHEDULED})},
+    # Handed back at once, or with a delay when no worker here knows the task.
+    Event.RELEASED: {_S.RUNNING: frozenset({_S.PENDING, _S.SCHEDULED})},
+    Event.RECOVERED: {_S.RUNNING: frozenset({_S.PENDING})},
+    # From running: out of attempts or failed for good. From the others: its queue was deleted by
+    # force, or a dependency failed.
+    Event.DEAD: {
+        status: frozenset({_S.DEAD})
+        for status in (_S.RUNNING, _S.PENDING, _S.SCHEDULED, _S.BLOCKED, _S.FAILED)
+    },
+    Event.CANCELLED: {
+        status: frozenset({_S.CANCELLED})
+        for status in (_S.RUNNING, _S.PENDING, _S.SCHEDULED, _S.BLOCKED, _S.FAILED)
+    },
+    Event.REPLAYED: {_S.DEAD: frozenset({_S.PENDING}), _S.CANCELLED: frozenset({_S.PENDING})},
+}
+"""event -> status before -> the statuses it may lead to. What is not listed is refused."""
+
+
+def allowed(event: Event, before: Status | None) -> frozenset[Status]:
+    """The statuses that `event` may lead to from `before`; empty when it is not allowed there."""
+    return TRANSITIONS.get(event, {}).get(before, frozenset())
+
+
+def check(event: Event, before: Status | None, after: Status, job_id: str) -> None:
+    """Raise InvalidTransitionError unless the table allows this step."""
+    if after not in allowed(event, before):
+        raise InvalidTransitionError(
+            f"job {job_id} is {before or 'new'}: it cannot be {event}"
+            + (f" and become {after}" if str(after) != str(event) else "")
+        )

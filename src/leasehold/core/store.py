@@ -1,0 +1,369 @@
+"""The store contract: what every store must keep, as numbered clauses.
+
+A store applies atomically what the core decides. The conformance suite (`leasehold.testing.
+conformance`) has a test for each clause and cites it by number; a clause that a store cannot keep
+is declared by raising UnsupportedError, never skipped in silence.
+
+Clauses that hold for every method:
+
+- ALL-1  One call is one atomic write: after a crash it has happened as a whole or not at all.
+- ALL-2  When a call that writes returns, what it wrote is durable at the store's named level.
+- ALL-3  Time is the store's own clock, which never steps back, whatever the wall clock does.
+- ALL-4  Every step follows `core.status.TRANSITIONS`, and is written to the job's history in the
+         same write.
+- ALL-5  Any number of threads may call at once.
+- ALL-6  A closed store raises StoreClosedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.lease import (
+    Exchange,
+    Lease,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+    StuckJob,
+    SweepReport,
+)
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import Event, Status
+from leasehold.errors import LeaseholdError, LeaseLostError
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """The answer to one submitted draft."""
+
+    id: str
+    status: Status
+    is_duplicate: bool = False
+    """True when an earlier job with the same idempotency key was found: `id` is that job's."""
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as the registry knows it."""
+
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    started_at: datetime
+    heartbeat_at: datetime
+    running: int = 0
+    """How many leases it holds."""
+
+
+class WorkerLife(Protocol):
+    """A registered worker's sign of life, held from registration until `close`.
+
+    Where the store can prove death at once, this holds the proof's lock; a child process of the
+    worker inherits `lock_fd`, so that the lock is free only when the whole tree is dead.
+    """
+
+    @property
+    def lock_fd(self) -> int | None:
+        """The descriptor that children must inherit; None where death cannot be proved."""
+
+    def close(self) -> None:
+        """Leave the registry in order."""
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts and lifetime totals of one queue, or of all."""
+
+    counts: dict[Status, int]
+    """How many jobs stand in each status now."""
+    submitted: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Attempts that failed, retried or not."""
+    retried: int = 0
+    """Failed attempts that another one followed or will follow."""
+    dead: int = 0
+    cancelled: int = 0
+    recovered: int = 0
+    """Jobs taken back from a holder that was lost, to be run again."""
+    rejected: int = 0
+    """Jobs refused because the queue was full."""
+    cleaned: int = 0
+    """Jobs discarded after they had ended."""
+
+    def as_mapping(self) -> dict[str, int]:
+        """One flat mapping: a count per status, and the totals under `total_...`."""
+        totals = {
+            f"total_{name}": getattr(self, name)
+            for name in self.__struct_fields__
+            if name != "counts"
+        }
+        return {status.value: self.counts.get(status, 0) for status in Status} | totals
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An administrative action: who did what, when, to how many."""
+
+    at: datetime
+    actor: str
+    action: str
+    detail: dict[str, Any]
+    count: int
+
+
+class Listener(Protocol):
+    """Who wants to be woken. Calls come from any thread, must return at once and are only hints:
+    one may come for nothing, and after a lost one a slow poll finds the truth."""
+
+    def on_ready(self) -> None:
+        """Jobs may have become available, or due earlier than was known."""
+
+    def on_ended(self, job_ids: Collection[str] | None) -> None:
+        """These jobs reached a terminal status; None when it is not known which."""
+
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
+        """Somebody asked to stop these running jobs; None when it is not known which."""
+
+
+class Store(Protocol):
+    """Where jobs live."""
+
+    # -- producers ---------------------------------------------------------------------------
+
+    def submit(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        """Store new jobs and answer each, in order.
+
+        - SUB-1  All or nothing: an error in one draft raises it and stores none. With `partial`,
+                 the good ones are stored and each bad one is answered by its error.
+        - SUB-2  A job due now is `pending`, a later one `scheduled`; `depends_on` makes `blocked`.
+        - SUB-3  An id that is taken raises DuplicateJobError, also within one call, unless SUB-4
+                 answers first: a submit may be repeated with the same id and the same key.
+        - SUB-4  A known idempotency key of that queue, within 24 hours, stores nothing and answers
+                 with the first job and `is_duplicate`, also within one call; raises
+                 IdempotencyConflictError if task, payload or codec differ.
+        - SUB-5  Draft.check() is applied; a payload over the inline limit raises
+                 PayloadTooLargeError.
+        - SUB-6  Jobs of one call, and calls one after the other, are served first in, first out
+                 within the same priority.
+        """
+
+    # -- holders -----------------------------------------------------------------------------
+
+    def exchange(
+        self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        """Settle what was run and lease what comes next, in one write.
+
+        - SET-1  A settlement counts only if job id and version match a running job: complete, fail,
+                 snooze, release and cancel lead where `core.outcome.decide` says.
+        - SET-2  A stale one changes nothing, leaves one `version_mismatch` event (if the job still
+                 exists) and is answered by LeaseConflictError if another holder has the job now,
+                 by LeaseLostError otherwise.
+        - SET-3  An expired lease that nobody has recovered may still settle.
+        - SET-4  One stale settlement does not hinder the others, nor the leases.
+        - SET-5  Snooze and release take the attempt back.
+        - SET-6  A result over the inline limit is a permanent failure with PayloadTooLargeError.
+        - LEA-1  Leases go to the best available jobs of these queues: highest priority first, then
+                 first submitted first. Narrowed by `tasks` and `parent_id` where given.
+        - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
+                 holder, an expiry of job.lease_seconds or request.lease_seconds, and one more
+                 attempt.
+        - LEA-3  Never two unexpired leases for one job, however many call at once.
+        - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same write.
+        - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
+                 instead of leased.
+        - LEA-6  At most `limit` leases; fewer only if no more are available.
+        - LEA-7  A job may be settled and leased again in one exchange.
+        """
+
+    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+        """Keep leases alive, and the worker's own registry entry with them.
+
+        - REN-1  A renewal counts only if id, version and `running` match and the lease has not
+                 expired; the new expiry is now + lease_seconds, at most 24 h after it was acquired.
+        - REN-2  A stale one is answered by LeaseConflictError or LeaseLostError and leaves an event,
+                 as SET-2; an expired one by LeaseExpiredError. Nothing else is changed.
+        - REN-3  The answer carries a pending cancel request.
+        """
+
+    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        """Keep a JSON document as the running job's progress.
+
+        - PRO-1  Fenced like a settlement; a stale holder gets LeaseLostError.
+        """
+
+    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
+        """Keep lines that the task logged; the last 1000 per job.
+
+        - LOG-1  Fenced like a settlement; a stale holder gets LeaseLostError.
+        """
+
+    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+        """Write an event that changes nothing (heartbeat_failed, abandoned) to a job's history.
+
+        An event that would change the status is refused with InvalidTransitionError; for a job that
+        is no longer there, nothing is written.
+        """
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def recover(self) -> SweepReport:
+        """Take back every running job whose lease expired or whose holder is proved dead.
+
+        - REC-1  Each becomes `pending`, or `dead` when its allowance is used up, or `cancelled`
+                 when that was asked for; `core.outcome.decide_recovery` says which.
+        - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat; at
+                 most 100 attempt records are kept per job.
+        - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
+        - REC-4  Several sweeps at once are safe: each job is taken back once.
+        - REC-5  No attempt is added or taken back.
+        """
+
+    def recover_one(
+        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+    ) -> Settled:
+        """Take a job from its holder although its lease has not expired.
+
+        - REC-6  Fenced by version: raises LeaseLostError if the lease has moved on. The job becomes
+                 what REC-1 says; with reset, it has its full allowance again first.
+        """
+
+    def stuck(self, silent_seconds: float) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, longest first."""
+
+    def promote(self) -> int:
+        """Make every due `scheduled` or `failed` job `pending`; answers how many."""
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def register_worker(self, info: WorkerInfo) -> WorkerLife:
+        """Enter a worker in the registry, and hold its sign of life."""
+
+    def workers(self) -> list[WorkerInfo]:
+        """The registered workers; those that died are removed by `recover`."""
+
+    # -- people ------------------------------------------------------------------------------
+
+    def cancel(
+        self, job_ids: Sequence[str], *, reason: str, actor: str
+    ) -> list[Job | LeaseholdError]:
+        """Cancel jobs; one answer each, in order.
+
+        - CAN-1  A waiting job is `cancelled` at once and will never run.
+        - CAN-2  A running one is marked `cancel_requested`, its worker is woken, and it ends when
+                 the attempt ends or its lease is lost. Asking again keeps the first reason.
+        - CAN-3  A terminal one is answered by InvalidTransitionError, an unknown one by
+                 JobNotFoundError.
+        """
+
+    def replay(
+        self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
+    ) -> list[Job | LeaseholdError]:
+        """Give dead or cancelled jobs another chance; one answer each, in order.
+
+        - RPL-1  The job is `pending` again, its payload untouched, its lease version kept; a start_by
+                 is lifted, since a person has decided that it shall run.
+        - RPL-2  With reset its attempts are 0 and its allowance is max_retries + 1; without, the
+                 attempts are kept and the allowance grows by one.
+        - RPL-3  Other statuses are answered by InvalidTransitionError.
+        """
+
+    def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
+        """Delete terminal jobs with all their records; answers with their last snapshots.
+
+        - DIS-1  A job that has not ended is answered by InvalidTransitionError.
+        - DIS-2  A later job under the same id never gets a lease version that was granted before.
+        - DIS-3  Its idempotency key is free again.
+        """
+
+    def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
+        """Change the priority of a waiting job; it keeps its place in time.
+
+        - PRI-1  Raises InvalidTransitionError for a job that does not wait, JobNotFoundError for an
+                 unknown one, InvalidJobError for a number outside 0 to 100.
+        """
+
+    def get(self, job_id: str) -> Job | None:
+        """A snapshot, or None."""
+
+    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
+        """Jobs that fit, the last submitted first, page by page."""
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        """The job's attempts, oldest first, the running one included."""
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        """Everything that happened to the job, oldest first.
+
+        - HIS-1  `sequence` has no gaps, and each event's `before` is the previous `after`.
+        - HIS-2  Replaying it gives the job's status, lease version and attempts: `leased` spends one,
+                 `snoozed` and `released` take it back, a reset makes them 0; `HistoryEvent.attempts`
+                 says how many that left.
+        """
+
+    def log(self, job_id: str) -> list[str]:
+        """What the job's tasks logged."""
+
+    def stats(self, queue: str | None = None) -> Stats:
+        """Counts and totals, from maintained counters: the jobs are never scanned."""
+
+    def queues(self) -> list[str]:
+        """The names of all queues that ever held a job."""
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        """The latest administrative actions, newest first."""
+
+    # -- the store itself --------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Wake this listener from now on; call the answer to end it."""
+
+    def now(self) -> datetime:
+        """The store's clock."""
+
+    def check(self) -> list[str]:
+        """Look for damage and broken invariants; the problems found, none if all is well."""
+
+    def backup(self, path: str) -> None:
+        """Write a consistent copy while the store is in use."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """What this store is: kind, place, durability, versions. For people and for `doctor`."""
+
+    def close(self) -> None:
+        """Release everything. Closing twice is harmless."""
+
+
+__all__ = [
+    "Attempt",
+    "AuditRecord",
+    "Draft",
+    "Exchange",
+    "HistoryEvent",
+    "Job",
+    "JobFilter",
+    "Lease",
+    "LeaseRequest",
+    "Listener",
+    "Page",
+    "Renewal",
+    "Renewed",
+    "Settled",
+    "Settlement",
+    "Stats",
+    "Store",
+    "StuckJob",
+    "Submitted",
+    "SweepReport",
+    "WorkerInfo",
+    "WorkerLife",
+]

@@ -1,0 +1,173 @@
+"""Time, randomness and ids: the only module that touches the world's own.
+
+Everything else takes an `Env` and asks it, so that a test (or the simulator) can put a turned clock
+and a seeded generator in their place and run the very same code. A lint rule keeps it that way.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(moment: datetime) -> int:
+    """Microseconds since 1970, the form in which stores keep time.
+
+    >>> to_micros(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    1000000
+    """
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The UTC moment that `to_micros` turned into a number.
+
+    >>> from_micros(1_000_000)
+    datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc)
+    """
+    return EPOCH + timedelta(microseconds=micros)
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def time_micros(self) -> int:
+        """Wall-clock time in microseconds since 1970, UTC. It may step back."""
+
+    def monotonic(self) -> float:
+        """Seconds that never step back; only differences mean anything."""
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
+        """Wait on a held condition; False when the time ran out first. None waits for ever."""
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def time_micros(self) -> int:
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
+        if seconds is not None:
+            # A lock cannot wait longer than this; whoever waits looks again when it returns.
+            seconds = min(seconds, threading.TIMEOUT_MAX)
+        return condition.wait(seconds)
+
+
+class ManualClock:
+    """A clock that stands still until it is turned. Waits end when it is turned past their end.
+
+    >>> clock = ManualClock()
+    >>> before = clock.monotonic()
+    >>> clock.advance(90)
+    >>> clock.monotonic() - before
+    90.0
+    """
+
+    def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
+        self._lock = threading.Lock()
+        self._micros = to_micros(start)
+        self._monotonic_micros = 0
+        self._waiting: list[threading.Condition] = []
+
+    def time_micros(self) -> int:
+        return self._micros
+
+    def monotonic(self) -> float:
+        return self._monotonic_micros / 1e6
+
+    def now(self) -> datetime:
+        """The moment the clock shows."""
+        return from_micros(self._micros)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and wake every wait that it ends."""
+        with self._lock:
+            self._micros += round(seconds * 1e6)
+            self._monotonic_micros += round(seconds * 1e6)
+            waiting = list(self._waiting)
+        for condition in waiting:
+            with condition:
+                condition.notify_all()
+
+    def step_wall_clock(self, seconds: float) -> None:
+        """Set the wall clock forward or back, as an administrator or NTP would."""
+        with self._lock:
+            self._micros += round(seconds * 1e6)
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
+        if seconds is None:
+            return condition.wait()
+        deadline = self._monotonic_micros + round(seconds * 1e6)
+        with self._lock:
+            self._waiting.append(condition)
+        try:
+            # Any notification ends the wait: the caller cannot tell a turned clock from news, and
+            # looks at what it waits for either way.
+            if self._monotonic_micros < deadline:
+                condition.wait()
+            return self._monotonic_micros < deadline
+        finally:
+            with self._lock:
+                self._waiting.remove(condition)
+
+
+def _seeded_by_system() -> random.Random:
+    generator = random.Random()
+    # A forked child must not repeat its parent's ids and jitter.
+    os.register_at_fork(after_in_child=generator.seed)
+    return generator
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """The world as the rest of Leasehold sees it."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    random: random.Random = field(default_factory=_seeded_by_system)
+
+    def now_micros(self) -> int:
+        """Wall-clock time in microseconds since 1970, UTC."""
+        return self.clock.time_micros()
+
+    def now(self) -> datetime:
+        """Wall-clock time, UTC."""
+        return from_micros(self.clock.time_micros())
+
+    def new_id(self) -> str:
+        """A new UUIDv7: unique, and sorted by the time it was made, to the microsecond.
+
+        >>> one, two = (Env().new_id() for _ in range(2))
+        >>> one < two, len(one)
+        (True, 36)
+        """
+        millis, micros = divmod(self.clock.time_micros(), 1000)
+        value = (
+            (millis & 0xFFFFFFFFFFFF) << 80
+            | 0x7 << 76
+            | micros << 66  # the sub-millisecond part, in the upper 10 of the 12 bits of rand_a
+            | self.random.getrandbits(2) << 64
+            | 0b10 << 62
+            | self.random.getrandbits(62)
+        )
+        text = f"{value:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def new_secret(self) -> str:
+        """128 bits that nobody can guess, as text."""
+        return os.urandom(16).hex()
+
+
+SYSTEM = Env()
+"""The real clock and real randomness: the default wherever an `Env` is taken."""

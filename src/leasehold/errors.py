@@ -1,0 +1,158 @@
+"""Every error Leasehold raises on purpose, in one tree.
+
+    LeaseholdError
+    ├── InvalidJobError                what was submitted cannot be a job
+    │   ├── PayloadError               a payload or result cannot be encoded or decoded
+    │   │   └── PayloadTooLargeError
+    │   └── TaskNotImportableError     a lambda or local function was given as a task
+    ├── DuplicateJobError              a job with this id exists already
+    ├── IdempotencyConflictError       same idempotency key, different job
+    ├── JobNotFoundError
+    ├── InvalidTransitionError         the job's status does not allow this
+    ├── LeaseLostError                 the caller no longer holds the lease
+    │   ├── LeaseConflictError         another holder has it now
+    │   └── LeaseExpiredError          it ran out before it was renewed
+    ├── QueueFullError
+    ├── QueueClosedError               submitted after shutdown, or while draining
+    ├── UnknownTaskError               no code is registered under the job's task name
+    ├── JobFailedError                 raised by result(): the job is dead
+    ├── JobCancelledError              raised by result(): the job was cancelled
+    ├── JobTimeoutError                also a TimeoutError: an attempt ran too long
+    ├── ResultTimeoutError             also a TimeoutError: no result yet
+    ├── UnsupportedError               this store cannot do that
+    └── StoreError                     the store itself cannot work
+        ├── StoreUnavailableError      it may work again later
+        ├── StoreFullError             no room left for new jobs
+        ├── StoreCorruptError
+        ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
+        └── StoreClosedError
+
+`PermanentError` and `RetryableError` are raised by tasks, not by Leasehold; see `core.retry`.
+"""
+
+from __future__ import annotations
+
+
+class LeaseholdError(Exception):
+    """The root: catch this to catch whatever Leasehold raises on purpose."""
+
+
+class InvalidJobError(LeaseholdError, ValueError):
+    """Raised when what was submitted cannot be a job; says which field and why."""
+
+
+class PayloadError(InvalidJobError):
+    """Raised when a payload or a result cannot be encoded, or not be decoded again."""
+
+
+class PayloadTooLargeError(PayloadError):
+    """Raised when an encoded payload or result is larger than the store keeps inline."""
+
+
+class TaskNotImportableError(InvalidJobError):
+    """Raised when a lambda or a local function is submitted: no worker could find it again."""
+
+
+class DuplicateJobError(LeaseholdError):
+    """Raised when a job with the caller's own id exists already."""
+
+
+class IdempotencyConflictError(LeaseholdError):
+    """Raised when an idempotency key is used again for a different job."""
+
+
+class JobNotFoundError(LeaseholdError, LookupError):
+    """Raised when no job has this id (any more)."""
+
+
+class InvalidTransitionError(LeaseholdError):
+    """Raised when a job's status does not allow what was asked; nothing was changed."""
+
+
+class LeaseLostError(LeaseholdError):
+    """Raised when the caller no longer holds the lease it acts under; nothing was changed."""
+
+
+class LeaseConflictError(LeaseLostError):
+    """Raised when another holder has the lease now."""
+
+
+class LeaseExpiredError(LeaseLostError):
+    """Raised when a lease ran out before it was renewed (it may still settle, if nobody took it)."""
+
+
+class QueueFullError(LeaseholdError):
+    """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to try again."""
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class QueueClosedError(LeaseholdError):
+    """Raised when something is submitted after shutdown."""
+
+
+class UnknownTaskError(LeaseholdError, LookupError):
+    """Raised when a worker has no code under the job's task name."""
+
+
+class JobFailedError(LeaseholdError):
+    """Raised by `result()` when the job is dead; carries its last error."""
+
+    def __init__(self, message: str, *, error_type: str = "", traceback: str | None = None) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+        self.traceback = traceback
+
+
+class JobCancelledError(LeaseholdError):
+    """Raised by `result()` when the job was cancelled."""
+
+
+class JobTimeoutError(LeaseholdError, TimeoutError):
+    """Raised when an attempt ran longer than its job's `timeout_seconds`."""
+
+
+class ResultTimeoutError(LeaseholdError, TimeoutError):
+    """Raised by `result()` when the job has not ended within the time given."""
+
+
+class UnsupportedError(LeaseholdError):
+    """Raised when this store cannot keep that clause of the contract."""
+
+
+class StoreError(LeaseholdError):
+    """Raised when the store itself cannot do its work."""
+
+
+class StoreUnavailableError(StoreError):
+    """Raised when the store cannot be reached or is locked; it may work again later."""
+
+
+class StoreFullError(StoreError):
+    """Raised when the disk (or the memory allowed) has no room for new jobs."""
+
+
+class StoreCorruptError(StoreError):
+    """Raised when the store's data is damaged. Nothing is repaired on its own: restore a backup."""
+
+
+class StoreVersionError(StoreError):
+    """Raised when the file is not a Leasehold store, or one written by a newer version."""
+
+
+class StoreClosedError(StoreError):
+    """Raised when a closed store is used."""
+
+
+class PermanentError(Exception):
+    """Raise it in a task to say that trying again is pointless: the job is dead at once."""
+
+
+class RetryableError(Exception):
+    """Raise it in a task to say that trying again may help, whatever the failure lists say."""
+
+    def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
