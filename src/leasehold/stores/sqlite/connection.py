@@ -1,0 +1,72 @@
+"""Opening a SQLite connection the one right way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal
+
+import apsw
+
+from leasehold.errors import StoreUnavailableError
+from leasehold.stores.sqlite.failures import translated
+from leasehold.stores.sqlite.files import private_umask
+from leasehold.stores.sqlite.migrate import migrate, schema_version
+
+Durability = Literal["full", "normal"]
+
+SQLITE_OLDEST: Final = (3, 51, 3)
+"""Up to 3.51.2 a reset of the write-ahead log can corrupt the database."""
+
+BUSY_MILLIS: Final = 10_000
+WAL_PAGES_BEFORE_CHECKPOINT: Final = 4000
+WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
+
+
+def check_sqlite_version() -> None:
+    """Refuse a SQLite that is known to lose data."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < SQLITE_OLDEST:
+        raise StoreUnavailableError(
+            f"this apsw brings SQLite {apsw.sqlite_lib_version()}, which can corrupt a database "
+            "in WAL mode; upgrade apsw to one with SQLite 3.51.3 or later"
+        )
+
+
+def open_writer(path: Path, durability: Durability) -> apsw.Connection:
+    """A connection that may write, its schema up to date. Call it under the store's file lock.
+
+    Creates the file if it is not there. A file of another program is refused untouched.
+    """
+    with translated(path), private_umask():
+        db = apsw.Connection(str(path))
+        try:
+            db.set_busy_timeout(BUSY_MILLIS)
+            schema_version(db, path)
+            # Each pragma is its own call: apsw runs a string of several only up to the first row.
+            for pragma in (
+                "auto_vacuum = INCREMENTAL",  # counts only before the first table
+                "journal_mode = WAL",
+                f"synchronous = {durability.upper()}",
+                f"wal_autocheckpoint = {WAL_PAGES_BEFORE_CHECKPOINT}",
+                f"journal_size_limit = {WAL_BYTES_KEPT}",
+                "cache_size = -65536",
+                "temp_store = MEMORY",
+                "trusted_schema = OFF",
+            ):
+                db.execute(f"PRAGMA {pragma}").fetchall()
+            migrate(db, path)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A connection that can only read, and never waits for a writer."""
+    with translated(path):
+        # Not opened read-only: the last one to close must be able to checkpoint the WAL.
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(BUSY_MILLIS)
+        db.execute("PRAGMA query_only = ON").fetchall()
+        db.execute("PRAGMA cache_size = -16384").fetchall()
+        return db

@@ -1,0 +1,52 @@
+"""SQLite's errors in the words of the store contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from leasehold.errors import (
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+
+
+def translate(error: apsw.Error, path: Path) -> StoreError:
+    """The StoreError that says what happened and what to do."""
+    match error:
+        case apsw.FullError():
+            return StoreFullError(f"the disk that holds {path} is full: free some space")
+        case apsw.NotADBError():
+            return StoreVersionError(f"{path} is not a SQLite database, so not a Leasehold store")
+        case apsw.CorruptError():
+            return StoreCorruptError(
+                f"{path} is damaged ({error}): stop all workers and restore the latest backup"
+            )
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreUnavailableError(
+                f"{path} stays locked: another program holds a transaction open on it"
+            )
+        case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
+            return StoreUnavailableError(
+                f"cannot open or write {path} ({error}): check that the file and its folder "
+                "exist and are writable by this user"
+            )
+        case apsw.IOError():
+            return StoreUnavailableError(f"reading or writing {path} failed: {error}")
+        case _:
+            return StoreError(f"SQLite refused an operation on {path}: {error}")
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise whatever SQLite raises inside as a StoreError."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, path) from error

@@ -1,0 +1,130 @@
+"""The store's files: where they are, who may read them, what is checked before SQLite sees them.
+
+Beside `jobs.db` (and SQLite's own -wal and -shm) there is one folder, `jobs.db-run`:
+
+    write.lock    taken around every write, so that processes are served in turn
+    workers/      one lock file per worker; a free lock proves its whole process tree dead
+    wake/         one FIFO per process that wants to be woken
+
+The database file itself is never opened by anything but apsw: closing any other descriptor of it
+would drop SQLite's POSIX locks. So it is only ever looked at with stat().
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from leasehold.errors import StoreUnavailableError
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "ceph", "lustre", "glusterfs"}
+    | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse"}
+)
+"""Where neither SQLite's locks nor ours can be trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFiles:
+    """Every path that belongs to one store."""
+
+    database: Path
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> StoreFiles:
+        """The files of the store at this path, links resolved, so that all processes agree."""
+        return cls(Path(os.path.realpath(path)))
+
+    @property
+    def run_folder(self) -> Path:
+        return self.database.with_name(self.database.name + "-run")
+
+    @property
+    def write_lock(self) -> Path:
+        return self.run_folder / "write.lock"
+
+    @property
+    def workers(self) -> Path:
+        return self.run_folder / "workers"
+
+    @property
+    def wake(self) -> Path:
+        return self.run_folder / "wake"
+
+    def prepare(self) -> None:
+        """Check the place and make the folders; raises StoreUnavailableError with what to do."""
+        folder = self.database.parent
+        if not folder.is_dir():
+            raise StoreUnavailableError(
+                f"cannot open {self.database}: the folder {folder} does not exist; create it first"
+            )
+        if self.database.is_dir():
+            raise StoreUnavailableError(f"cannot open {self.database}: it is a folder")
+        kind = file_system(folder)
+        if kind in NETWORK_FILE_SYSTEMS:
+            raise StoreUnavailableError(
+                f"{folder} is on {kind}, a network file system, where locks are not reliable: "
+                "keep the store on a local disk, or use PostgreSQL"
+            )
+        if self.database.exists() and not os.access(self.database, os.R_OK | os.W_OK):
+            raise StoreUnavailableError(
+                f"cannot open {self.database}: no permission to read and write it"
+            )
+        try:
+            for path in (self.run_folder, self.workers, self.wake):
+                path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"cannot open {self.database}: {error.strerror} ({error.filename})"
+            ) from error
+
+    def identity(self) -> str:
+        """What tells this very file from a copy of it."""
+        status = self.database.stat()
+        return f"{status.st_dev}:{status.st_ino}"
+
+    def exposure(self) -> str | None:
+        """A warning if others may read the database, None if not."""
+        mode = stat.S_IMODE(self.database.stat().st_mode)
+        if mode & 0o077:
+            return f"{self.database} may be read by other users (mode {mode:o}); chmod 600 it"
+        return None
+
+    def free_bytes(self) -> int:
+        """Room left on the disk for this user."""
+        status = os.statvfs(self.database.parent)
+        return status.f_bavail * status.f_frsize
+
+
+@contextmanager
+def private_umask() -> Iterator[None]:
+    """Whatever is created inside is for its owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def file_system(folder: Path) -> str:
+    """The type of the file system that holds a folder; "" where the system does not tell."""
+    best, kind = "", ""
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            fields, _, rest = line.partition(" - ")
+            mount = fields.split()[4].replace("\\040", " ")
+            inside = str(folder) == mount or str(folder).startswith(mount.rstrip("/") + "/")
+            if inside and len(mount) >= len(best):
+                best, kind = mount, rest.split()[0]
+    return kind
+
+
+def boot_id() -> str:
+    """What changes with every start of the machine; "" where the system does not tell."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""

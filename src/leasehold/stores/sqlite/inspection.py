@@ -1,0 +1,110 @@
+"""Looking at the store itself: integrity, copies, what it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from leasehold.core.status import Status
+from leasehold.errors import StoreError
+from leasehold.stores.sqlite.codes import STATUS_CODE
+from leasehold.stores.sqlite.files import StoreFiles, private_umask
+
+# Every job stands in exactly one of the state tables, and nothing stands there without a job.
+_PLACES: Final = """
+    SELECT job.id, count(place.seq) AS places FROM job LEFT JOIN (
+        SELECT seq FROM ready UNION ALL SELECT seq FROM waiting
+        UNION ALL SELECT seq FROM running UNION ALL SELECT seq FROM finished
+    ) AS place USING (seq) GROUP BY job.seq HAVING places <> 1 LIMIT 10
+"""
+_STRAYS: Final = """
+    SELECT seq FROM (
+        SELECT seq FROM ready UNION ALL SELECT seq FROM waiting
+        UNION ALL SELECT seq FROM running UNION ALL SELECT seq FROM finished
+    ) WHERE seq NOT IN (SELECT seq FROM job) LIMIT 10
+"""
+_MISPLACED: Final = """
+    SELECT job.id FROM ready JOIN job USING (seq)
+    WHERE ready.lane <> job.lane OR ready.rank <> 100 - job.priority LIMIT 10
+"""
+_OVERSPENT: Final = """
+    SELECT job.id FROM (
+        SELECT seq, attempts FROM ready UNION ALL SELECT seq, attempts FROM waiting
+        UNION ALL SELECT seq, attempts FROM running UNION ALL SELECT seq, attempts FROM finished
+    ) AS place JOIN job USING (seq) WHERE attempts > allowance OR attempts < 0 LIMIT 10
+"""
+_RECOUNT: Final = """
+    SELECT job.lane, status, count(*) FROM (
+        SELECT seq, 2 AS status FROM ready UNION ALL SELECT seq, status FROM waiting
+        UNION ALL SELECT seq, 3 FROM running UNION ALL SELECT seq, status FROM finished
+    ) JOIN job USING (seq) GROUP BY job.lane, status
+"""
+_COUNTS: Final = f"SELECT id, queue, task, {', '.join(Status)} FROM lane"  # noqa: S608  # our own names
+
+
+def check(db: apsw.Connection) -> list[str]:
+    """SQLite's own integrity check, then ours; the problems found."""
+    problems = [str(line) for (line,) in db.execute("PRAGMA integrity_check") if str(line) != "ok"]
+    if problems:
+        return problems
+    for job_id, places in db.execute(_PLACES):
+        problems.append(f"job {job_id} stands in {places} places instead of one")
+    for (seq,) in db.execute(_STRAYS):
+        problems.append(f"number {seq} stands in a state table but there is no such job")
+    for (job_id,) in db.execute(_MISPLACED):
+        problems.append(f"job {job_id} is ready in the wrong lane or rank")
+    for (job_id,) in db.execute(_OVERSPENT):
+        problems.append(f"job {job_id} has more attempts than it is allowed")
+    counted = {(lane, status): n for lane, status, n in db.execute(_RECOUNT)}
+    for lane, queue, task, *kept in db.execute(_COUNTS):
+        for status, count in zip(Status, kept, strict=True):
+            found = counted.get((lane, STATUS_CODE[status]), 0)
+            if found != count:
+                problems.append(
+                    f"queue {queue!r}, task {task!r}: {count} jobs are counted as {status}, "
+                    f"but there are {found}"
+                )
+    return problems
+
+
+def backup(db: apsw.Connection, target: Path) -> None:
+    """A consistent copy, made in one step; it appears under its name only when it is whole."""
+    if target.exists():
+        raise StoreError(f"{target} exists already: a backup never overwrites anything")
+    partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
+    try:
+        with private_umask():
+            copy = apsw.Connection(str(partial))
+            try:
+                # One step: a backup in several starts again at every commit of another process.
+                with copy.backup("main", db, "main") as work:
+                    work.step(-1)
+            finally:
+                copy.close()
+        partial.rename(target)
+    except OSError as error:
+        raise StoreError(f"cannot write the backup {target}: {error.strerror}") from error
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+
+
+def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping[str, Any]:
+    """What this store is."""
+    pages = int(str(db.pragma("page_count"))) * int(str(db.pragma("page_size")))
+    wal = files.database.with_name(files.database.name + "-wal")
+    return {
+        "kind": "sqlite",
+        "path": str(files.database),
+        "durability": durability,
+        "sqlite_version": apsw.sqlite_lib_version(),
+        "schema_version": int(str(db.pragma("user_version"))),
+        "size_bytes": pages,
+        "wal_bytes": wal.stat().st_size if wal.exists() else 0,
+        "warning": files.exposure(),
+    }

@@ -1,0 +1,223 @@
+"""Lease: promote what is due, then take the best available jobs."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.lease import Lease, LeaseRequest
+from leasehold.core.retry import RetryPolicy
+from leasehold.core.status import Status
+from leasehold.env import from_micros
+from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.step import Step
+
+PROMOTE_AT_ONCE: Final = 2000
+"""So that a burst of due jobs does not hold the write lock for long; the next lease goes on."""
+
+# A due job moves from waiting to ready, and its history says so. Guard: due, not blocked.
+FIND_DUE: Final = """
+    SELECT waiting.seq, waiting.status, due, version, attempts, events + 1, lane, 100 - priority,
+           parent_id
+    FROM waiting JOIN job USING (seq) WHERE due <= ? ORDER BY due LIMIT ?
+"""
+FORGET_WAITING: Final = "DELETE FROM waiting WHERE seq = ?"
+MAKE_READY: Final = "INSERT INTO ready VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+RECORD_PROMOTED: Final = "INSERT INTO event VALUES (?, ?, ?, 1, ?, 2, ?, NULL, ?, NULL)"
+NEXT_DUE: Final = "SELECT min(due) FROM waiting WHERE due IS NOT NULL"
+
+LANES_WITH_WORK: Final = "SELECT id, queue, task FROM lane WHERE queue = ? AND pending > 0"
+_COLUMNS: Final = """
+    ready.rank, ready.seq, ready.lane, version, attempts, events, available_at, job.id, payload,
+    codec, priority, allowance, lease_seconds, timeout_seconds, deadline, start_by, retry, metadata,
+    job.parent_id
+"""
+# One seek in the primary key per lane, however deep the queue is.
+READY_IN_LANE: Final = f"""
+    SELECT {_COLUMNS} FROM ready JOIN job USING (seq) WHERE ready.lane = ? ORDER BY rank, ready.seq
+"""  # noqa: S608  # our own names
+READY_IN_GROUP: Final = f"""
+    SELECT {_COLUMNS} FROM ready JOIN job USING (seq) WHERE ready.parent_id = ?
+    ORDER BY rank, ready.seq
+"""  # noqa: S608  # our own names
+TAKE: Final = "DELETE FROM ready WHERE lane = ? AND rank = ? AND seq = ?"
+GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
+
+_decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_retry = msgspec.json.Decoder(RetryPolicy).decode
+
+
+def promote(step: Step) -> int:
+    """Make due jobs pending; answers how many it found (at most PROMOTE_AT_ONCE)."""
+    due: list[tuple[Any, ...]] = step.execute(FIND_DUE, (step.now, PROMOTE_AT_ONCE)).fetchall()
+    if not due:
+        return 0
+    ready, events = [], []
+    for seq, status, due_at, version, attempts, n, lane, rank, parent in due:
+        ready.append((lane, rank, seq, version, attempts, n, due_at, parent))
+        events.append((seq, n, step.now, status, attempts, version))
+        step.move(lane, Status.FAILED if status == 4 else Status.SCHEDULED, Status.PENDING)
+    step.executemany(FORGET_WAITING, [(row[0],) for row in due])
+    step.executemany(MAKE_READY, ready)
+    step.executemany(RECORD_PROMOTED, events)
+    return len(due)
+
+
+def next_due(step: Step) -> int | None:
+    """When the next waiting job is due."""
+    row = step.execute(NEXT_DUE).fetchone()
+    return None if row is None else row[0]
+
+
+def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[int, int]]]:
+    """Take up to `limit` jobs. Answers the leases and, beside them, number and lane of each."""
+    promote(step)
+    # The counters say which lanes have work, so they must be true now.
+    step.flush()
+    lanes: dict[int, tuple[str, str]] = {}
+    for queue in dict.fromkeys(request.queues):
+        for number, name, task in step.execute(LANES_WITH_WORK, (queue,)):
+            if request.tasks is None or task in request.tasks:
+                lanes[number] = (name, task)
+    if not lanes:
+        return [], []
+    rows = list(_best(step, request, lanes))
+    return _grant(step, request, lanes, rows)
+
+
+def _best(
+    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]]
+) -> Iterator[tuple[Any, ...]]:
+    """The best available jobs, best first; those never started in time are cancelled on the way."""
+    late: list[tuple[Any, ...]] = []
+    taken = 0
+    for row in _in_order(step, request, lanes):
+        version, start_by = row[3], row[15]
+        if start_by is not None and start_by <= step.now and not version:
+            late.append(row)
+            continue
+        yield row
+        taken += 1
+        if taken >= request.limit:
+            break
+    for row in late:
+        cancel_late(step, row)
+
+
+def _in_order(
+    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]]
+) -> Iterable[tuple[Any, ...]]:
+    if request.parent_id is not None:
+        group = step.db.cursor().execute(READY_IN_GROUP, (request.parent_id,))
+        return (row for row in group if row[2] in lanes)
+    # Each cursor reads no further than it is asked, so only the heads of the lanes are compared.
+    heads = [step.db.cursor().execute(READY_IN_LANE, (number,)) for number in lanes]
+    return heads[0] if len(heads) == 1 else heapq.merge(*heads, key=_rank_and_seq)
+
+
+def _rank_and_seq(row: tuple[Any, ...]) -> tuple[int, int]:
+    return row[0], row[1]
+
+
+def cancel_late(step: Step, row: tuple[Any, ...]) -> None:
+    """A job that was not started in time is cancelled, with that reason."""
+    rank, seq, lane, version, attempts, events, available_at, job_id = row[:8]
+    step.execute(TAKE, (lane, rank, seq))
+    end_waiting(
+        step,
+        seq=seq,
+        job_id=job_id,
+        lane=lane,
+        before=Status.PENDING,
+        after=Status.CANCELLED,
+        version=version,
+        attempts=attempts,
+        events=events,
+        available_at=available_at,
+        reason="it was not started within its time to live",
+    )
+
+
+def _grant(
+    step: Step,
+    request: LeaseRequest,
+    lanes: dict[int, tuple[str, str]],
+    rows: list[tuple[Any, ...]],
+) -> tuple[list[Lease], list[tuple[int, int]]]:
+    now, floor, worker = step.now, step.version_floor, request.worker
+    acquired_at = from_micros(now)
+    expiries: dict[float, tuple[int, Any]] = {}
+    leases, taken, granted, seqs = [], [], [], []
+    for (
+        rank,
+        seq,
+        lane,
+        before,
+        attempts,
+        events,
+        available_at,
+        job_id,
+        payload,
+        codec,
+        priority,
+        allowance,
+        lease_seconds,
+        timeout_seconds,
+        deadline,
+        _,
+        retry,
+        metadata,
+        parent_id,
+    ) in rows:
+        version = max(before, floor) + 1
+        seconds = lease_seconds or request.lease_seconds
+        expiry = expiries.get(seconds)
+        if expiry is None:
+            micros = now + round(seconds * 1e6)
+            expiry = expiries[seconds] = (micros, from_micros(micros))
+        taken.append((lane, rank, seq))
+        granted.append(
+            (
+                seq,
+                version,
+                worker,
+                now,
+                expiry[0],
+                now,
+                attempts + 1,
+                events + 1,
+                events + 1,
+                available_at,
+            )
+        )
+        seqs.append((seq, lane))
+        queue, task = lanes[lane]
+        leases.append(
+            Lease(
+                job_id=job_id,
+                version=version,
+                worker=worker,
+                queue=queue,
+                task=task,
+                payload=payload,
+                codec=codec or "json",
+                priority=priority,
+                attempt=attempts + 1,
+                allowance=allowance,
+                acquired_at=acquired_at,
+                expires_at=expiry[1],
+                lease_seconds=seconds,
+                timeout_seconds=timeout_seconds,
+                deadline=None if deadline is None else from_micros(deadline),
+                retry=None if retry is None else _decode_retry(retry),
+                metadata=None if metadata is None else _decode_metadata(metadata),
+                parent_id=parent_id,
+            )
+        )
+        step.move(lane, Status.PENDING, Status.RUNNING)
+    step.executemany(TAKE, taken)
+    step.executemany(GRANT, granted)
+    return leases, seqs

@@ -1,0 +1,80 @@
+"""Proof of death: every worker holds a lock that the kernel frees when its whole tree is gone.
+
+The worker's children inherit the lock's descriptor, so a free lock proves that nobody is left who
+could still be working on its jobs. Where a stray child lives on, the lock stays taken and the jobs
+wait for their leases: when in doubt, nobody is robbed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+
+class LockedLife:
+    """A registered worker's sign of life on this machine."""
+
+    def __init__(self, folder: Path, worker: str, leave: Callable[[], None]) -> None:
+        self._path = folder / lock_name(worker)
+        self._leave = leave
+        # Locked before it gets its name, so that nobody ever sees it there with its lock free.
+        hidden = folder.parent / self._path.name
+        self._fd: int | None = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.write(self._fd, worker.encode())
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        hidden.rename(self._path)
+
+    @property
+    def lock_fd(self) -> int | None:
+        return self._fd
+
+    def close(self) -> None:
+        if self._fd is None:
+            return
+        self._leave()
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        os.close(self._fd)
+        self._fd = None
+
+
+def lock_name(worker: str) -> str:
+    """A file name for any worker id."""
+    return "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):x}" for c in worker) + ".lock"
+
+
+class Deaths:
+    """Finds the workers of this store that are proved dead."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self) -> set[str]:
+        """Workers whose lock is free, by id. Looks at lock files only, never at the database."""
+        return {worker for worker, _ in self._free()}
+
+    def bury(self, workers: set[str]) -> None:
+        """Remove the lock files of dead workers, once their jobs have been taken back."""
+        for worker, path in self._free():
+            if worker in workers:
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+
+    def _free(self) -> list[tuple[str, Path]]:
+        found = []
+        for path in self._folder.iterdir():
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found.append((os.read(fd, 4096).decode(), path))
+            except BlockingIOError:
+                pass  # Alive, or being looked at by another sweep this very moment.
+            finally:
+                os.close(fd)
+        return found

@@ -1,0 +1,78 @@
+"""Where a job stands: which of the state tables holds its row."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from leasehold.core.status import TERMINAL, Status
+from leasehold.stores.sqlite.codes import STATUS_OF
+from leasehold.stores.sqlite.step import Step
+
+
+class Place(NamedTuple):
+    """What every state table knows of a job."""
+
+    status: Status
+    version: int
+    attempts: int
+    events: int
+    available_at: int
+
+
+LOCATE: Final = """
+    SELECT 2, ready.version, ready.attempts, ready.events, ready.available_at
+        FROM job JOIN ready
+            ON ready.lane = job.lane AND ready.rank = 100 - job.priority AND ready.seq = job.seq
+        WHERE job.seq = ?1
+    UNION ALL
+    SELECT 3, version, attempts, events, available_at FROM running WHERE seq = ?1
+    UNION ALL
+    SELECT status, version, attempts, events, coalesce(due, since) FROM waiting WHERE seq = ?1
+    UNION ALL
+    SELECT status, version, attempts, events, available_at FROM finished WHERE seq = ?1
+"""
+
+_BUMP: Final = {
+    "ready": """
+        UPDATE ready SET events = events + 1 WHERE (lane, rank, seq) IN (
+            SELECT lane, 100 - priority, seq FROM job WHERE seq = ?)
+    """,
+    "running": "UPDATE running SET events = events + 1 WHERE seq = ?",
+    "waiting": "UPDATE waiting SET events = events + 1 WHERE seq = ?",
+    "finished": "UPDATE finished SET events = events + 1 WHERE seq = ?",
+}
+_DELETE: Final = {
+    "ready": """
+        DELETE FROM ready WHERE (lane, rank, seq) IN (
+            SELECT lane, 100 - priority, seq FROM job WHERE seq = ?)
+    """,
+    "running": "DELETE FROM running WHERE seq = ?",
+    "waiting": "DELETE FROM waiting WHERE seq = ?",
+    "finished": "DELETE FROM finished WHERE seq = ?",
+}
+
+
+def locate(step: Step, seq: int) -> Place | None:
+    """The job's place, or None if there is no such job."""
+    row = step.execute(LOCATE, (seq,)).fetchone()
+    return None if row is None else Place(STATUS_OF[row[0]], *row[1:])
+
+
+def table_of(status: Status) -> str:
+    """The table that holds jobs of this status."""
+    if status is Status.PENDING:
+        return "ready"
+    if status is Status.RUNNING:
+        return "running"
+    return "finished" if status in TERMINAL else "waiting"
+
+
+def bump_events(step: Step, seq: int, place: Place) -> int:
+    """Count one more history event of a job that stays where it is; answers its number."""
+    step.execute(_BUMP[table_of(place.status)], (seq,))
+    return place.events + 1
+
+
+def remove(step: Step, seq: int, place: Place) -> None:
+    """Take a job's row out of the table that holds it."""
+    step.execute(_DELETE[table_of(place.status)], (seq,))

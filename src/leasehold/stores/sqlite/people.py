@@ -1,0 +1,174 @@
+"""What people ask for: cancel, replay, discard, reprioritize. Each is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.job import Job, priority_of
+from leasehold.core.status import WAITING, Event, Status, check
+from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
+from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.lease import MAKE_READY
+from leasehold.stores.sqlite.locate import Place, bump_events, locate, remove
+from leasehold.stores.sqlite.read import read_job
+from leasehold.stores.sqlite.settle import FIND_SEQ, JOB_RULES
+from leasehold.stores.sqlite.step import Step
+
+REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
+FULL_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1, start_by = NULL WHERE seq = ?"
+ONE_MORE: Final = "UPDATE job SET allowance = allowance + 1, start_by = NULL WHERE seq = ?"
+SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
+SET_RANK: Final = "UPDATE ready SET rank = ? WHERE lane = ? AND rank = ? AND seq = ?"
+RECORDS_OF_A_JOB: Final = ("attempt", "event", "progress", "log", "job")
+FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
+ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"
+
+Verb = Callable[[Step, int, Job, Place], None]
+
+
+def for_each(
+    step: Step, job_ids: Sequence[str], action: str, actor: str, verb: Verb, **detail: Any
+) -> list[Job | LeaseholdError]:
+    """Do something to each job; one answer each: the job as it is now (or last was), or an error.
+
+    What was asked of many, or changes what had ended, leaves an audit record.
+    """
+    answers = [_one(step, job_id, verb, gone=action == "discard") for job_id in job_ids]
+    done = [answer.id for answer in answers if isinstance(answer, Job)]
+    if done:
+        audit(step, actor, action, len(done), {"jobs": done[:100], **detail})
+    return answers
+
+
+def _one(step: Step, job_id: str, verb: Verb, *, gone: bool) -> Job | LeaseholdError:
+    row = step.execute(FIND_SEQ, (job_id,)).fetchone()
+    place = None if row is None else locate(step, row[0])
+    if row is None or place is None:
+        return JobNotFoundError(f"there is no job {job_id!r}")
+    job = read_job(step.db, job_id)
+    assert job is not None
+    try:
+        verb(step, row[0], job, place)
+    except LeaseholdError as error:
+        return error
+    return job if gone else read_job(step.db, job_id) or job
+
+
+def cancel(reason: str) -> Verb:
+    """Waiting jobs end at once; running ones are asked to stop."""
+
+    def verb(step: Step, seq: int, job: Job, place: Place) -> None:
+        if place.status is Status.RUNNING:
+            if job.cancel_requested is None:
+                step.execute(REQUEST_CANCEL, (reason, seq))
+                n = bump_events(step, seq, place)
+                step.record(
+                    seq,
+                    n,
+                    Event.CANCEL_REQUESTED,
+                    Status.RUNNING,
+                    Status.RUNNING,
+                    attempts=place.attempts,
+                    worker=job.worker,
+                    version=place.version,
+                    message=reason,
+                )
+            step.hints.cancel_requested.append(job.id)
+            return
+        check(Event.CANCELLED, place.status, Status.CANCELLED, job.id)
+        remove(step, seq, place)
+        end_waiting(
+            step,
+            seq=seq,
+            job_id=job.id,
+            lane=_lane(step, seq),
+            before=place.status,
+            after=Status.CANCELLED,
+            version=place.version,
+            attempts=place.attempts,
+            events=place.events,
+            available_at=place.available_at,
+            reason=reason,
+        )
+
+    return verb
+
+
+def replay(*, reset_attempts: bool) -> Verb:
+    """Dead and cancelled jobs become pending again."""
+
+    def verb(step: Step, seq: int, job: Job, place: Place) -> None:
+        check(Event.REPLAYED, place.status, Status.PENDING, job.id)
+        remove(step, seq, place)
+        attempts = 0 if reset_attempts else place.attempts
+        step.execute(FULL_ALLOWANCE if reset_attempts else ONE_MORE, (seq,))
+        lane = _lane(step, seq)
+        n = place.events + 1
+        step.execute(
+            MAKE_READY,
+            (lane, 100 - job.priority, seq, place.version, attempts, n, step.now, job.parent_id),
+        )
+        message = "attempts reset" if reset_attempts else "one more attempt"
+        step.record(
+            seq, n, Event.REPLAYED, place.status, Status.PENDING, attempts=attempts,
+            version=place.version, message=message,
+        )  # fmt: skip
+        step.move(lane, place.status, Status.PENDING)
+        step.hints.ready = True
+
+    return verb
+
+
+def discard(step: Step, seq: int, job: Job, place: Place) -> None:
+    """Delete a terminal job with all its records."""
+    if not place.status.is_terminal:
+        raise InvalidTransitionError(
+            f"job {job.id} is {place.status}: cancel it before discarding it"
+        )
+    lane = _lane(step, seq)
+    remove(step, seq, place)
+    if job.idempotency_key is not None:
+        step.execute(FORGET_KEY, (job.queue, job.idempotency_key, seq))
+    for table in RECORDS_OF_A_JOB:
+        step.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608  # our own names
+    # Should the id be used again, its leases must not repeat a version that was granted before.
+    step.version_floor = max(step.version_floor, place.version)
+    step.count(lane, place.status.value, -1)
+    step.count(lane, "total_cleaned")
+
+
+def reprioritize(priority: int) -> Verb:
+    """A waiting job moves to its new place; nothing else about it changes."""
+    priority = priority_of(priority)
+
+    def verb(step: Step, seq: int, job: Job, place: Place) -> None:
+        if place.status not in WAITING:
+            raise InvalidTransitionError(
+                f"job {job.id} is {place.status}: only a waiting job's priority can be changed"
+            )
+        n = bump_events(step, seq, place)
+        if place.status is Status.PENDING:
+            step.execute(SET_RANK, (100 - priority, _lane(step, seq), 100 - job.priority, seq))
+        step.execute(SET_PRIORITY, (priority, seq))
+        step.record(
+            seq, n, Event.REPRIORITIZED, place.status, place.status,
+            attempts=place.attempts, version=place.version,
+            message=f"from {job.priority} to {priority}",
+        )  # fmt: skip
+        step.hints.ready = True
+
+    return verb
+
+
+def audit(step: Step, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+    """Write down an administrative action."""
+    step.execute(ADD_AUDIT, (step.now, actor, action, count, msgspec.json.encode(detail).decode()))
+
+
+def _lane(step: Step, seq: int) -> int:
+    rules = step.execute(JOB_RULES, (seq,)).fetchone()
+    assert rules is not None
+    return int(rules[0])

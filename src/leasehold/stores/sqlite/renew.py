@@ -1,0 +1,96 @@
+"""What a holder says while it works: renewals, progress, log lines. All of it fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from leasehold.core.lease import (
+    EXTENSION_SECONDS_MAX,
+    Renewal,
+    Renewed,
+    next_heartbeat_seconds,
+)
+from leasehold.env import from_micros
+from leasehold.errors import LeaseExpiredError, LeaseLostError
+from leasehold.stores.sqlite.settle import FIND_SEQ, refuse
+from leasehold.stores.sqlite.step import Step
+
+LOG_LINES_KEPT: Final = 1000
+_EXTENSION_MICROS: Final = round(EXTENSION_SECONDS_MAX * 1e6)
+
+HELD: Final = """
+    SELECT seq, acquired_at, expires_at, cancel_reason FROM running
+    WHERE seq = (SELECT seq FROM job WHERE id = ?) AND version = ?
+"""
+# Guard: still this version. (It was just read in the same write, so it always holds.)
+EXTEND: Final = """
+    UPDATE running SET expires_at = ?, heartbeat_at = ? WHERE seq = ? AND version = ?
+"""
+BEAT: Final = "UPDATE worker SET heartbeat_at = ? WHERE id = ?"
+KEEP_PROGRESS: Final = "INSERT OR REPLACE INTO progress VALUES (?, ?)"
+LAST_LINE: Final = "SELECT coalesce(max(n), 0) FROM log WHERE seq = ?"
+ADD_LINE: Final = "INSERT INTO log VALUES (?, ?, ?, ?)"
+DROP_LINES: Final = "DELETE FROM log WHERE seq = ? AND n <= ?"
+
+
+def renew(step: Step, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+    """Renew what is still held and not expired, and the worker's own sign of life."""
+    step.execute(BEAT, (step.now, worker))
+    return [_renew_one(step, renewal) for renewal in renewals]
+
+
+def _renew_one(step: Step, renewal: Renewal) -> Renewed | LeaseLostError:
+    row = step.execute(HELD, (renewal.job_id, renewal.version)).fetchone()
+    if row is None:
+        return stale(step, renewal.job_id, renewal.version)
+    seq, acquired_at, expires_at, cancel_reason = row
+    if expires_at <= step.now:
+        return LeaseExpiredError(
+            f"lease version {renewal.version} of job {renewal.job_id} expired at "
+            f"{from_micros(expires_at).isoformat()}: it can still be settled, but not renewed"
+        )
+    until = min(step.now + round(renewal.lease_seconds * 1e6), acquired_at + _EXTENSION_MICROS)
+    step.execute(EXTEND, (until, step.now, seq, renewal.version))
+    return Renewed(
+        renewal.job_id,
+        renewal.version,
+        from_micros(until),
+        next_heartbeat_seconds(renewal.lease_seconds),
+        cancel_reason,
+    )
+
+
+def report_progress(
+    step: Step, job_id: str, version: int, progress: bytes
+) -> LeaseLostError | None:
+    """Keep the latest progress; answers a stale holder with its error."""
+    row = step.execute(HELD, (job_id, version)).fetchone()
+    if row is None:
+        return stale(step, job_id, version)
+    step.execute(KEEP_PROGRESS, (row[0], progress.decode()))
+    return None
+
+
+def append_log(
+    step: Step, job_id: str, version: int, lines: Sequence[str]
+) -> LeaseLostError | None:
+    """Keep the latest lines; answers a stale holder with its error."""
+    row = step.execute(HELD, (job_id, version)).fetchone()
+    if row is None:
+        return stale(step, job_id, version)
+    seq = row[0]
+    last = step.execute(LAST_LINE, (seq,)).fetchone()
+    assert last is not None
+    n = last[0]
+    step.executemany(
+        ADD_LINE, [(seq, n + i, step.now, line) for i, line in enumerate(lines, start=1)]
+    )
+    step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_KEPT))
+    return None
+
+
+def stale(step: Step, job_id: str, version: int) -> LeaseLostError:
+    """Refuse a holder that is no longer one."""
+    row = step.execute(FIND_SEQ, (job_id,)).fetchone()
+    return refuse(step, job_id, row[0] if row else 0, version)

@@ -1,0 +1,309 @@
+"""Settle: a holder's last word on its lease, fenced by the lease version.
+
+Guard of every statement here: the job's row is in `running` with exactly this version. Deleting
+that row is the fence; what the delete did not return was not the caller's any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.job import PAYLOAD_BYTES_MAX
+from leasehold.core.lease import Settled, Settlement
+from leasehold.core.outcome import Complete, Decision, Fail, JobError, Outcome, decide
+from leasehold.core.retry import RetryPolicy
+from leasehold.core.status import Event, Status
+from leasehold.env import from_micros, to_micros
+from leasehold.errors import LeaseConflictError, LeaseLostError
+from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
+from leasehold.stores.sqlite.finish import INSERT_FINISHED
+from leasehold.stores.sqlite.lease import MAKE_READY
+from leasehold.stores.sqlite.locate import bump_events, locate
+from leasehold.stores.sqlite.step import Step
+
+ATTEMPTS_KEPT: Final = 100
+
+FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
+END_LEASE: Final = """
+    DELETE FROM running WHERE seq = ? AND version = ?
+    RETURNING seq, version, worker, acquired_at, attempts, events, leased_event, available_at,
+              cancel_reason, expires_at, heartbeat_at
+"""
+INSERT_ATTEMPT: Final = f"INSERT INTO attempt VALUES ({', '.join('?' * 18)})"  # noqa: S608  # placeholders
+TRIM_ATTEMPTS: Final = """
+    DELETE FROM attempt WHERE seq = ?1 AND version <= (
+        SELECT version FROM attempt WHERE seq = ?1 ORDER BY version DESC LIMIT 1 OFFSET ?2)
+"""
+INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+JOB_RULES: Final = "SELECT lane, priority, allowance, retry, parent_id FROM job WHERE seq = ?"
+JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
+HOLDER_NOW: Final = "SELECT version, worker FROM running WHERE seq = ?"
+
+_decode_retry = msgspec.json.Decoder(RetryPolicy).decode
+_COMPLETED = STATUS_CODE[Status.COMPLETED]
+_COMPLETED_EVENT = EVENT_CODE[Event.COMPLETED]
+
+# Positions in what END_LEASE returns.
+_SEQ, _VERSION, _WORKER, _ACQUIRED, _ATTEMPTS, _EVENTS, _LEASED, _AVAILABLE, _CANCEL = range(9)
+_EXPIRES, _HEARTBEAT = 9, 10
+Held = tuple[Any, ...]
+
+
+def settle(
+    step: Step,
+    settlements: Sequence[Settlement],
+    seq_of: Mapping[tuple[str, int], tuple[int, int]],
+) -> list[Settled | LeaseLostError]:
+    """Settle what is still held; answer the rest with what happened to it instead.
+
+    `seq_of` knows (number, lane) of the leases granted here, which spares looking them up.
+    """
+    keys: list[tuple[int, int]] = []
+    lanes: dict[int, int] = {}
+    for settlement in settlements:
+        known = seq_of.get((settlement.job_id, settlement.version))
+        if known is None:
+            row = step.execute(FIND_SEQ, (settlement.job_id,)).fetchone()
+            keys.append((row[0] if row else 0, settlement.version))
+        else:
+            keys.append((known[0], settlement.version))
+            lanes[known[0]] = known[1]
+    held: dict[tuple[int, int], Held] = {
+        (row[_SEQ], row[_VERSION]): row for row in step.executemany(END_LEASE, keys)
+    }
+    answers: list[Settled | LeaseLostError] = []
+    attempts: list[tuple[Any, ...]] = []
+    finished: list[tuple[Any, ...]] = []
+    for settlement, key in zip(settlements, keys, strict=True):
+        row = held.pop(key, None)
+        if row is None:
+            answers.append(refuse(step, settlement.job_id, key[0], settlement.version))
+            continue
+        outcome = _kept(settlement.job_id, settlement.outcome)
+        if isinstance(outcome, Complete):
+            lane = lanes.get(key[0]) or _lane(step, key[0])
+            _complete(step, lane, row, outcome, attempts, finished)
+            step.hints.ended.append(settlement.job_id)
+            answers.append(
+                Settled(
+                    settlement.job_id,
+                    settlement.version,
+                    Event.COMPLETED,
+                    Status.COMPLETED,
+                    row[_ATTEMPTS],
+                )
+            )
+        else:
+            answers.append(_settle_otherwise(step, settlement.job_id, row, outcome))
+    step.executemany(INSERT_ATTEMPT, attempts)
+    step.executemany(INSERT_FINISHED, finished)
+    return answers
+
+
+def _kept(job_id: str, outcome: Outcome) -> Outcome:
+    """The outcome, or the failure that a result too large to keep makes of it."""
+    if isinstance(outcome, Complete) and outcome.result is not None:
+        size = len(outcome.result)
+        if size > PAYLOAD_BYTES_MAX:
+            message = (
+                f"the result of job {job_id} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,} are "
+                "kept: store the data elsewhere and return a reference"
+            )
+            return Fail(JobError("PayloadTooLargeError", message), retryable=False)
+    return outcome
+
+
+def _lane(step: Step, seq: int) -> int:
+    row = step.execute(JOB_LANE, (seq,)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _complete(
+    step: Step,
+    lane: int,
+    row: Held,
+    outcome: Complete,
+    attempts: list[tuple[Any, ...]],
+    finished: list[tuple[Any, ...]],
+) -> None:
+    """The way nearly every job ends, gathered so that many are written by one statement."""
+    seq, version, worker, acquired_at, number, events, leased_event, available_at = row[:8]
+    n, now = events + 1, step.now
+    attempts.append(
+        (
+            seq,
+            version,
+            number,
+            worker,
+            acquired_at,
+            now,
+            _COMPLETED_EVENT,
+            _COMPLETED,
+            number,
+            leased_event,
+            n,
+            None,
+            None,
+            None,
+            None,
+            outcome.note,
+            None,
+            None,
+        )
+    )
+    codec = None if outcome.codec == "json" else outcome.codec
+    finished.append(
+        (
+            seq,
+            _COMPLETED,
+            now,
+            acquired_at,
+            available_at,
+            version,
+            number,
+            n,
+            outcome.result,
+            codec,
+            None,
+        )
+    )
+    step.move(lane, Status.RUNNING, Status.COMPLETED)
+    step.count(lane, "total_completed")
+
+
+def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> Settled:
+    rules = step.execute(JOB_RULES, (row[_SEQ],)).fetchone()
+    assert rules is not None
+    decision = decide(
+        outcome,
+        attempts=row[_ATTEMPTS],
+        allowance=rules[2],
+        policy=None if rules[3] is None else _decode_retry(rules[3]),
+        cancel_reason=row[_CANCEL],
+        now=from_micros(step.now),
+        random=step.random,
+    )
+    error = outcome.error if isinstance(outcome, Fail) else None
+    if error is not None:
+        step.count(rules[0], "total_failed")
+    return apply_decision(step, job_id, row, rules, decision, error)
+
+
+def apply_decision(
+    step: Step,
+    job_id: str,
+    row: Held,
+    rules: tuple[Any, ...],
+    decision: Decision,
+    error: JobError | None,
+    *,
+    checkpoint: bool = False,
+) -> Settled:
+    """Write what was decided about a job that has just left `running`."""
+    lane, priority, _, _, parent_id = rules
+    seq, version = row[_SEQ], row[_VERSION]
+    n = row[_EVENTS] + 1
+    step.execute(
+        INSERT_ATTEMPT,
+        (
+            seq,
+            version,
+            row[_ATTEMPTS],
+            row[_WORKER],
+            row[_ACQUIRED],
+            step.now,
+            EVENT_CODE[decision.event],
+            STATUS_CODE[decision.status],
+            decision.attempts,
+            row[_LEASED],
+            n,
+            decision.message or None,
+            None if error is None else error.type,
+            None if error is None else error.message,
+            None if error is None else error.traceback,
+            None,
+            row[_EXPIRES] if checkpoint else None,
+            row[_HEARTBEAT] if checkpoint else None,
+        ),
+    )
+    step.execute(TRIM_ATTEMPTS, (seq, ATTEMPTS_KEPT))
+    if decision.status is Status.PENDING:
+        step.execute(
+            MAKE_READY,
+            (lane, 100 - priority, seq, version, decision.attempts, n, step.now, parent_id),
+        )
+        step.hints.ready = True
+    elif decision.run_at is not None:
+        due = to_micros(decision.run_at)
+        step.execute(
+            INSERT_WAITING,
+            (
+                seq,
+                STATUS_CODE[decision.status],
+                due,
+                step.now,
+                version,
+                decision.attempts,
+                n,
+                decision.message or None,
+            ),
+        )
+        step.hints.ready = True
+    else:
+        step.execute(
+            INSERT_FINISHED,
+            (
+                seq,
+                STATUS_CODE[decision.status],
+                step.now,
+                row[_ACQUIRED],
+                row[_AVAILABLE],
+                version,
+                decision.attempts,
+                n,
+                None,
+                None,
+                decision.message or None,
+            ),
+        )
+        step.count(lane, f"total_{decision.status.value}")
+        step.hints.ended.append(job_id)
+    if decision.event is Event.FAILED:
+        step.count(lane, "total_retried")
+    step.move(lane, Status.RUNNING, decision.status)
+    return Settled(
+        job_id, version, decision.event, decision.status, decision.attempts, decision.run_at
+    )
+
+
+def refuse(step: Step, job_id: str, seq: int, version: int) -> LeaseLostError:
+    """The answer to a stale holder; all that is written is that it was refused."""
+    place = locate(step, seq) if seq else None
+    if place is None:
+        return LeaseLostError(f"job {job_id} does not exist any more")
+    n = bump_events(step, seq, place)
+    holder = step.execute(HOLDER_NOW, (seq,)).fetchone()
+    message = f"refused: the caller's lease version is {version}, the latest is {place.version}"
+    step.record(
+        seq,
+        n,
+        Event.VERSION_MISMATCH,
+        place.status,
+        place.status,
+        attempts=place.attempts,
+        version=version,
+        message=message,
+    )
+    if holder is not None:
+        return LeaseConflictError(
+            f"job {job_id} is held by {holder[1]} under lease version {holder[0]}, "
+            f"not {version}: discard what was done under the old lease"
+        )
+    return LeaseLostError(
+        f"lease version {version} of job {job_id} is over (the job is {place.status}): "
+        "discard what was done under it"
+    )

@@ -1,0 +1,141 @@
+"""What an operation works with inside a write: connection, time, counters and hints."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final
+
+import apsw
+
+from leasehold.core.status import Event, Status
+from leasehold.env import Env
+from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
+
+READ_STATE: Final = "SELECT clock, version_floor, next_seq FROM store_state"
+WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
+INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class Hints:
+    """Whom to wake after the commit."""
+
+    __slots__ = ("cancel_requested", "ended", "ready")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def __bool__(self) -> bool:
+        return self.ready or bool(self.ended) or bool(self.cancel_requested)
+
+    def clear(self) -> None:
+        self.ready = False
+        self.ended: list[str] = []
+        self.cancel_requested: list[str] = []
+
+    def take(self, other: Hints) -> None:
+        """Add what another one holds, and leave it empty."""
+        if other:
+            self.ready = self.ready or other.ready
+            self.ended += other.ended
+            self.cancel_requested += other.cancel_requested
+            other.clear()
+
+
+class Step:
+    """One write, from BEGIN to COMMIT, shared by the operations in it."""
+
+    def __init__(
+        self, db: apsw.Connection, env: Env, now: int, version_floor: int, next_seq: int
+    ) -> None:
+        self.db = db
+        self.execute = db.execute
+        self.executemany = db.executemany
+        self.random = env.random
+        self.now = now
+        """The store's clock, the same for the whole write."""
+        self.version_floor = version_floor
+        """No lease version at or below this is granted any more."""
+        self.next_seq = next_seq
+        self.hints = Hints()
+        self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
+
+    @classmethod
+    def begin(cls, db: apsw.Connection, env: Env) -> Step:
+        clock, floor, next_seq = _row(db.execute(READ_STATE))
+        # Never backwards, whatever the wall clock did: times in the store stay in order.
+        return cls(db, env, max(clock, env.now_micros()), floor, next_seq)
+
+    def end(self) -> None:
+        """Write down the clock and what was used up; called once, before the commit."""
+        self.execute(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
+
+    def count(self, lane: int, name: str, by: int = 1) -> None:
+        """Change a lane's counter (a column of `lane`)."""
+        self._tally[lane][name] += by
+
+    def move(self, lane: int, before: Status, after: Status) -> None:
+        """Count one job of a lane from one status to another."""
+        tally = self._tally[lane]
+        tally[before.value] -= 1
+        tally[after.value] += 1
+
+    def flush(self) -> None:
+        """Write the counters."""
+        if self._tally:
+            for lane, tally in self._tally.items():
+                columns = sorted(name for name, by in tally.items() if by)
+                if columns:
+                    changes = ", ".join(f"{name} = {name} + ?" for name in columns)
+                    self.execute(
+                        f"UPDATE lane SET {changes} WHERE id = ?",  # noqa: S608  # our own names
+                        (*(tally[name] for name in columns), lane),
+                    )
+            self._tally.clear()
+
+    def undo(self) -> None:
+        """Take back what the current operation has written so far."""
+        self.execute("ROLLBACK TO operation")
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what an operation that failed has counted."""
+        self._tally.clear()
+        self.hints.clear()
+
+    def record(
+        self,
+        seq: int,
+        n: int,
+        event: Event,
+        before: Status,
+        after: Status,
+        *,
+        attempts: int,
+        worker: str | None = None,
+        version: int = 0,
+        message: str = "",
+    ) -> None:
+        """Write one history event."""
+        self.execute(
+            INSERT_EVENT,
+            (
+                seq,
+                n,
+                self.now,
+                EVENT_CODE[event],
+                STATUS_CODE[before],
+                STATUS_CODE[after],
+                attempts,
+                worker,
+                version,
+                message or None,
+            ),
+        )
+
+
+def _counters() -> defaultdict[str, int]:
+    return defaultdict(int)
+
+
+def _row(cursor: apsw.Cursor) -> Any:
+    return cursor.fetchone()

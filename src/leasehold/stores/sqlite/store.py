@@ -1,0 +1,420 @@
+"""The SQLite store: the contract's verbs, each handed to the module that knows it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import apsw
+import msgspec
+
+from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.lease import (
+    Exchange,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+    StuckJob,
+    SweepReport,
+)
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import TRANSITIONS, Event
+from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.env import SYSTEM, Env, from_micros
+from leasehold.errors import (
+    InvalidJobError,
+    InvalidTransitionError,
+    LeaseholdError,
+    LeaseLostError,
+    StoreError,
+    StoreFullError,
+)
+from leasehold.stores.sqlite import inspection, people, read, recover, renew, settle, submit
+from leasehold.stores.sqlite import lease as leasing
+from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
+from leasehold.stores.sqlite.epoch import open_epoch
+from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.lanes import STATS, Lanes, stats_of
+from leasehold.stores.sqlite.life import Deaths, LockedLife
+from leasehold.stores.sqlite.locate import bump_events, locate
+from leasehold.stores.sqlite.readers import Readers
+from leasehold.stores.sqlite.step import READ_STATE, Step
+from leasehold.stores.sqlite.wake import Wake
+from leasehold.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+DISK_RESERVE_BYTES: Final = 16 * 1024 * 1024
+"""Submits are refused below this much free space, so that what runs can still be settled."""
+DISK_LOOK_MICROS: Final = 1_000_000
+KNOWN_LEASES_MAX: Final = 100_000
+
+ADD_WORKER: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?)"
+WORKERS: Final = """
+    SELECT id, host, pid, queues, slots, started_at, heartbeat_at,
+           (SELECT count(*) FROM running WHERE running.worker = worker.id)
+    FROM worker ORDER BY started_at
+"""
+QUEUES: Final = "SELECT DISTINCT queue FROM lane ORDER BY queue"
+LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
+AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
+
+
+class SQLiteStore:
+    """Jobs in one SQLite file, shared by any number of processes on one machine.
+
+    `durability="full"` survives loss of power; `"normal"` survives the death of every process but
+    may lose the last moments before a loss of power.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        env: Env = SYSTEM,
+        durability: Durability = "full",
+    ) -> None:
+        if durability not in ("full", "normal"):
+            raise InvalidJobError(f'durability is "full" or "normal", not {durability!r}')
+        check_sqlite_version()
+        self._env = env
+        self._pid = os.getpid()
+        self._durability = durability
+        self._files = StoreFiles.at(path)
+        self._files.prepare()
+        lock_fd = os.open(self._files.write_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            with _locked(lock_fd):
+                db = open_writer(self._files.database, durability)
+                open_epoch(db, self._files, durability, env)
+        except BaseException:
+            os.close(lock_fd)
+            raise
+        self._wake = Wake(self._files.wake, env)
+        self._writer = Writer(db, self._files, lock_fd, env, self._wake.send)
+        self._readers = Readers(self._files.database)
+        self._deaths = Deaths(self._files.workers)
+        self._lanes = Lanes()
+        # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
+        self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
+        self._disk_looked_at = 0
+        self._disk_is_low = False
+
+    # -- producers ---------------------------------------------------------------------------
+
+    def submit(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        self._refuse_when_disk_is_low()
+        if not partial:
+            for draft in drafts:
+                submit.check_draft(draft)
+            return self._write(lambda step: submit.submit(step, self._lanes, drafts, partial=False))
+        bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
+        good = [draft for i, draft in enumerate(drafts) if i not in bad]
+        stored = iter(
+            self._write(lambda step: submit.submit(step, self._lanes, good, partial=True))
+        )
+        return [bad[i] if i in bad else next(stored) for i in range(len(drafts))]
+
+    # -- holders -----------------------------------------------------------------------------
+
+    def exchange(
+        self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        return self._write(lambda step: self._exchange(step, settlements, request))
+
+    def _exchange(
+        self, step: Step, settlements: Sequence[Settlement], request: LeaseRequest | None
+    ) -> Exchange:
+        known = self._known_leases
+        settled = settle.settle(step, settlements, known) if settlements else []
+        for settlement in settlements:
+            known.pop((settlement.job_id, settlement.version), None)
+        if request is None or request.limit <= 0:
+            return Exchange(settled, [])
+        leases, numbers = leasing.lease(step, request)
+        if len(known) > KNOWN_LEASES_MAX:
+            known.clear()
+        for granted, number in zip(leases, numbers, strict=True):
+            known[granted.job_id, granted.version] = number
+        due = leasing.next_due(step) if len(leases) < request.limit else None
+        return Exchange(settled, leases, None if due is None else from_micros(due))
+
+    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+        return self._write(lambda step: renew.renew(step, worker, renewals))
+
+    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        _raise(self._write(lambda step: renew.report_progress(step, job_id, version, progress)))
+
+    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
+        _raise(self._write(lambda step: renew.append_log(step, job_id, version, lines)))
+
+    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+        if event in TRANSITIONS:
+            raise InvalidTransitionError(f"{event} changes a job's status: it cannot be just told")
+
+        def operation(step: Step) -> None:
+            row = step.execute(settle.FIND_SEQ, (job_id,)).fetchone()
+            place = None if row is None else locate(step, row[0])
+            if row is not None and place is not None:
+                n = bump_events(step, row[0], place)
+                step.record(
+                    row[0],
+                    n,
+                    event,
+                    place.status,
+                    place.status,
+                    attempts=place.attempts,
+                    worker=worker,
+                    version=version,
+                    message=message,
+                )
+
+        self._write(operation)
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def recover(self) -> SweepReport:
+        started = self._env.clock.monotonic()
+        dead = self._deaths.find()
+
+        def operation(step: Step) -> SweepReport:
+            report = recover.recover(step, dead)
+            for row in recover.late_rows(step):
+                leasing.cancel_late(step, row)
+            return report
+
+        report = self._write(operation)
+        self._deaths.bury(dead)
+        elapsed = (self._env.clock.monotonic() - started) * 1000
+        return msgspec.structs.replace(report, scan_ms=elapsed)
+
+    def dead_workers(self) -> set[str]:
+        """Workers proved dead whose jobs are not taken back yet; never touches the database."""
+        return self._deaths.find()
+
+    def recover_one(
+        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+    ) -> Settled:
+        def operation(step: Step) -> Settled | LeaseLostError:
+            taken = recover.recover_one(
+                step, job_id, version, reset_attempts=reset_attempts, reason=reason
+            )
+            return taken or renew.stale(step, job_id, version)
+
+        answer = self._write(operation)
+        if isinstance(answer, LeaseLostError):
+            raise answer
+        return answer
+
+    def stuck(self, silent_seconds: float) -> list[StuckJob]:
+        with self._read() as db:
+            before = self._clock(db) - round(silent_seconds * 1e6)
+            return recover.stuck_jobs(db.execute(recover.STUCK, (before,)).fetchall())
+
+    def promote(self) -> int:
+        promoted = 0
+        while found := self._write(leasing.promote):
+            promoted += found
+        return promoted
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def register_worker(self, info: WorkerInfo) -> LockedLife:
+        def enter(step: Step) -> None:
+            queues = msgspec.json.encode(info.queues).decode()
+            row = (info.id, info.host, info.pid, queues, info.slots, step.now, step.now)
+            step.execute(ADD_WORKER, row)
+
+        def leave() -> None:
+            self._write(lambda step: step.execute(recover.FORGET_WORKER, (info.id,)).fetchall())
+
+        life = LockedLife(self._files.workers, info.id, leave)
+        self._write(enter)
+        return life
+
+    def workers(self) -> list[WorkerInfo]:
+        with self._read() as db:
+            return [
+                WorkerInfo(
+                    id=id_,
+                    host=host,
+                    pid=pid,
+                    queues=tuple(msgspec.json.decode(queues)),
+                    slots=slots,
+                    started_at=from_micros(started_at),
+                    heartbeat_at=from_micros(heartbeat_at),
+                    running=running,
+                )
+                for id_, host, pid, queues, slots, started_at, heartbeat_at, running in db.execute(
+                    WORKERS
+                )
+            ]
+
+    # -- people ------------------------------------------------------------------------------
+
+    def cancel(
+        self, job_ids: Sequence[str], *, reason: str, actor: str
+    ) -> list[Job | LeaseholdError]:
+        return self._for_each(job_ids, "cancel", actor, people.cancel(reason), reason=reason)
+
+    def replay(
+        self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
+    ) -> list[Job | LeaseholdError]:
+        verb = people.replay(reset_attempts=reset_attempts)
+        return self._for_each(job_ids, "replay", actor, verb, reset_attempts=reset_attempts)
+
+    def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
+        return self._for_each(job_ids, "discard", actor, people.discard)
+
+    def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
+        verb = people.reprioritize(priority)
+        answer = self._for_each((job_id,), "reprioritize", actor, verb, priority=priority)[0]
+        if isinstance(answer, LeaseholdError):
+            raise answer
+        return answer
+
+    def _for_each(
+        self, job_ids: Sequence[str], action: str, actor: str, verb: people.Verb, **detail: Any
+    ) -> list[Job | LeaseholdError]:
+        return self._write(
+            lambda step: people.for_each(step, job_ids, action, actor, verb, **detail)
+        )
+
+    def get(self, job_id: str) -> Job | None:
+        with self._read() as db:
+            return read.read_job(db, job_id)
+
+    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
+        with self._read() as db:
+            return read.search(db, where, limit, cursor)
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        with self._read() as db:
+            return read.attempts(db, job_id)
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        with self._read() as db:
+            return read.history(db, job_id)
+
+    def log(self, job_id: str) -> list[str]:
+        with self._read() as db:
+            return [str(line) for (line,) in db.execute(LOG, (job_id,))]
+
+    def stats(self, queue: str | None = None) -> Stats:
+        with self._read() as db:
+            row = db.execute(STATS, (queue,)).fetchone()
+            assert row is not None
+            return stats_of(row)
+
+    def queues(self) -> list[str]:
+        with self._read() as db:
+            return [str(name) for (name,) in db.execute(QUEUES)]
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        with self._read() as db:
+            return [
+                AuditRecord(
+                    at=from_micros(at),
+                    actor=actor,
+                    action=action,
+                    detail=msgspec.json.decode(detail),
+                    count=count,
+                )
+                for at, actor, action, detail, count in db.execute(AUDIT, (limit,))
+            ]
+
+    # -- the store itself --------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        self._check_process()
+        return self._wake.subscribe(listener)
+
+    def now(self) -> datetime:
+        with self._read() as db:
+            return from_micros(self._clock(db))
+
+    def check(self) -> list[str]:
+        with self._read() as db:
+            return inspection.check(db)
+
+    def backup(self, path: str) -> None:
+        with self._read() as db:
+            inspection.backup(db, Path(path))
+
+    def describe(self) -> Mapping[str, Any]:
+        with self._read() as db:
+            return inspection.describe(db, self._files, self._durability)
+
+    def close(self) -> None:
+        if self._pid != os.getpid():
+            return  # The parent's connections and locks are the parent's to close.
+        self._wake.close()
+        self._readers.close()
+        self._writer.close()
+
+    # -- helpers -----------------------------------------------------------------------------
+
+    def _write(self, operation: Callable[[Step], T]) -> T:
+        self._check_process()
+        return self._writer.run(operation)
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[apsw.Connection]:
+        self._check_process()
+        with self._readers.lend() as db:
+            yield db
+
+    def _clock(self, db: apsw.Connection) -> int:
+        row = db.execute(READ_STATE).fetchone()
+        assert row is not None
+        return max(int(row[0]), self._env.now_micros())
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise StoreError(
+                f"{self._files.database} was opened before this process was forked, and a SQLite "
+                "connection must not be carried across: open the queue again in the child"
+            )
+
+    def _refuse_when_disk_is_low(self) -> None:
+        now = self._env.now_micros()
+        if abs(now - self._disk_looked_at) > DISK_LOOK_MICROS:
+            self._disk_looked_at = now
+            self._disk_is_low = self._files.free_bytes() < DISK_RESERVE_BYTES
+        if self._disk_is_low:
+            raise StoreFullError(
+                f"less than {DISK_RESERVE_BYTES // 1024**2} MiB are free where "
+                f"{self._files.database} is kept: new jobs are refused so that running ones can "
+                "still finish; free some space"
+            )
+
+
+@contextlib.contextmanager
+def _locked(lock_fd: int) -> Iterator[None]:
+    fcntl.flock(lock_fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(lock_fd, fcntl.LOCK_UN)
+
+
+def _refused(draft: Draft) -> LeaseholdError | None:
+    try:
+        submit.check_draft(draft)
+    except LeaseholdError as error:
+        return error
+    return None
+
+
+def _raise(error: LeaseLostError | None) -> None:
+    if error is not None:
+        raise error

@@ -1,0 +1,163 @@
+"""Waking other processes: one FIFO per process that wants to know, one byte per kind of news.
+
+After a commit the writer puts a byte into every other process's FIFO; a thread on the other side
+reads it and calls the listeners there. It takes some tens of microseconds, and nothing polls the
+database. A byte is only a hint: whoever is woken looks for itself, and a slow poll finds what a
+lost byte did not tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from leasehold.core.store import Listener
+from leasehold.env import Env
+from leasehold.stores.sqlite.step import Hints
+
+READY: Final = b"r"
+ENDED: Final = b"e"
+CANCEL: Final = b"c"
+_STOP: Final = b"."
+
+FOLDER_STAMP_MICROS: Final = 50_000
+"""How coarse a folder's time stamp may be: a listing made sooner after it is not trusted."""
+
+
+class Wake:
+    """Sends hints to listeners here and in other processes, and receives theirs."""
+
+    def __init__(self, folder: Path, env: Env) -> None:
+        self._folder = folder
+        self._env = env
+        self._name = f"{os.getpid()}-{env.new_id()}"
+        self._listeners: list[Listener] = []
+        self._mutex = threading.Lock()
+        self._peers: dict[str, int] = {}
+        self._listed: tuple[int, int] = (-1, 0)
+        self._inbox: int | None = None
+        self._thread: threading.Thread | None = None
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call this listener from now on; the answer ends it."""
+        with self._mutex:
+            self._listeners = [*self._listeners, listener]
+            if self._thread is None:
+                self._listen()
+
+        def end() -> None:
+            with self._mutex:
+                self._listeners = [other for other in self._listeners if other is not listener]
+
+        return end
+
+    def send(self, hints: Hints) -> None:
+        """Tell everybody, here and elsewhere, what a commit brought."""
+        for listener in self._listeners:
+            if hints.ready:
+                listener.on_ready()
+            if hints.ended:
+                listener.on_ended(hints.ended)
+            if hints.cancel_requested:
+                listener.on_cancel_requested(hints.cancel_requested)
+        news = (
+            (READY if hints.ready else b"")
+            + (ENDED if hints.ended else b"")
+            + (CANCEL if hints.cancel_requested else b"")
+        )
+        with self._mutex:
+            for name, fifo in list(self._find_peers().items()):
+                try:
+                    os.write(fifo, news)
+                except BlockingIOError:
+                    pass  # It is full of unread bytes: the peer will be awake for a long time.
+                except OSError:
+                    self._forget(name)
+
+    def close(self) -> None:
+        """Stop listening, and leave no FIFO behind."""
+        with self._mutex:
+            thread, inbox = self._thread, self._inbox
+            self._thread = self._inbox = None
+            self._listeners = []
+            for name in list(self._peers):
+                os.close(self._peers.pop(name))
+        if thread is not None and inbox is not None:
+            os.write(inbox, _STOP)
+            thread.join()
+            with contextlib.suppress(FileNotFoundError):
+                (self._folder / self._name).unlink()
+            os.close(inbox)
+
+    def _find_peers(self) -> dict[str, int]:
+        """Open FIFOs of the other processes; the folder is listed again only when it changed."""
+        stamp = self._folder.stat().st_mtime_ns
+        now = self._env.now_micros()
+        listed_stamp, listed_at = self._listed
+        # A folder's stamp is as coarse as the kernel's tick: a FIFO made just after the listing may
+        # not have changed it.
+        if stamp == listed_stamp and listed_at - stamp // 1000 > FOLDER_STAMP_MICROS:
+            return self._peers
+        self._listed = (stamp, now)
+        names = {entry.name for entry in self._folder.iterdir()} - {self._name}
+        for gone in self._peers.keys() - names:
+            os.close(self._peers.pop(gone))
+        for name in names - self._peers.keys():
+            self._open(name)
+        return self._peers
+
+    def _open(self, name: str) -> None:
+        try:
+            flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            self._peers[name] = os.open(self._folder / name, flags)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                # Nobody reads it: its process is gone. A new one never uses an old name.
+                with contextlib.suppress(FileNotFoundError):
+                    (self._folder / name).unlink()
+            elif error.errno != errno.ENOENT:
+                raise
+
+    def _forget(self, name: str) -> None:
+        os.close(self._peers.pop(name))
+        with contextlib.suppress(FileNotFoundError):
+            (self._folder / name).unlink()
+
+    def _listen(self) -> None:
+        path = self._folder / self._name
+        # Made under a name of its own and moved into place when it is open for reading: no sender
+        # can find it without a reader and take its process for dead.
+        hidden = self._folder.parent / self._name
+        os.mkfifo(hidden, 0o600)
+        # Open for writing too, so that it never reads as closed while no peer has it open.
+        self._inbox = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        hidden.rename(path)
+        self._thread = threading.Thread(
+            target=self._receive, args=(self._inbox,), name="leasehold-wake", daemon=True
+        )
+        self._thread.start()
+
+    def _receive(self, inbox: int) -> None:
+        poll = select.poll()
+        poll.register(inbox, select.POLLIN)
+        while True:
+            poll.poll()
+            try:
+                news = os.read(inbox, 65536)
+            except BlockingIOError:
+                continue
+            if _STOP in news:
+                return
+            for listener in self._listeners:
+                if READY in news:
+                    listener.on_ready()
+                if ENDED in news:
+                    listener.on_ended(None)
+                if CANCEL in news:
+                    listener.on_cancel_requested(None)

@@ -1,0 +1,211 @@
+"""One writer per process, with group commit.
+
+There is no writer thread. Whoever has something to write queues it and, if nobody is writing, does
+it: takes the file lock, opens a transaction, carries out everything that is queued (and what joins
+meanwhile), commits once, and tells the others. So a lone caller pays no hand-over, and many callers
+share one sync of the disk. Each operation runs in a savepoint, so that a bad one fails alone.
+
+The file lock is what makes several processes take turns: SQLite's own busy handler would starve
+some of them for seconds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+import apsw
+
+from leasehold.env import Env
+from leasehold.errors import StoreClosedError, StoreUnavailableError
+from leasehold.stores.sqlite.failures import translate
+from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.step import Hints, Step
+
+T = TypeVar("T")
+
+OPERATIONS_PER_COMMIT_MAX: Final = 512
+
+
+class _Ticket(Generic[T]):
+    """One queued operation, and the gate at which its caller waits."""
+
+    __slots__ = ("answer", "done", "error", "gate", "leads", "operation")
+
+    def __init__(self, operation: Callable[[Step], T]) -> None:
+        self.operation = operation
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.done = False
+        self.leads = False
+        self.answer: T | None = None
+        self.error: BaseException | None = None
+
+    def outcome(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return self.answer  # type: ignore[return-value]  # set, once done without error
+
+
+class Writer:
+    """Carries out write operations, many per commit."""
+
+    def __init__(
+        self,
+        db: apsw.Connection,
+        files: StoreFiles,
+        lock_fd: int,
+        env: Env,
+        after_commit: Callable[[Hints], None],
+    ) -> None:
+        self._db = db
+        self._files = files
+        self._lock_fd = lock_fd
+        self._env = env
+        self._after_commit = after_commit
+        self._mutex = threading.Lock()
+        self._idle = threading.Condition(self._mutex)
+        self._queue: deque[_Ticket[Any]] = deque()
+        self._leading = False
+        self._closed = False
+
+    def run(self, operation: Callable[[Step], T]) -> T:
+        """Carry out one operation; returns when it is durable, raises what it raised."""
+        ticket = _Ticket(operation)
+        with self._mutex:
+            if self._closed:
+                raise StoreClosedError(f"the store {self._files.database} is closed")
+            self._queue.append(ticket)
+            ticket.leads, self._leading = not self._leading, True
+        if not ticket.leads:
+            self._wait(ticket)
+        if not ticket.done:
+            self._lead()
+        return ticket.outcome()
+
+    def close(self) -> None:
+        """Let what is queued finish, then refuse the rest and close the connection."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            while self._leading:
+                self._idle.wait()
+        self._db.close()
+        os.close(self._lock_fd)
+
+    def _wait(self, ticket: _Ticket[Any]) -> None:
+        """Until another caller has carried it out, or it is this one's turn to lead."""
+        try:
+            ticket.gate.acquire()
+        except BaseException:
+            # Interrupted, by Ctrl-C for instance: leave the queue, and leave no gap in it.
+            with self._mutex:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                    if ticket.leads:
+                        self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        """Let the first in the queue lead next: nobody works for the others for ever."""
+        if self._queue:
+            self._queue[0].leads = True
+            self._queue[0].gate.release()
+        else:
+            self._leading = False
+            self._idle.notify_all()
+
+    def _lead(self) -> None:
+        batch: list[_Ticket[Any]] = []
+        hints = Hints()
+        try:
+            self._commit(batch, hints)
+        finally:
+            with self._mutex:
+                self._pass_on()
+            for ticket in batch:
+                ticket.done = True
+                ticket.gate.release()
+        if hints:
+            self._after_commit(hints)
+
+    def _commit(self, batch: list[_Ticket[Any]], hints: Hints) -> None:
+        """One transaction under the file lock. What goes wrong is told to every caller in it."""
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+            try:
+                self._transaction(batch, hints)
+            finally:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+        except Exception as error:  # noqa: BLE001  # raised again, in every caller
+            self._fail(batch, hints, self._translated(error))
+        except BaseException:
+            # Ctrl-C in this thread is no answer for the others.
+            self._fail(
+                batch,
+                hints,
+                StoreUnavailableError(
+                    "the write was interrupted before it was known to be durable"
+                ),
+            )
+            raise
+
+    def _fail(self, batch: list[_Ticket[Any]], hints: Hints, error: Exception) -> None:
+        self._take(batch)
+        hints.clear()
+        for ticket in batch:
+            # One that had failed on its own keeps its own reason.
+            ticket.error = ticket.error or error
+
+    def _transaction(self, batch: list[_Ticket[Any]], hints: Hints) -> None:
+        db = self._db
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            changes = db.total_changes()
+            step = Step.begin(db, self._env)
+            carried_out = 0
+            while self._take(batch):
+                for ticket in batch[carried_out:]:
+                    self._carry_out(ticket, step)
+                    hints.take(step.hints)
+                carried_out = len(batch)
+            if db.total_changes() != changes:
+                step.end()
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def _take(self, batch: list[_Ticket[Any]]) -> bool:
+        """Move what is queued to the batch; False when there was nothing, or it is full."""
+        taken = False
+        with self._mutex:
+            while self._queue and len(batch) < OPERATIONS_PER_COMMIT_MAX:
+                batch.append(self._queue.popleft())
+                taken = True
+        return taken
+
+    def _carry_out(self, ticket: _Ticket[Any], step: Step) -> None:
+        db = self._db
+        db.execute("SAVEPOINT operation")
+        try:
+            ticket.answer = ticket.operation(step)
+            step.flush()
+        except Exception as error:
+            if not db.in_transaction:
+                # The disk is full or failing: SQLite has rolled back everything, not only this.
+                raise
+            step.undo()
+            ticket.error = self._translated(error)
+        db.execute("RELEASE operation")
+
+    def _translated(self, error: Exception) -> Exception:
+        if isinstance(error, apsw.Error):
+            return translate(error, self._files.database)
+        return error
