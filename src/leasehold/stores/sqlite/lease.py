@@ -151,6 +151,7 @@ def _grant(
     acquired_at = from_micros(now)
     expiries: dict[float, tuple[int, Any]] = {}
     leases, taken, granted, seqs = [], [], [], []
+    per_lane = dict.fromkeys(lanes, 0)
     for (
         rank,
         seq,
@@ -217,7 +218,9 @@ def _grant(
                 parent_id=parent_id,
             )
         )
-        step.move(lane, Status.PENDING, Status.RUNNING)
+        per_lane[lane] += 1
+    for lane, jobs in per_lane.items():
+        step.move(lane, Status.PENDING, Status.RUNNING, jobs)
     step.executemany(TAKE, taken)
     step.executemany(GRANT, granted)
     return leases, seqs

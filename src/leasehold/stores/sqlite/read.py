@@ -48,7 +48,8 @@ _LAST_ERROR: Final = """
 _LAST_ATTEMPT: Final = "SELECT started_at FROM attempt WHERE seq = ? ORDER BY version DESC LIMIT 1"
 _ATTEMPTS: Final = """
     SELECT version, number, worker, started_at, ended_at, outcome, after, attempts, leased_event,
-           ended_event, message, error_type, error_message, traceback, note, expires_at, heartbeat_at
+           ended_event, message, error_type, error_message, traceback, note, expires_at,
+           heartbeat_at
     FROM attempt WHERE seq = ? ORDER BY version
 """
 _RUNNING_ATTEMPT: Final = """

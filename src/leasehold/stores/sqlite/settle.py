@@ -6,6 +6,7 @@ that row is the fence; what the delete did not return was not the caller's any m
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -77,6 +78,7 @@ def settle(
     answers: list[Settled | LeaseLostError] = []
     attempts: list[tuple[Any, ...]] = []
     finished: list[tuple[Any, ...]] = []
+    completed_in: defaultdict[int, int] = defaultdict(int)
     for settlement, key in zip(settlements, keys, strict=True):
         row = held.pop(key, None)
         if row is None:
@@ -84,8 +86,8 @@ def settle(
             continue
         outcome = _kept(settlement.job_id, settlement.outcome)
         if isinstance(outcome, Complete):
-            lane = lanes.get(key[0]) or _lane(step, key[0])
-            _complete(step, lane, row, outcome, attempts, finished)
+            completed_in[lanes.get(key[0]) or _lane(step, key[0])] += 1
+            _complete(step.now, row, outcome, attempts, finished)
             step.hints.ended.append(settlement.job_id)
             answers.append(
                 Settled(
@@ -98,6 +100,9 @@ def settle(
             )
         else:
             answers.append(_settle_otherwise(step, settlement.job_id, row, outcome))
+    for lane, jobs in completed_in.items():
+        step.move(lane, Status.RUNNING, Status.COMPLETED, jobs)
+        step.count(lane, "total_completed", jobs)
     step.executemany(INSERT_ATTEMPT, attempts)
     step.executemany(INSERT_FINISHED, finished)
     return answers
@@ -123,8 +128,7 @@ def _lane(step: Step, seq: int) -> int:
 
 
 def _complete(
-    step: Step,
-    lane: int,
+    now: int,
     row: Held,
     outcome: Complete,
     attempts: list[tuple[Any, ...]],
@@ -132,7 +136,7 @@ def _complete(
 ) -> None:
     """The way nearly every job ends, gathered so that many are written by one statement."""
     seq, version, worker, acquired_at, number, events, leased_event, available_at = row[:8]
-    n, now = events + 1, step.now
+    n = events + 1
     attempts.append(
         (
             seq,
@@ -171,8 +175,6 @@ def _complete(
             None,
         )
     )
-    step.move(lane, Status.RUNNING, Status.COMPLETED)
-    step.count(lane, "total_completed")
 
 
 def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> Settled:

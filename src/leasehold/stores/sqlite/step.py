@@ -73,11 +73,11 @@ class Step:
         """Change a lane's counter (a column of `lane`)."""
         self._tally[lane][name] += by
 
-    def move(self, lane: int, before: Status, after: Status) -> None:
-        """Count one job of a lane from one status to another."""
+    def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
+        """Count jobs of a lane from one status to another."""
         tally = self._tally[lane]
-        tally[before.value] -= 1
-        tally[after.value] += 1
+        tally[before.value] -= jobs
+        tally[after.value] += jobs
 
     def flush(self) -> None:
         """Write the counters."""

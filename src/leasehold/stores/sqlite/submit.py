@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -120,6 +121,7 @@ def _digest(draft: Draft) -> bytes:
 def _insert(step: Step, lanes: Lanes, drafts: Sequence[Draft]) -> list[Submitted | LeaseholdError]:
     jobs, ready, waiting = [], [], []
     answers: list[Submitted | LeaseholdError] = []
+    born: Counter[tuple[int, Status]] = Counter()
     now = step.now
     seq = step.next_seq
     for draft in drafts:
@@ -133,10 +135,12 @@ def _insert(step: Step, lanes: Lanes, drafts: Sequence[Draft]) -> list[Submitted
             waiting.append((seq, _SCHEDULED, due, now))
         jobs.append(_job_row(seq, lane, status, draft, now))
         answers.append(Submitted(draft.id, status))
-        step.count(lane, status.value)
-        step.count(lane, "total_submitted")
+        born[lane, status] += 1
         seq += 1
     step.next_seq = seq
+    for (lane, status), count in born.items():
+        step.count(lane, status.value, count)
+        step.count(lane, "total_submitted", count)
     step.executemany(INSERT_JOB, jobs)
     step.executemany(INSERT_READY, ready)
     step.executemany(INSERT_WAITING, waiting)
