@@ -153,13 +153,14 @@ class Env:
         (True, 36)
         """
         millis, micros = divmod(self.clock.time_micros(), 1000)
+        chance = self.random.getrandbits(64)
         value = (
             (millis & 0xFFFFFFFFFFFF) << 80
             | 0x7 << 76
             | micros << 66  # the sub-millisecond part, in the upper 10 of the 12 bits of rand_a
-            | self.random.getrandbits(2) << 64
+            | (chance >> 62) << 64
             | 0b10 << 62
-            | self.random.getrandbits(62)
+            | chance & 0x3FFFFFFFFFFFFFFF
         )
         text = f"{value:032x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, Final, Literal
@@ -91,20 +92,32 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidJobError(
                 f"max_retries must be from 0 (never) to 1,000,000, not {self.max_retries}"
             )
-        if self.run_at is not None and self.delay_seconds is not None:
-            raise InvalidJobError("give either run_at or a delay, not both")
-        for field, value in (("run_at", self.run_at), ("deadline", self.deadline)):
-            if value is not None and value.utcoffset() is None:
-                raise InvalidJobError(f"{field} must know its time zone, for instance UTC: {value}")
-        _check_seconds("delay", self.delay_seconds, zero=True)
-        _check_seconds("timeout_seconds", self.timeout_seconds)
-        _check_seconds("lease_seconds", self.lease_seconds)
-        _check_seconds("start_within_seconds", self.start_within_seconds)
-        _check_seconds("result_ttl_seconds", self.result_ttl_seconds)
-        if self.idempotency_key is not None:
-            _check_name("idempotency_key", self.idempotency_key)
-        if self.parent_id is not None:
-            _check_name("parent_id", self.parent_id)
+        if self.run_at is not None:
+            _check_moment("run_at", self.run_at)
+            if self.delay_seconds is not None:
+                raise InvalidJobError("give either run_at or a delay, not both")
+        if self.deadline is not None:
+            _check_moment("deadline", self.deadline)
+        if self.metadata is not None:
+            _check_metadata(self.metadata)
+        for name in _SECONDS_FIELDS:
+            value = getattr(self, name)
+            if value is not None:
+                _check_seconds(name, value)
+        for name in _NAME_FIELDS:
+            value = getattr(self, name)
+            if value is not None:
+                _check_name(name, value)
+
+
+_SECONDS_FIELDS: Final = (
+    "delay_seconds",
+    "timeout_seconds",
+    "lease_seconds",
+    "start_within_seconds",
+    "result_ttl_seconds",
+)
+_NAME_FIELDS: Final = ("idempotency_key", "parent_id")
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +161,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     error: JobError | None = None
     """Its latest error, also of an attempt that was retried since."""
     reason: str | None = None
-    """Why it was cancelled, snoozed, released or declared dead."""
+    """Why it was cancelled, declared dead, or waits (snoozed, or released with a delay)."""
     progress: dict[str, Any] | None = None
     metadata: dict[str, MetadataValue] | None = None
     idempotency_key: str | None = None
@@ -260,6 +273,8 @@ def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
 
 
 def _check_name(what: str, value: str) -> None:
+    if _is_plain(value):
+        return
     if not isinstance(value, str) or not value:
         raise InvalidJobError(f"{what} must be a non-empty string, not {value!r}")
     if len(value) > NAME_LENGTH_MAX:
@@ -270,8 +285,29 @@ def _check_name(what: str, value: str) -> None:
         raise InvalidJobError(f"{what} must not contain control characters: {value!r}")
 
 
-def _check_seconds(what: str, value: float | None, *, zero: bool = False) -> None:
+def _is_plain(value: str) -> bool:
+    """Most names at one glance: what is left is looked at more closely."""
+    return type(value) is str and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable()
+
+
+def _check_moment(what: str, value: datetime) -> None:
+    if value.utcoffset() is None:
+        raise InvalidJobError(f"{what} must know its time zone, for instance UTC: {value}")
+
+
+def _check_seconds(what: str, value: float) -> None:
+    zero = what == "delay_seconds"
     # The comparison also refuses NaN, which is neither above nor below anything.
-    if value is not None and not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
+    if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
         least = "0 or more" if zero else "above 0"
         raise InvalidJobError(f"{what} must be {least} and at most ten years in seconds: {value!r}")
+
+
+def _check_metadata(metadata: dict[str, MetadataValue]) -> None:
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str | int | float | bool | None):
+            raise InvalidJobError(
+                f"metadata maps names to text, numbers, booleans or None, not {key!r} to {value!r}"
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidJobError(f"metadata {key!r} must be a finite number, not {value!r}")

@@ -13,7 +13,9 @@ from typing import Final
 import apsw
 
 from leasehold.env import Env
+from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.files import StoreFiles, boot_id
+from leasehold.stores.sqlite.transaction import transaction
 
 _SHIFT: Final = 20
 """Seconds since 1970, shifted this far, stay below 2^53: exact wherever numbers are doubles."""
@@ -26,18 +28,13 @@ RAISE: Final = "UPDATE store_state SET version_floor = max(version_floor + 1, ?)
 def open_epoch(db: apsw.Connection, files: StoreFiles, durability: str, env: Env) -> None:
     """Compare the file with what it was at the last opening; raise the floor if it may be older."""
     now = {"identity": files.identity(), "boot": boot_id(), "durability": durability}
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with translated(files.database), transaction(db):
         before = {key: _read(db, key) for key in now}
         if before["identity"] is not None and _may_be_older(before, now):
             db.execute(RAISE, (env.now_micros() // 1_000_000 << _SHIFT,))
         if before != now:
             for key, value in now.items():
                 db.execute(WRITE, (key, value))
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
 
 
 def _may_be_older(before: dict[str, str | None], now: dict[str, str]) -> bool:

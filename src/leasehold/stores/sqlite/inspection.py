@@ -28,6 +28,7 @@ _STRAYS: Final = """
         UNION ALL SELECT seq FROM running UNION ALL SELECT seq FROM finished
     ) WHERE seq NOT IN (SELECT seq FROM job) LIMIT 10
 """
+_LANELESS: Final = "SELECT id FROM job WHERE lane NOT IN (SELECT id FROM lane) LIMIT 10"
 _MISPLACED: Final = """
     SELECT job.id FROM ready JOIN job USING (seq)
     WHERE ready.lane <> job.lane OR ready.rank <> 100 - job.priority LIMIT 10
@@ -56,6 +57,8 @@ def check(db: apsw.Connection) -> list[str]:
         problems.append(f"job {job_id} stands in {places} places instead of one")
     for (seq,) in db.execute(_STRAYS):
         problems.append(f"number {seq} stands in a state table but there is no such job")
+    for (job_id,) in db.execute(_LANELESS):
+        problems.append(f"job {job_id} belongs to no queue and task")
     for (job_id,) in db.execute(_MISPLACED):
         problems.append(f"job {job_id} is ready in the wrong lane or rank")
     for (job_id,) in db.execute(_OVERSPENT):

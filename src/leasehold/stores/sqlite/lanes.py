@@ -44,11 +44,13 @@ class Lanes:
             return known
         row = step.execute(FIND, (queue, task)).fetchone()
         if row is None:
-            # Not remembered yet: this write may be rolled back.
             step.execute(MAKE, (queue, task))
+            step.new_lanes.add((queue, task))
             return step.db.last_insert_rowid()
         number = int(row[0])
-        self._known[queue, task] = number
+        # One made in this very write is not remembered yet: it may still be rolled back.
+        if (queue, task) not in step.new_lanes:
+            self._known[queue, task] = number
         return number
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import apsw
 
 from leasehold.errors import StoreVersionError
+from leasehold.stores.sqlite.transaction import transaction
 
 APPLICATION_ID: Final = 0x4C454153  # "LEAS", in the file's header
 
@@ -50,12 +51,7 @@ def migrate(db: apsw.Connection, path: Path) -> None:
     for number, script in migrations():
         if number <= version:
             continue
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(db):
             db.execute(script)
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
             db.execute(f"PRAGMA user_version = {number}").fetchall()
-            db.execute("COMMIT")
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise

@@ -56,6 +56,8 @@ class Step:
         self.version_floor = version_floor
         """No lease version at or below this is granted any more."""
         self.next_seq = next_seq
+        self.new_lanes: set[tuple[str, str]] = set()
+        """Queue and task of the lanes that this write makes, or made and took back."""
         self.hints = Hints()
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 

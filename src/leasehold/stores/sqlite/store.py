@@ -89,14 +89,14 @@ class SQLiteStore:
         self._durability = durability
         self._files = StoreFiles.at(path)
         self._files.prepare()
-        lock_fd = os.open(self._files.write_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with contextlib.ExitStack() as undo:
+            lock_fd = os.open(self._files.write_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            undo.callback(os.close, lock_fd)
             with _locked(lock_fd):
                 db = open_writer(self._files.database, durability)
+                undo.callback(db.close)
                 open_epoch(db, self._files, durability, env)
-        except BaseException:
-            os.close(lock_fd)
-            raise
+            undo.pop_all()
         self._wake = Wake(self._files.wake, env)
         self._writer = Writer(db, self._files, lock_fd, env, self._wake.send)
         self._readers = Readers(self._files.database)

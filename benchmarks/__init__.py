@@ -1,0 +1,1 @@
+"""Leasehold beside the raw limit and beside a rival, measured in one run. `make bench` runs it."""

@@ -1,0 +1,225 @@
+"""Leasehold itself, used the way its users do: a TaskQueue, its worker, its tasks."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import tasks
+from leasehold import NewJob, Status, TaskQueue
+from leasehold.core.job import Draft
+from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.env import SYSTEM
+from leasehold.stores.memory import MemoryStore
+from leasehold.stores.sqlite.connection import Durability, open_writer
+from leasehold.stores.sqlite.files import StoreFiles
+
+SLOTS = 8
+
+
+def producer(path: str, durability: Durability) -> TaskQueue:
+    return TaskQueue(path, num_workers=0, durability=durability)
+
+
+def submit_one_by_one(path: str, durability: Durability, jobs: int, threads: int = 1) -> float:
+    """Jobs per second, each acknowledged before its thread submits the next."""
+    with producer(path, durability) as queue:
+        queue.submit(tasks.noop)
+
+        def submit() -> None:
+            for _ in range(jobs // threads):
+                queue.submit(tasks.noop)
+
+        return jobs / _timed(lambda: _in_threads(submit, threads))
+
+
+def submit_many(path: str, durability: Durability, jobs: int) -> float:
+    """Jobs per second, 10,000 to a call."""
+    with producer(path, durability) as queue:
+        queue.submit(tasks.noop)
+        batches = [[NewJob(tasks.noop) for _ in range(10_000)] for _ in range(jobs // 10_000)]
+        return jobs / _timed(lambda: [queue.submit_many(batch) for batch in batches])
+
+
+def fill(path: str, durability: Durability, jobs: int) -> None:
+    with producer(path, durability) as queue:
+        for first in range(0, jobs, 10_000):
+            queue.submit_many([NewJob(tasks.noop)] * min(10_000, jobs - first))
+
+
+def fill_finished(path: str, jobs: int) -> None:
+    """A store with so many completed jobs, written in bulk: running them would take all day."""
+    producer(path, "full").shutdown()
+    db = open_writer(StoreFiles.at(path).database, "normal")
+    db.execute(
+        "INSERT INTO lane (queue, task, completed, total_submitted, total_completed) "
+        "VALUES ('default', 'benchmarks.tasks:noop', ?1, ?1, ?1)",
+        (jobs,),
+    )
+    numbers = "WITH RECURSIVE n(i) AS (VALUES (?1) UNION ALL SELECT i + 1 FROM n WHERE i < ?2) "
+    chunk = 250_000
+    for first in range(1, jobs + 1, chunk):
+        span = (first, min(first + chunk - 1, jobs))
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(
+            numbers + "INSERT INTO job SELECT i, printf('0190f4a2-0000-7000-8000-%012d', i),"
+            " 1, 50, 2, i, 3, 4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"
+            ' \'{"args":[],"kwargs":{}}\' FROM n',
+            span,
+        )
+        db.execute(
+            numbers + "INSERT INTO attempt SELECT i, 1, 1, 'bench', i, i, 4, 5, 1, 2, 3,"
+            " NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM n",
+            span,
+        )
+        db.execute(
+            numbers + "INSERT INTO finished SELECT i, 5, i, i, i, 1, 1, 3, 'null', NULL,"
+            " NULL FROM n",
+            span,
+        )
+        db.execute("COMMIT")
+    db.execute("UPDATE store_state SET next_seq = ?", (jobs + 1,))
+    db.pragma("wal_checkpoint(TRUNCATE)")
+    db.close()
+
+
+def drain(path: str, durability: Durability, jobs: int) -> float:
+    """Jobs per second from the worker's start until so many are completed and durable."""
+    queue = TaskQueue(path, num_workers=SLOTS, durability=durability, import_tasks=["benchmarks"])
+    before = queue.get_queue_stats()["total_completed"]
+
+    def work() -> None:
+        queue.start()
+        _until_completed(queue, before + jobs)
+
+    seconds = _timed(work)
+    queue.shutdown()
+    return jobs / seconds
+
+
+def filled_drain(path: str, durability: Durability, jobs: int) -> float:
+    """Drain a store into which so many jobs were put first."""
+    fill(path, durability, jobs)
+    return drain(path, durability, jobs)
+
+
+def together(path: str, durability: Durability, jobs: int) -> float:
+    """Jobs per second through the whole life cycle, submitted one by one by this thread."""
+    queue = TaskQueue(path, num_workers=SLOTS, durability=durability)
+    queue.submit(tasks.noop).result(timeout=30)
+
+    def work() -> None:
+        for _ in range(jobs):
+            queue.submit(tasks.noop)
+        _until_completed(queue, jobs + 1)
+
+    seconds = _timed(work)
+    queue.shutdown()
+    return jobs / seconds
+
+
+def _until_completed(queue: TaskQueue, total: int) -> None:
+    while queue.get_queue_stats()["total_completed"] < total:
+        time.sleep(0.005)
+
+
+@contextmanager
+def worker_process(path: str, durability: Durability) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker in another process, ready for work when this is entered."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.worker", path, durability], stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    try:
+        yield child
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait(60)
+        child.stdout.close()
+
+
+def pick_up(path: str, durability: Durability, samples: int) -> list[float]:
+    """Seconds from calling submit here until the task's code runs in an idle worker process."""
+    waits = []
+    with producer(path, durability) as queue, worker_process(path, durability):
+        for _ in range(samples):
+            time.sleep(random.uniform(0.01, 0.05))
+            started = time.time()
+            waits.append(queue.submit(tasks.now).result(timeout=30) - started)
+    return sorted(waits)
+
+
+def idle_cpu(path: str, durability: Durability, seconds: float) -> float:
+    """Per cent of one core that an idle worker process takes."""
+    with worker_process(path, durability) as child:
+        time.sleep(1)
+        before = _cpu_seconds(child.pid)
+        time.sleep(seconds)
+        return 100 * (_cpu_seconds(child.pid) - before) / seconds
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def recovery(path: str, durability: Durability) -> float:
+    """Seconds from kill -9 of a worker until its job runs again in another, default settings."""
+    starts = Path(path + ".starts")
+    with producer(path, durability) as queue, worker_process(path, durability) as first:
+        job = queue.submit(tasks.hold, str(starts), 60)
+        _until(lambda: starts.exists() and starts.read_text().endswith("\n"))
+        with worker_process(path, durability):
+            killed = time.time()
+            first.kill()
+            _until(lambda: len(starts.read_text().splitlines()) == 2)
+            again = float(starts.read_text().splitlines()[1])
+            assert queue.get_status(job) is Status.RUNNING
+            queue.cancel(job, "the benchmark is over")
+            return again - killed
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.002)
+
+
+def memory_life_cycle(_: str, jobs: int, batch: int) -> float:
+    """Jobs per second through submit, lease and complete on the memory store, in one thread."""
+    store = MemoryStore(capacity=jobs + 1)
+    request = LeaseRequest(worker="bench", limit=batch)
+
+    def work() -> None:
+        for _ in range(0, jobs, batch):
+            store.submit([Draft(id=SYSTEM.new_id(), task="noop") for _ in range(batch)])
+            leases = store.exchange((), request).leases
+            store.exchange([Settlement(x.job_id, x.version, Complete(b"null")) for x in leases])
+
+    return jobs / _timed(work)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _in_threads(work: Callable[[], None], threads: int) -> None:
+    if threads == 1:
+        return work()
+    running = [threading.Thread(target=work) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return None

@@ -1,0 +1,181 @@
+"""What is measured, beside what, and which figure it has to reach."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks import ours, raw
+from benchmarks.bench import Bench, Row
+from leasehold.stores.sqlite.connection import Durability
+
+
+def throughput(bench: Bench, durability: Durability) -> None:
+    """Submitting and draining, beside the raw limit and the rival."""
+    from benchmarks import rival
+
+    sizes = bench.sizes
+    full = durability == "full"
+    if bench.wants("submit one by one"):
+        found = bench.compare(
+            raw_insert=(raw.single_insert, durability, sizes.one_by_one),
+            raw=(raw.submit, durability, sizes.one_by_one, 1),
+            leasehold=(ours.submit_one_by_one, durability, sizes.one_by_one),
+            threads8=(ours.submit_one_by_one, durability, 2 * sizes.one_by_one, 8),
+            huey=(rival.submit_one_by_one, durability, sizes.rival_one_by_one),
+            huey_threads8=(rival.submit_one_by_one, durability, sizes.rival_one_by_one, 8),
+        )
+        ratio = found["leasehold"] / found["raw_insert"]
+        gain = found["threads8"] / found["leasehold"]
+        bench.add(
+            Row(
+                "submit one by one",
+                durability,
+                "jobs/s",
+                found,
+                {
+                    "of a bare insert": ratio,
+                    "of the same rows": found["leasehold"] / found["raw"],
+                    "8 threads : 1": gain,
+                    "vs huey": found["leasehold"] / found["huey"],
+                },
+                "0.70 of a bare insert, 8 threads 3x",
+                ratio >= 0.7 and gain >= 3 if full else None,
+            )
+        )
+    if bench.wants("submit_many"):
+        found = bench.compare(
+            raw=(raw.submit, durability, sizes.many, 10_000),
+            leasehold=(ours.submit_many, durability, sizes.many),
+        )
+        ratio = found["leasehold"] / found["raw"]
+        bench.add(
+            Row(
+                "submit_many, 10,000 a call",
+                durability,
+                "jobs/s",
+                found,
+                {"of raw": ratio},
+                "0.50 of raw",
+                ratio >= 0.5 if full else None,
+            )
+        )
+    if bench.wants("drain"):
+        found = bench.compare(
+            raw=(raw.drain, durability, sizes.drain),
+            leasehold=(ours.filled_drain, durability, sizes.drain),
+            huey=(rival.drain, durability, sizes.rival_drain),
+        )
+        ratio, gain = found["leasehold"] / found["raw"], found["leasehold"] / found["huey"]
+        bench.add(
+            Row(
+                f"drain, {sizes.drain:,} no-op jobs",
+                durability,
+                "jobs/s",
+                found,
+                {"of raw": ratio, "vs huey": gain},
+                "10x huey, 0.50 of raw",
+                ratio >= 0.5 and gain >= 10 if full else None,
+            )
+        )
+    if bench.wants("submit and drain together"):
+        found = bench.compare(
+            leasehold=(ours.together, durability, sizes.together),
+            huey=(rival.together, durability, sizes.rival_together),
+        )
+        bench.add(
+            Row(
+                "submit and drain together",
+                durability,
+                "jobs/s",
+                found,
+                {"vs huey": found["leasehold"] / found["huey"]},
+            )
+        )
+
+
+def latency(bench: Bench, durability: Durability) -> None:
+    """How soon an idle worker starts, what it costs while idle, how soon death is noticed."""
+    from benchmarks import rival
+
+    sizes = bench.sizes
+    full = durability == "full"
+    if bench.wants("pick-up"):
+        found = {}
+        for name, work in (("leasehold", ours.pick_up), ("huey", rival.pick_up)):
+            waits = bench.measure(work, durability, sizes.pick_ups)
+            found[f"{name}_p50"] = 1000 * waits[len(waits) // 2]
+            found[f"{name}_p99"] = 1000 * waits[int(len(waits) * 0.99)]
+        met = found["leasehold_p50"] < 3 and found["leasehold_p99"] < 10
+        target = "p50 < 3 ms, p99 < 10 ms"
+        bench.add(Row("idle pick-up", durability, "ms", found, {}, target, met if full else None))
+    if bench.wants("idle CPU"):
+        cpu = bench.measure(ours.idle_cpu, durability, sizes.idle_seconds)
+        bench.add(
+            Row("idle CPU", durability, "% of a core", {"leasehold": cpu}, {}, "< 0.5 %", cpu < 0.5)
+        )
+    if bench.wants("recovery after kill -9") and full:
+        seconds = max(bench.measure(ours.recovery, durability) for _ in range(sizes.repeats))
+        row = Row("recovery after kill -9", durability, "s, worst", {"leasehold": seconds})
+        row.target, row.met = "< 2 s", seconds < 2
+        bench.add(row)
+
+
+def growth(bench: Bench, durability: Durability) -> None:
+    """The same drain beside many pending and many finished jobs."""
+    sizes = bench.sizes
+    if not bench.wants("growth"):
+        return
+    deep, old = bench.fresh(), bench.fresh()
+    bench.measure(ours.fill, durability, sizes.pending + sizes.repeats * sizes.drain, store=deep)
+    bench.measure(ours.fill_finished, sizes.finished, store=old)
+    found: dict[str, list[float]] = {"empty": [], "pending": [], "finished": []}
+    for _ in range(sizes.repeats):
+        found["empty"].append(bench.measure(ours.filled_drain, durability, sizes.drain))
+        found["pending"].append(bench.measure(ours.drain, durability, sizes.drain, store=deep))
+        found["finished"].append(
+            bench.measure(ours.filled_drain, durability, sizes.drain, store=old)
+        )
+    rates = {name: statistics.median(values) for name, values in found.items()}
+    ratios = {
+        f"{sizes.pending:,} pending": rates["pending"] / rates["empty"],
+        f"{sizes.finished:,} finished": rates["finished"] / rates["empty"],
+    }
+    row = Row("growth: drain beside many", durability, "jobs/s", rates, ratios)
+    row.target, row.met = "0.80 of empty", min(ratios.values()) >= 0.8
+    bench.add(row)
+    for place in (deep, old):
+        shutil.rmtree(Path(place).parent)
+
+
+def memory(bench: Bench) -> None:
+    """The memory store, in one thread."""
+    if bench.wants("memory"):
+        one = bench.measure(ours.memory_life_cycle, bench.sizes.memory, 1)
+        batch = bench.measure(ours.memory_life_cycle, bench.sizes.memory, 100)
+        row = Row("memory store, life cycle", "-", "jobs/s", {"one": one, "batch_100": batch})
+        row.target, row.met = "50,000 jobs/s", one >= 50_000
+        bench.add(row)
+
+
+def importing(bench: Bench) -> None:
+    """What `import leasehold` adds to Python's own start."""
+    if not bench.wants("import"):
+        return
+    found: dict[str, list[float]] = {"python": [], "import": [], "TaskQueue": []}
+    codes = {"python": "pass", "import": "import leasehold"}
+    codes["TaskQueue"] = "from leasehold import TaskQueue"
+    for _ in range(10):
+        for name, code in codes.items():
+            started = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], check=True)
+            found[name].append(1000 * (time.perf_counter() - started))
+    millis = {name: statistics.median(values) for name, values in found.items()}
+    added = millis["import"] - millis["python"]
+    row = Row("import leasehold", "-", "ms", millis, {"added ms": added})
+    row.target, row.met = "< 100 ms", added < 100
+    bench.add(row)
