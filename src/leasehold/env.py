@@ -33,7 +33,7 @@ def from_micros(micros: int) -> datetime:
     >>> from_micros(1_000_000)
     datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc)
     """
-    return EPOCH + timedelta(microseconds=micros)
+    return EPOCH + timedelta(0, 0, micros)
 
 
 class Clock(Protocol):

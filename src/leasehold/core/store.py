@@ -120,7 +120,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class Listener(Protocol):
     """Who wants to be woken. Calls come from any thread, must return at once and are only hints:
-    one may come for nothing, and after a lost one a slow poll finds the truth."""
+    one may come for nothing, and after a lost one a slow poll finds the truth.
+    """
 
     def on_ready(self) -> None:
         """Jobs may have become available, or due earlier than was known."""
@@ -178,7 +179,8 @@ class Store(Protocol):
                  holder, an expiry of job.lease_seconds or request.lease_seconds, and one more
                  attempt.
         - LEA-3  Never two unexpired leases for one job, however many call at once.
-        - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same write.
+        - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
+                 write.
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
                  instead of leased.
         - LEA-6  At most `limit` leases; fewer only if no more are available.
@@ -190,8 +192,8 @@ class Store(Protocol):
 
         - REN-1  A renewal counts only if id, version and `running` match and the lease has not
                  expired; the new expiry is now + lease_seconds, at most 24 h after it was acquired.
-        - REN-2  A stale one is answered by LeaseConflictError or LeaseLostError and leaves an event,
-                 as SET-2; an expired one by LeaseExpiredError. Nothing else is changed.
+        - REN-2  A stale one is answered by LeaseConflictError or LeaseLostError and leaves an
+                 event, as SET-2; an expired one by LeaseExpiredError. Nothing else is changed.
         - REN-3  The answer carries a pending cancel request.
         """
 
@@ -270,8 +272,8 @@ class Store(Protocol):
     ) -> list[Job | LeaseholdError]:
         """Give dead or cancelled jobs another chance; one answer each, in order.
 
-        - RPL-1  The job is `pending` again, its payload untouched, its lease version kept; a start_by
-                 is lifted, since a person has decided that it shall run.
+        - RPL-1  The job is `pending` again, its payload untouched, its lease version kept; a
+                 start_by is lifted, since a person has decided that it shall run.
         - RPL-2  With reset its attempts are 0 and its allowance is max_retries + 1; without, the
                  attempts are kept and the allowance grows by one.
         - RPL-3  Other statuses are answered by InvalidTransitionError.
@@ -305,9 +307,9 @@ class Store(Protocol):
         """Everything that happened to the job, oldest first.
 
         - HIS-1  `sequence` has no gaps, and each event's `before` is the previous `after`.
-        - HIS-2  Replaying it gives the job's status, lease version and attempts: `leased` spends one,
-                 `snoozed` and `released` take it back, a reset makes them 0; `HistoryEvent.attempts`
-                 says how many that left.
+        - HIS-2  Replaying it gives the job's status, lease version and attempts: `leased` spends
+                 one, `snoozed` and `released` take it back, a reset makes them 0;
+                 `HistoryEvent.attempts` says how many that left.
         """
 
     def log(self, job_id: str) -> list[str]:

@@ -90,7 +90,8 @@ def _take_back(
     attempts = 0 if reset else row[4]
     decision = decide_recovery(attempts=attempts, allowance=rules[2], cancel_reason=row[8])
     settled = apply_decision(step, job_id, row, rules, decision, error, checkpoint=True)
-    step.count(rules[0], "total_recovered")
+    if settled.status is Status.PENDING:
+        step.count(rules[0], "total_recovered")
     return settled
 
 

@@ -34,10 +34,19 @@ END_LEASE: Final = """
               cancel_reason, expires_at, heartbeat_at
 """
 INSERT_ATTEMPT: Final = f"INSERT INTO attempt VALUES ({', '.join('?' * 18)})"  # noqa: S608  # placeholders
-TRIM_ATTEMPTS: Final = """
-    DELETE FROM attempt WHERE seq = ?1 AND version <= (
-        SELECT version FROM attempt WHERE seq = ?1 ORDER BY version DESC LIMIT 1 OFFSET ?2)
+SURPLUS_ATTEMPT: Final = """
+    SELECT version FROM attempt WHERE seq = ? ORDER BY version DESC LIMIT 1 OFFSET ?
 """
+# An attempt record stands for two history events; they stay when the record itself has to go.
+KEEP_ITS_EVENTS: Final = """
+    INSERT INTO event
+    SELECT seq, leased_event, started_at, 3, 2, 3, number, worker, version, NULL
+        FROM attempt WHERE seq = ?1 AND version <= ?2
+    UNION ALL
+    SELECT seq, ended_event, ended_at, outcome, 3, after, attempts, worker, version, message
+        FROM attempt WHERE seq = ?1 AND version <= ?2
+"""
+DROP_ATTEMPTS: Final = "DELETE FROM attempt WHERE seq = ? AND version <= ?"
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 JOB_RULES: Final = "SELECT lane, priority, allowance, retry, parent_id FROM job WHERE seq = ?"
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
@@ -232,7 +241,7 @@ def apply_decision(
             row[_HEARTBEAT] if checkpoint else None,
         ),
     )
-    step.execute(TRIM_ATTEMPTS, (seq, ATTEMPTS_KEPT))
+    _trim_attempts(step, seq)
     if decision.status is Status.PENDING:
         step.execute(
             MAKE_READY,
@@ -280,6 +289,13 @@ def apply_decision(
     return Settled(
         job_id, version, decision.event, decision.status, decision.attempts, decision.run_at
     )
+
+
+def _trim_attempts(step: Step, seq: int) -> None:
+    surplus = step.execute(SURPLUS_ATTEMPT, (seq, ATTEMPTS_KEPT)).fetchone()
+    if surplus is not None:
+        step.execute(KEEP_ITS_EVENTS, (seq, surplus[0]))
+        step.execute(DROP_ATTEMPTS, (seq, surplus[0]))
 
 
 def refuse(step: Step, job_id: str, seq: int, version: int) -> LeaseLostError:

@@ -1,0 +1,122 @@
+"""What people do to jobs: cancel, replay, discard, reprioritize. Each call is one audit record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from leasehold.core.job import Job, priority_of
+from leasehold.core.status import WAITING, Event, Status, check
+from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
+from leasehold.stores.memory.leasing import count_end
+from leasehold.stores.memory.record import Record, snapshot
+from leasehold.stores.memory.state import State
+
+
+def cancel(
+    state: State, job_ids: Sequence[str], reason: str, actor: str
+) -> list[Job | LeaseholdError]:
+    """Cancel waiting jobs at once, and ask the holders of running ones to stop."""
+
+    def cancel_one(record: Record) -> Job:
+        if record.status is Status.RUNNING:
+            if record.cancel_requested is None:
+                record.cancel_requested = reason
+                record.updated_at = state.now
+                state.tell(record, Event.CANCEL_REQUESTED, before=record.status, message=reason)
+            if state.news is not None:
+                state.news.cancel_requested.append(record.id)
+        else:
+            state.step(record, Event.CANCELLED, Status.CANCELLED, reason)
+            record.reason = reason
+            count_end(state, record, Event.CANCELLED)
+        return snapshot(record)
+
+    return _each(state, job_ids, cancel_one, "cancel", actor, reason=reason)
+
+
+def replay(
+    state: State, job_ids: Sequence[str], reset_attempts: bool, actor: str
+) -> list[Job | LeaseholdError]:
+    """Give dead or cancelled jobs another chance."""
+
+    def replay_one(record: Record) -> Job:
+        # Asked first: a refused replay must not have changed the allowance.
+        check(Event.REPLAYED, record.status, Status.PENDING, record.id)
+        if reset_attempts:
+            record.attempts = 0
+            record.allowance = record.draft.max_retries + 1
+        else:
+            record.allowance += 1
+        record.run_at = state.now
+        record.start_by = None
+        record.reason = None
+        message = f"by {actor}, attempts reset" if reset_attempts else f"by {actor}"
+        state.step(record, Event.REPLAYED, Status.PENDING, message)
+        return snapshot(record)
+
+    return _each(state, job_ids, replay_one, "replay", actor, reset_attempts=reset_attempts)
+
+
+def discard(state: State, job_ids: Sequence[str], actor: str) -> list[Job | LeaseholdError]:
+    """Delete ended jobs with all their records."""
+
+    def discard_one(record: Record) -> Job:
+        if not record.status.is_terminal:
+            raise InvalidTransitionError(
+                f"job {record.id} is {record.status}: only jobs that have ended can be discarded. "
+                "Cancel it first."
+            )
+        last = snapshot(record)
+        state.forget(record)
+        state.free_key(record)
+        return last
+
+    return _each(state, job_ids, discard_one, "discard", actor)
+
+
+def reprioritize(state: State, job_id: str, priority: int, actor: str) -> Job:
+    """Change a waiting job's priority."""
+    priority = priority_of(priority)
+    record = _find(state, job_id)
+    if record.status not in WAITING:
+        raise InvalidTransitionError(
+            f"job {job_id} is {record.status}: only a waiting job's priority can be changed"
+        )
+    message = f"from {record.priority} to {priority} by {actor}"
+    record.priority = priority
+    record.updated_at = state.now
+    if record.status is Status.PENDING:
+        lanes = state.queues[record.draft.queue].lanes
+        lanes.forget_ready(record)
+        lanes.add_ready(record)
+    state.tell(record, Event.REPRIORITIZED, before=record.status, message=message)
+    state.note_action(actor, "reprioritize", {"job_id": job_id, "priority": priority}, 1)
+    return snapshot(record)
+
+
+def _each(
+    state: State,
+    job_ids: Sequence[str],
+    verb: Callable[[Record], Job],
+    action: str,
+    actor: str,
+    **detail: str | bool,
+) -> list[Job | LeaseholdError]:
+    answers: list[Job | LeaseholdError] = []
+    for job_id in job_ids:
+        try:
+            answers.append(verb(_find(state, job_id)))
+        except LeaseholdError as error:
+            answers.append(error)
+    done = [answer.id for answer in answers if isinstance(answer, Job)]
+    if done:
+        # Enough ids to see what was meant; the number says how many there were.
+        state.note_action(actor, action, {"job_ids": done[:100], **detail}, len(done))
+    return answers
+
+
+def _find(state: State, job_id: str) -> Record:
+    record = state.records.get(job_id)
+    if record is None:
+        raise JobNotFoundError(f"no job has the id {job_id}: it never existed, or was discarded")
+    return record

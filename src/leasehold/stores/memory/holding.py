@@ -1,0 +1,122 @@
+"""The fence, and what a holder says behind it while it runs a job: renew, progress, log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.job import PAYLOAD_BYTES_MAX
+from leasehold.core.lease import EXTENSION_SECONDS_MAX, Renewal, Renewed, next_heartbeat_seconds
+from leasehold.core.status import TRANSITIONS, Event, Status
+from leasehold.env import from_micros
+from leasehold.errors import (
+    InvalidTransitionError,
+    LeaseConflictError,
+    LeaseExpiredError,
+    LeaseLostError,
+    PayloadError,
+)
+from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.state import State
+
+LOG_LINES_MAX: Final = 1000
+
+
+def held(state: State, job_id: str, version: int) -> Record | LeaseLostError:
+    """The job, if it runs under this version; else the error that its former holder gets."""
+    record = state.records.get(job_id)
+    if record is None:
+        return LeaseLostError(f"job {job_id} no longer exists: its lease {version} is void")
+    if record.status is not Status.RUNNING:
+        return LeaseLostError(
+            f"lease {version} of job {job_id} is lost: the job is {record.status} now. "
+            "Drop the result; whoever took the job decides about it."
+        )
+    if record.lease_version != version:
+        return LeaseConflictError(
+            f"lease {version} of job {job_id} is lost: {record.worker} holds it under version "
+            f"{record.lease_version} now. Drop the result."
+        )
+    return record
+
+
+def mismatch(state: State, job_id: str, version: int, verb: str) -> None:
+    """Tell the job's history that a stale holder tried to do something."""
+    record = state.records.get(job_id)
+    if record is not None:
+        workers = [row.worker for row in record.attempt_rows if row.version == version]
+        state.tell(
+            record,
+            Event.VERSION_MISMATCH,
+            before=record.status,
+            holder=(workers[0] if workers else None, version),
+            message=f"tried to {verb} under version {version}; it is {record.lease_version}",
+        )
+
+
+def renew(state: State, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+    """Keep leases alive, and the worker's registry entry."""
+    # All moments first, so that a number that is none fails before anything is renewed.
+    wanted = [state.now + round(renewal.lease_seconds * 1e6) for renewal in renewals]
+    info = state.workers.get(worker)
+    if info is not None:
+        state.workers[worker] = msgspec.structs.replace(info, heartbeat_at=from_micros(state.now))
+    return [_renew(state, renewal, until) for renewal, until in zip(renewals, wanted, strict=True)]
+
+
+def _renew(state: State, renewal: Renewal, until: int) -> Renewed | LeaseLostError:
+    record = held(state, renewal.job_id, renewal.version)
+    if isinstance(record, LeaseLostError):
+        mismatch(state, renewal.job_id, renewal.version, "renew")
+        return record
+    if record.expires_at <= state.now:
+        return LeaseExpiredError(
+            f"lease {renewal.version} of job {renewal.job_id} ran out at "
+            f"{from_micros(record.expires_at).isoformat()} and cannot be renewed"
+        )
+    # A job's own lease may be longer than the limit on extensions; a renewal never cuts it short.
+    latest = max(record.expires_at, record.acquired_at + round(EXTENSION_SECONDS_MAX * 1e6))
+    record.expires_at = min(until, latest)
+    record.heartbeat_at = state.now
+    return Renewed(
+        renewal.job_id,
+        renewal.version,
+        from_micros(record.expires_at),
+        next_heartbeat_seconds((record.expires_at - state.now) / 1e6),
+        record.cancel_requested,
+    )
+
+
+def report_progress(state: State, job_id: str, version: int, progress: bytes) -> None:
+    """Keep a running job's progress."""
+    if len(progress) > PAYLOAD_BYTES_MAX:
+        raise PayloadError(f"the progress of job {job_id} is larger than {PAYLOAD_BYTES_MAX} bytes")
+    try:
+        msgspec.json.decode(progress, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise PayloadError(f"the progress of job {job_id} is no JSON object: {error}") from error
+    _held_or_raise(state, job_id, version).progress = progress
+
+
+def append_log(state: State, job_id: str, version: int, lines: Sequence[str]) -> None:
+    """Keep a running job's last lines."""
+    record = _held_or_raise(state, job_id, version)
+    record.log = [*(record.log or ()), *lines][-LOG_LINES_MAX:]
+
+
+def tell(state: State, job_id: str, event: Event, worker: str, version: int, message: str) -> None:
+    """Write an event that changes nothing to a job's history, if the job is still there."""
+    if event in TRANSITIONS:
+        raise InvalidTransitionError(f"{event} changes a job's status: it cannot only be told")
+    record = state.records.get(job_id)
+    if record is not None:
+        state.tell(record, event, before=record.status, message=message, holder=(worker, version))
+
+
+def _held_or_raise(state: State, job_id: str, version: int) -> Record:
+    record = held(state, job_id, version)
+    if isinstance(record, LeaseLostError):
+        raise record
+    return record

@@ -1,0 +1,53 @@
+"""What must always hold in the memory store, looked at from outside the code that keeps it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from leasehold.core.status import TERMINAL, Status, allowed
+from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.state import State
+
+
+def problems(state: State) -> list[str]:
+    """Every broken invariant, as a sentence; none if all is well."""
+    return [
+        *_wrong_counts(state),
+        *(problem for record in state.records.values() for problem in _wrong_record(state, record)),
+    ]
+
+
+def _wrong_counts(state: State) -> Iterator[str]:
+    found = Counter((record.draft.queue, record.status) for record in state.records.values())
+    for name, queue in state.queues.items():
+        for status, count in queue.counts.items():
+            if count != found[name, status]:
+                yield f"queue {name} counts {count} {status} jobs and holds {found[name, status]}"
+        ready = sum(entry[2].stamp == entry[1] for entry in queue.lanes.ready.entries)
+        delayed = sum(entry[2].stamp == entry[1] for entry in queue.lanes.delayed.entries)
+        if ready != queue.counts[Status.PENDING] or ready != queue.lanes.ready.live:
+            yield f"queue {name} has {ready} live entries for its pending jobs"
+        if delayed != queue.counts[Status.SCHEDULED] + queue.counts[Status.FAILED]:
+            yield f"queue {name} has {delayed} live entries for its delayed jobs"
+    if len(state.running) != sum(queue.counts[Status.RUNNING] for queue in state.queues.values()):
+        yield f"{len(state.running)} jobs are listed as running, which is not what the queues count"
+
+
+def _wrong_record(state: State, record: Record) -> Iterator[str]:
+    status = record.status
+    if (status is Status.RUNNING) != (record.id in state.running):
+        yield f"job {record.id} is {status}, against the list of running jobs"
+    if (status is Status.RUNNING) != (record.worker is not None):
+        yield f"job {record.id} is {status} and its holder is {record.worker}"
+    if status in TERMINAL and record.id not in state.finished[status]:
+        yield f"job {record.id} is {status} and would never be forgotten"
+    if record.attempts > record.allowance:
+        yield f"job {record.id} had {record.attempts} attempts of {record.allowance}"
+    last: Status | None = None
+    for _, event, before, after, *_ in record.history:
+        if before is not last or (before is not after and after not in allowed(event, before)):
+            yield f"the history of job {record.id} says {event}: {before} to {after}, after {last}"
+        last = after
+    if last is not status:
+        yield f"the history of job {record.id} ends with {last}, but it is {status}"

@@ -1,0 +1,203 @@
+"""The exchange: settle what was run, and lease what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from leasehold.core.job import PAYLOAD_BYTES_MAX
+from leasehold.core.lease import (
+    Exchange,
+    Lease,
+    LeaseRequest,
+    Settled,
+    Settlement,
+)
+from leasehold.core.outcome import Complete, Decision, Fail, JobError, Outcome, decide
+from leasehold.core.status import Event, Status
+from leasehold.env import from_micros, to_micros
+from leasehold.errors import (
+    LeaseLostError,
+)
+from leasehold.stores.memory.heaps import best_of
+from leasehold.stores.memory.holding import held, mismatch
+from leasehold.stores.memory.record import AttemptRow, Record, moment
+from leasehold.stores.memory.state import QueueState, State
+
+ATTEMPTS_KEPT_MAX: Final = 100
+
+_EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
+"""What the decision's message is the job's reason for; the other statuses need none."""
+
+
+def exchange(
+    state: State, settlements: Sequence[Settlement], request: LeaseRequest | None
+) -> Exchange:
+    """Settle what was run, then lease what comes next."""
+    # Worked out first: a lease time that is not a number must fail before anything is settled.
+    lease_micros = 0 if request is None else round(request.lease_seconds * 1e6)
+    now = from_micros(state.now)
+    settled = [_settle(state, settlement, now) for settlement in settlements]
+    if request is None:
+        return Exchange(settled, [])
+    queues = [state.queues[name] for name in dict.fromkeys(request.queues) if name in state.queues]
+    for queue in queues:
+        if queue.lanes.delayed.entries:
+            promote(state, queue)
+    leases = _lease(state, request, queues, now, lease_micros)
+    if len(leases) >= request.limit:
+        return Exchange(settled, leases)
+    delayed = filter(None, (queue.lanes.delayed.first() for queue in queues))
+    return Exchange(settled, leases, moment(min((entry[0] for entry in delayed), default=None)))
+
+
+# -- settling ----------------------------------------------------------------------------------
+
+
+def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
+    record = held(state, settlement.job_id, settlement.version)
+    if isinstance(record, LeaseLostError):
+        mismatch(state, settlement.job_id, settlement.version, "settle")
+        return record
+    outcome = _within_limits(settlement.outcome)
+    decision = decide(
+        outcome,
+        attempts=record.attempts,
+        allowance=record.allowance,
+        policy=record.draft.retry,
+        cancel_reason=record.cancel_requested,
+        now=now,
+        random=state.random,
+    )
+    totals = state.queues[record.draft.queue].totals
+    if decision.event is Event.COMPLETED:
+        assert isinstance(outcome, Complete)
+        record.result = outcome.result
+        record.result_codec = outcome.codec
+        totals.completed += 1
+    elif decision.event in (Event.FAILED, Event.DEAD):
+        totals.failed += 1
+        totals.retried += decision.event is Event.FAILED
+    error = outcome.error if isinstance(outcome, Fail) else None
+    end_attempt(state, record, decision, error, outcome.note if type(outcome) is Complete else None)
+    return Settled(
+        record.id,
+        settlement.version,
+        decision.event,
+        decision.status,
+        decision.attempts,
+        decision.run_at,
+    )
+
+
+def _within_limits(outcome: Outcome) -> Outcome:
+    if not isinstance(outcome, Complete) or len(outcome.result or b"") <= PAYLOAD_BYTES_MAX:
+        return outcome
+    message = (
+        f"the result has {len(outcome.result or b'')} bytes; at most {PAYLOAD_BYTES_MAX} are kept: "
+        "store it elsewhere and return where it is"
+    )
+    return Fail(JobError("PayloadTooLargeError", message), retryable=False)
+
+
+def end_attempt(
+    state: State,
+    record: Record,
+    decision: Decision,
+    error: JobError | None,
+    note: bytes | None = None,
+) -> None:
+    """Close the running attempt's record and take the job where the decision says."""
+    row = record.attempt_rows[-1]
+    row.ended_at = state.now
+    row.outcome = decision.event
+    row.error = error
+    row.message = decision.message
+    row.note = note
+    row.expires_at = record.expires_at
+    row.heartbeat_at = record.heartbeat_at
+    record.attempts = decision.attempts
+    record.error = error or record.error
+    record.reason = decision.message or None if decision.status in _EXPLAINED else None
+    if decision.run_at is not None:
+        record.run_at = to_micros(decision.run_at)
+    elif decision.status is Status.PENDING:
+        record.run_at = state.now
+    count_end(state, record, decision.event)
+    state.step(record, decision.event, decision.status, decision.message)
+
+
+def count_end(state: State, record: Record, event: Event) -> None:
+    """Keep the totals of jobs that were stopped, wherever they stood."""
+    totals = state.queues[record.draft.queue].totals
+    totals.dead += event is Event.DEAD
+    totals.cancelled += event is Event.CANCELLED
+
+
+# -- leasing -----------------------------------------------------------------------------------
+
+
+def promote(state: State, queue: QueueState) -> int:
+    """Make the queue's due jobs pending; answers how many."""
+    promoted = 0
+    while (due := queue.lanes.delayed.first()) is not None and due[0] <= state.now:
+        state.step(due[2], Event.PROMOTED, Status.PENDING)
+        promoted += 1
+    return promoted
+
+
+def _lease(
+    state: State,
+    request: LeaseRequest,
+    queues: list[QueueState],
+    now: datetime,
+    lease_micros: int,
+) -> list[Lease]:
+    heaps = [
+        heap for queue in queues for heap in queue.lanes.heaps_for(request.tasks, request.parent_id)
+    ]
+    leases: list[Lease] = []
+    while heaps and len(leases) < request.limit and (record := best_of(heaps)) is not None:
+        if record.start_by is not None and record.start_by < state.now and not record.attempt_rows:
+            record.reason = f"not started by {from_micros(record.start_by).isoformat()}"
+            count_end(state, record, Event.CANCELLED)
+            state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
+            continue
+        own = record.draft.lease_seconds
+        micros = lease_micros if own is None else round(own * 1e6)
+        leases.append(_grant(state, record, request.worker, now, micros))
+    return leases
+
+
+def _grant(state: State, record: Record, worker: str, now: datetime, micros: int) -> Lease:
+    record.lease_version = version = max(record.lease_version, state.version_floor) + 1
+    record.worker = worker
+    record.attempts += 1
+    record.started_at = record.acquired_at = record.heartbeat_at = state.now
+    record.expires_at = state.now + micros
+    record.reason = None
+    record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))
+    if len(record.attempt_rows) > ATTEMPTS_KEPT_MAX:
+        del record.attempt_rows[0]
+    state.step(record, Event.LEASED, Status.RUNNING)
+    return Lease(
+        job_id=record.id,
+        version=version,
+        worker=worker,
+        queue=record.draft.queue,
+        task=record.draft.task,
+        payload=record.draft.payload,
+        codec=record.draft.codec,
+        priority=record.priority,
+        attempt=record.attempts,
+        allowance=record.allowance,
+        acquired_at=now,
+        expires_at=from_micros(record.expires_at),
+        lease_seconds=micros / 1e6,
+        timeout_seconds=record.draft.timeout_seconds,
+        deadline=record.draft.deadline,
+        retry=record.draft.retry,
+        metadata=None if record.draft.metadata is None else dict(record.draft.metadata),
+        parent_id=record.draft.parent_id,
+    )

@@ -1,0 +1,80 @@
+"""What can be asked about jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from leasehold.core.job import Attempt, HistoryEvent, Job
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.store import WorkerInfo
+from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot
+from leasehold.stores.memory.state import State
+
+
+def get(state: State, job_id: str) -> Job | None:
+    record = state.records.get(job_id)
+    return None if record is None else snapshot(record)
+
+
+def search(state: State, where: JobFilter, limit: int, cursor: str | None) -> Page:
+    """Jobs that fit, the last submitted first. The cursor is the number of the last one shown."""
+    if limit < 1:
+        raise ValueError(f"a page holds at least one job, not {limit}")
+    before = state.last_seq + 1 if cursor is None else _parsed(cursor)
+    found: list[Record] = []
+    jobs: list[Job] = []
+    for record in _candidates(state, where):
+        if record.seq < before and _may_match(where, record):
+            job = snapshot(record)
+            if where.matches(job):
+                if len(jobs) == limit:
+                    return Page(jobs, str(found[-1].seq))
+                found.append(record)
+                jobs.append(job)
+    return Page(jobs)
+
+
+def attempts(state: State, job_id: str) -> list[Attempt]:
+    record = state.records.get(job_id)
+    return [] if record is None else attempts_of(record)
+
+
+def history(state: State, job_id: str) -> list[HistoryEvent]:
+    record = state.records.get(job_id)
+    return [] if record is None else history_of(record)
+
+
+def log(state: State, job_id: str) -> list[str]:
+    record = state.records.get(job_id)
+    return list(record.log or ()) if record is not None else []
+
+
+def workers(state: State) -> list[WorkerInfo]:
+    held = [record.worker for record in state.running.values()]
+    return [
+        msgspec.structs.replace(info, running=held.count(info.id))
+        for info in state.workers.values()
+    ]
+
+
+def _candidates(state: State, where: JobFilter) -> Iterator[Record]:
+    if where.ids is None:
+        return reversed(state.records.values())
+    named = (state.records.get(job_id) for job_id in set(where.ids))
+    return iter(sorted(filter(None, named), key=lambda record: -record.seq))
+
+
+def _may_match(where: JobFilter, record: Record) -> bool:
+    """Pass over most jobs without the cost of a snapshot; the filter itself has the last word."""
+    return (where.statuses is None or record.status in where.statuses) and (
+        where.queues is None or record.draft.queue in where.queues
+    )
+
+
+def _parsed(cursor: str) -> int:
+    try:
+        return int(cursor)
+    except ValueError:
+        raise ValueError(f"{cursor!r} is not a cursor that a search answered with") from None

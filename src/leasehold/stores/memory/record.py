@@ -1,0 +1,185 @@
+"""A job as the memory store keeps it: mutable, times in microseconds, snapshots made on demand."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.outcome import JobError
+from leasehold.core.status import Event, Status
+from leasehold.env import from_micros
+
+Entry = tuple[int, int, "Record"]
+"""A record's place in a heap: the order, a number that no other entry has, and the record."""
+
+EventRow = tuple[int, Event, Status | None, Status, str | None, int, int, str]
+"""at, event, before, after, worker, lease version, attempts, message."""
+
+
+class AttemptRow(msgspec.Struct, gc=False):
+    """One lease of a job. The running one's expiry and heartbeat stand in the record itself."""
+
+    version: int
+    number: int
+    worker: str
+    started_at: int
+    ended_at: int | None = None
+    outcome: Event | None = None
+    error: JobError | None = None
+    message: str = ""
+    note: bytes | None = None
+    expires_at: int | None = None
+    heartbeat_at: int | None = None
+
+
+class Record(msgspec.Struct, eq=False, gc=False):
+    """Everything known about one job: what was asked for, and what has become of it.
+
+    Nothing in a record leads back to it, so the garbage collector need not look through a million.
+    """
+
+    id: str
+    seq: int
+    """The order of submission, over all queues."""
+    draft: Draft
+    status: Status
+    priority: int
+    allowance: int
+    created_at: int
+    updated_at: int
+    run_at: int
+    start_by: int | None
+    history: list[EventRow]
+    attempt_rows: list[AttemptRow]
+    stamp: int = 0
+    """The number of its entry in the heap of its status; other entries of it are forgotten."""
+    attempts: int = 0
+    started_at: int | None = None
+    completed_at: int | None = None
+    worker: str | None = None
+    lease_version: int = 0
+    acquired_at: int = 0
+    expires_at: int = 0
+    heartbeat_at: int = 0
+    cancel_requested: str | None = None
+    result: bytes | None = None
+    result_codec: str = "json"
+    error: JobError | None = None
+    reason: str | None = None
+    progress: bytes | None = None
+    log: list[str] | None = None
+
+
+def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:
+    """A new job as a draft asks for it."""
+    if draft.metadata is not None:
+        # The one part of a draft that its owner could still change.
+        draft = msgspec.structs.replace(draft, metadata=dict(draft.metadata))
+    start_within = draft.start_within_seconds
+    return Record(
+        draft.id,
+        seq,
+        draft,
+        Status.PENDING if run_at <= now else Status.SCHEDULED,
+        draft.priority,
+        draft.max_retries + 1,
+        now,
+        now,
+        run_at,
+        None if start_within is None else now + round(start_within * 1e6),
+        [],
+        [],
+    )
+
+
+def snapshot(record: Record) -> Job:
+    """The job as it is now, for a caller to keep."""
+    draft = record.draft
+    held = record.status is Status.RUNNING
+    return Job(
+        id=record.id,
+        queue=draft.queue,
+        task=draft.task,
+        status=record.status,
+        priority=record.priority,
+        payload_data=draft.payload,
+        codec=draft.codec,
+        created_at=from_micros(record.created_at),
+        updated_at=from_micros(record.updated_at),
+        run_at=from_micros(record.run_at),
+        deadline=draft.deadline,
+        started_at=moment(record.started_at),
+        completed_at=moment(record.completed_at),
+        attempts=record.attempts,
+        max_retries=draft.max_retries,
+        allowance=record.allowance,
+        retry=draft.retry,
+        timeout_seconds=draft.timeout_seconds,
+        lease_seconds=draft.lease_seconds,
+        start_by=moment(record.start_by),
+        result_ttl_seconds=draft.result_ttl_seconds,
+        worker=record.worker,
+        lease_version=record.lease_version,
+        lease_acquired_at=from_micros(record.acquired_at) if held else None,
+        lease_expires_at=from_micros(record.expires_at) if held else None,
+        heartbeat_at=from_micros(record.heartbeat_at) if held else None,
+        cancel_requested=record.cancel_requested,
+        result_data=record.result,
+        result_codec=record.result_codec,
+        error=record.error,
+        reason=record.reason,
+        progress=None if record.progress is None else msgspec.json.decode(record.progress),
+        metadata=None if draft.metadata is None else dict(draft.metadata),
+        idempotency_key=draft.idempotency_key,
+        parent_id=draft.parent_id,
+        on_dependency_failure=draft.on_dependency_failure,
+    )
+
+
+def attempts_of(record: Record) -> list[Attempt]:
+    """The job's attempts, oldest first."""
+    return [
+        Attempt(
+            job_id=record.id,
+            lease_version=row.version,
+            number=row.number,
+            worker=row.worker,
+            started_at=from_micros(row.started_at),
+            ended_at=moment(row.ended_at),
+            outcome=row.outcome,
+            error=row.error,
+            message=row.message,
+            note=None if row.note is None else msgspec.json.decode(row.note),
+            lease_expires_at=moment(record.expires_at if row.ended_at is None else row.expires_at),
+            heartbeat_at=moment(record.heartbeat_at if row.ended_at is None else row.heartbeat_at),
+        )
+        for row in record.attempt_rows
+    ]
+
+
+def history_of(record: Record) -> list[HistoryEvent]:
+    """Everything that happened to the job, oldest first."""
+    return [
+        HistoryEvent(
+            job_id=record.id,
+            sequence=sequence,
+            at=from_micros(at),
+            event=event,
+            before=before,
+            after=after,
+            worker=worker,
+            lease_version=version,
+            attempts=attempts,
+            message=message,
+        )
+        for sequence, (at, event, before, after, worker, version, attempts, message) in enumerate(
+            record.history, start=1
+        )
+    ]
+
+
+def moment(micros: int | None) -> datetime | None:
+    """The moment, where there is one."""
+    return None if micros is None else from_micros(micros)

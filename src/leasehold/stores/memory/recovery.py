@@ -1,0 +1,90 @@
+"""Taking jobs back from holders that were lost."""
+
+from __future__ import annotations
+
+from leasehold.core.lease import Settled, StuckJob, SweepReport
+from leasehold.core.outcome import Decision, JobError, decide_recovery
+from leasehold.core.status import Event
+from leasehold.env import from_micros
+from leasehold.errors import LeaseLostError
+from leasehold.stores.memory.holding import held
+from leasehold.stores.memory.leasing import end_attempt, promote
+from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.state import State
+
+
+def recover(state: State) -> SweepReport:
+    """Take back every job whose lease expired. Few run at a time, so all are looked at.
+
+    Workers on this store live in its own process: none can be proved dead while it is there to ask.
+    """
+    started = state.env.clock.monotonic()
+    expired = [record for record in state.running.values() if record.expires_at <= state.now]
+    events = [_take_back(state, record, "its lease expired").event for record in expired]
+    return SweepReport(
+        expired_found=len(expired),
+        recovered=events.count(Event.RECOVERED),
+        dead=events.count(Event.DEAD),
+        cancelled=events.count(Event.CANCELLED),
+        checkpoints_created=len(expired),
+        scan_ms=(state.env.clock.monotonic() - started) * 1000,
+    )
+
+
+def recover_one(
+    state: State, job_id: str, version: int, reset_attempts: bool, reason: str
+) -> Settled:
+    """Take one job back although its lease has not expired."""
+    record = held(state, job_id, version)
+    if isinstance(record, LeaseLostError):
+        raise record
+    if reset_attempts:
+        record.attempts = 0
+        record.allowance = record.draft.max_retries + 1
+    decision = _take_back(state, record, reason)
+    return Settled(job_id, version, decision.event, decision.status, decision.attempts)
+
+
+def stuck(state: State, silent_seconds: float) -> list[StuckJob]:
+    """Running jobs without a sign of life for so long, the longest first."""
+    latest = state.now - round(silent_seconds * 1e6)
+    silent = [record for record in state.running.values() if record.heartbeat_at <= latest]
+    silent.sort(key=lambda record: (record.heartbeat_at, record.seq))
+    return [
+        StuckJob(
+            job_id=record.id,
+            queue=record.draft.queue,
+            task=record.draft.task,
+            worker=record.worker or "",
+            lease_version=record.lease_version,
+            attempts=record.attempts,
+            started_at=from_micros(record.acquired_at),
+            heartbeat_at=from_micros(record.heartbeat_at),
+            lease_expires_at=from_micros(record.expires_at),
+        )
+        for record in silent
+    ]
+
+
+def promote_all(state: State) -> int:
+    """Make every due job pending; answers how many."""
+    return sum(promote(state, queue) for queue in state.queues.values())
+
+
+def _take_back(state: State, record: Record, reason: str) -> Decision:
+    decision = decide_recovery(
+        attempts=record.attempts,
+        allowance=record.allowance,
+        cancel_reason=record.cancel_requested,
+    )
+    error = JobError(
+        "LeaseLostError",
+        f"{record.worker} lost the job under version {record.lease_version}: {reason} (lease until "
+        f"{from_micros(record.expires_at).isoformat()}, last heartbeat "
+        f"{from_micros(record.heartbeat_at).isoformat()})",
+    )
+    if decision.event is Event.RECOVERED:
+        state.queues[record.draft.queue].totals.recovered += 1
+        decision = Decision(decision.event, decision.status, decision.attempts, message=reason)
+    end_attempt(state, record, decision, error)
+    return decision

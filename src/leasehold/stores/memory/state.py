@@ -1,0 +1,300 @@
+"""All that the memory store keeps, and the one function that changes a job's status.
+
+Nothing here takes a lock: the store holds its one lock around every verb, so a verb that has
+checked its input before it changes anything is atomic.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.status import TERMINAL, Event, Status, check
+from leasehold.core.store import AuditRecord, Stats, WorkerInfo
+from leasehold.env import Env, from_micros
+from leasehold.stores.memory.heaps import Lanes
+from leasehold.stores.memory.record import Record
+
+# Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
+PENDING: Final = Status.PENDING
+RUNNING: Final = Status.RUNNING
+
+AUDIT_RECORDS_MAX: Final = 10_000
+TRIM_INTERVAL_MICROS: Final = 1_000_000
+TRIM_BATCH: Final = 1000
+"""How many jobs one call forgets at most, so that nobody waits long for it."""
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long ended jobs are kept, in seconds; None for ever."""
+
+    completed_seconds: float | None = 3600.0
+    dead_seconds: float | None = 7200.0
+    cancelled_seconds: float | None = 1800.0
+
+    def as_micros(self) -> dict[Status, int]:
+        """The limits there are, per status."""
+        limits = {
+            Status.COMPLETED: self.completed_seconds,
+            Status.DEAD: self.dead_seconds,
+            Status.CANCELLED: self.cancelled_seconds,
+        }
+        return {
+            status: round(seconds * 1e6)
+            for status, seconds in limits.items()
+            if seconds is not None
+        }
+
+
+class Totals(msgspec.Struct):
+    """Lifetime totals of one queue, under the names they have in `Stats`."""
+
+    submitted: int = 0
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    recovered: int = 0
+    rejected: int = 0
+    cleaned: int = 0
+
+
+class QueueState:
+    """One queue: who waits in it, and its figures."""
+
+    __slots__ = ("counts", "lanes", "totals")
+
+    def __init__(self) -> None:
+        self.lanes = Lanes()
+        self.counts = dict.fromkeys(Status, 0)
+        self.totals = Totals()
+
+
+class KnownKey(msgspec.Struct):
+    """An idempotency key and the job it was first used for."""
+
+    job_id: str
+    digest: bytes
+    expires_at: int
+    status: Status
+    """The job's last status, once the job itself is forgotten."""
+
+
+class News(msgspec.Struct):
+    """What listeners are told when the lock is free again."""
+
+    ready: bool = False
+    ended: list[str] = []
+    cancel_requested: list[str] = []
+
+    def __bool__(self) -> bool:
+        return self.ready or bool(self.ended) or bool(self.cancel_requested)
+
+
+class State:
+    """The jobs and everything about them."""
+
+    def __init__(self, env: Env, capacity: int | None, retention: Retention) -> None:
+        self.env = env
+        self.random = env.random
+        self.capacity = capacity
+        self.records: dict[str, Record] = {}
+        """By id, in the order of submission."""
+        self.queues: dict[str, QueueState] = {}
+        self.running: dict[str, Record] = {}
+        self.finished: dict[Status, OrderedDict[str, Record]] = {
+            status: OrderedDict() for status in (Status.COMPLETED, Status.DEAD, Status.CANCELLED)
+        }
+        """Ended jobs, the first to end first."""
+        self.finished_count = 0
+        self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
+        """Idempotency keys by queue and key, the first to expire first."""
+        self.workers: dict[str, WorkerInfo] = {}
+        self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self.version_floor = 0
+        """Above every lease version of a forgotten job, whose id may come back."""
+        self.last_seq = 0
+        self.now = 0
+        self.news: News | None = None
+        """Collected only while somebody listens."""
+        self._clock = env.clock
+        self._retention = retention.as_micros()
+        self._trim_at = 0
+        self.tick()
+
+    @property
+    def live_count(self) -> int:
+        """Jobs that have not ended."""
+        return len(self.records) - self.finished_count
+
+    def tick(self) -> None:
+        """Read the clock, which never steps back here, and now and then forget what is too old."""
+        now = self._clock.time_micros()
+        if now > self.now:
+            self.now = now
+            if now >= self._trim_at:
+                self._trim()
+
+    def queue(self, name: str) -> QueueState:
+        found = self.queues.get(name)
+        if found is None:
+            found = self.queues[name] = QueueState()
+        return found
+
+    # -- changing jobs -----------------------------------------------------------------------
+
+    def add(self, record: Record) -> None:
+        """Enter a new job everywhere but in `records`, where its admission has put it."""
+        queue = self.queue(record.draft.queue)
+        queue.counts[record.status] += 1
+        queue.totals.submitted += 1
+        self.tell(record, Event.CREATED, before=None)
+        self._enter(queue, record)
+
+    def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
+        """Change a job's status, if the table allows it, with all that hangs on it."""
+        before = record.status
+        check(event, before, after, record.id)
+        queue = self.queues[record.draft.queue]
+        self._leave(queue, record)
+        record.status = after
+        record.updated_at = self.now
+        queue.counts[before] -= 1
+        queue.counts[after] += 1
+        self.tell(record, event, before=before, message=message)
+        if before is RUNNING:
+            record.worker = None
+            record.cancel_requested = None
+        self._enter(queue, record)
+
+    def tell(
+        self,
+        record: Record,
+        event: Event,
+        *,
+        before: Status | None,
+        message: str = "",
+        holder: tuple[str | None, int] | None = None,
+    ) -> None:
+        """Write one event to a job's history; `holder` and version default to the job's own."""
+        worker, version = holder or (record.worker, record.lease_version)
+        record.history.append(
+            (self.now, event, before, record.status, worker, version, record.attempts, message)
+        )
+
+    def _leave(self, queue: QueueState, record: Record) -> None:
+        status = record.status
+        if status is PENDING:
+            queue.lanes.forget_ready(record)
+        elif status is RUNNING:
+            del self.running[record.id]
+        elif status in TERMINAL:
+            del self.finished[status][record.id]
+            self.finished_count -= 1
+            record.completed_at = None
+        else:
+            queue.lanes.forget_delayed(record)
+
+    def _enter(self, queue: QueueState, record: Record) -> None:
+        status = record.status
+        if status is RUNNING:
+            self.running[record.id] = record
+        elif status in TERMINAL:
+            record.completed_at = self.now
+            self.finished[status][record.id] = record
+            self.finished_count += 1
+            if self.news is not None:
+                self.news.ended.append(record.id)
+            if self.capacity is not None and self.finished_count > self.capacity:
+                self._forget_oldest()
+        else:
+            if status is PENDING:
+                queue.lanes.add_ready(record)
+            else:
+                queue.lanes.add_delayed(record)
+            if self.news is not None:
+                self.news.ready = True
+
+    # -- forgetting jobs ---------------------------------------------------------------------
+
+    def forget(self, record: Record) -> None:
+        """Remove an ended job and all its records."""
+        del self.records[record.id]
+        del self.finished[record.status][record.id]
+        self.finished_count -= 1
+        queue = self.queues[record.draft.queue]
+        queue.counts[record.status] -= 1
+        queue.totals.cleaned += 1
+        self.version_floor = max(self.version_floor, record.lease_version)
+        if record.draft.idempotency_key is not None:
+            known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
+            if known is not None and known.job_id == record.id:
+                known.status = record.status
+
+    def free_key(self, record: Record) -> None:
+        """Let a job's idempotency key be used again."""
+        if record.draft.idempotency_key is not None:
+            known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
+            if known is not None and known.job_id == record.id:
+                del self.keys[record.draft.queue, record.draft.idempotency_key]
+
+    def drop_expired_keys(self) -> None:
+        while self.keys:
+            key, known = next(iter(self.keys.items()))
+            if known.expires_at > self.now:
+                return
+            del self.keys[key]
+
+    def _trim(self) -> None:
+        """Forget ended jobs whose time is over. Their keys are kept until those expire."""
+        forgotten = 0
+        for status, limit in self._retention.items():
+            finished = self.finished[status]
+            while finished and forgotten < TRIM_BATCH:
+                record = next(iter(finished.values()))
+                if (record.completed_at or 0) + limit > self.now:
+                    break
+                self.forget(record)
+                forgotten += 1
+        self.drop_expired_keys()
+        # A full batch means that there is more to do: the next call goes on with it.
+        if forgotten < TRIM_BATCH:
+            self._trim_at = self.now + TRIM_INTERVAL_MICROS
+
+    def _forget_oldest(self) -> None:
+        heads = [next(iter(jobs.values())) for jobs in self.finished.values() if jobs]
+        self.forget(min(heads, key=lambda record: (record.completed_at or 0, record.seq)))
+
+    # -- figures -----------------------------------------------------------------------------
+
+    def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
+        """Write an administrative action to the audit log."""
+        self.audit.append(
+            AuditRecord(
+                at=from_micros(self.now),
+                actor=actor,
+                action=action,
+                detail=dict(detail),
+                count=count,
+            )
+        )
+
+    def stats(self, name: str | None) -> Stats:
+        names = list(self.queues) if name is None else [name] if name in self.queues else []
+        chosen = [self.queues[each] for each in names]
+        return Stats(
+            counts={status: sum(queue.counts[status] for queue in chosen) for status in Status},
+            **{
+                total: sum(getattr(queue.totals, total) for queue in chosen)
+                for total in Totals.__struct_fields__
+            },
+        )
+
+    def heap_entries(self) -> tuple[int, int]:
+        """How many heap entries are alive, and how many there are."""
+        heaps = [heap for queue in self.queues.values() for heap in queue.lanes.heaps()]
+        return sum(heap.live for heap in heaps), sum(len(heap.entries) for heap in heaps)

@@ -1,0 +1,273 @@
+"""The memory store: the contract's methods, each one verb under one lock."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.lease import (
+    Exchange,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+    StuckJob,
+    SweepReport,
+)
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import Event
+from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.env import SYSTEM, Env, from_micros
+from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
+from leasehold.stores.memory import (
+    admin,
+    holding,
+    inspection,
+    leasing,
+    reading,
+    recovery,
+    submission,
+)
+from leasehold.stores.memory.state import News, Retention, State
+
+CAPACITY_DEFAULT: Final = 1_000_000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("leasehold.stores.memory")
+
+
+class MemoryStore:
+    """Jobs in this process's memory: fast, ordered, and gone when the process ends.
+
+    It holds at most `capacity` jobs that have not ended, and as many that have: beyond, a submit
+    raises QueueFullError, and the job that ended first is forgotten before its `retention` is over.
+
+    >>> store = MemoryStore()
+    >>> store.submit([Draft(id="one", task="greet")])
+    [Submitted(id='one', status=<Status.PENDING: 'pending'>, is_duplicate=False)]
+    >>> [lease.job_id for lease in store.exchange(request=LeaseRequest(worker="me")).leases]
+    ['one']
+    """
+
+    def __init__(
+        self,
+        env: Env = SYSTEM,
+        capacity: int | None = CAPACITY_DEFAULT,
+        retention: Retention = Retention(),  # noqa: B008 - it is frozen.
+    ) -> None:
+        if capacity is not None and capacity < 1:
+            raise ValueError(f"capacity must be at least 1, or None for no limit, not {capacity}")
+        self._state = State(env, capacity, retention)
+        self._lock = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._closed = False
+
+    # -- producers ---------------------------------------------------------------------------
+
+    def submit(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return self._run(submission.submit, drafts, partial)
+
+    # -- holders -----------------------------------------------------------------------------
+
+    def exchange(
+        self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        return self._run(leasing.exchange, settlements, request)
+
+    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+        return self._run(holding.renew, worker, renewals)
+
+    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        self._run(holding.report_progress, job_id, version, progress)
+
+    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
+        self._run(holding.append_log, job_id, version, lines)
+
+    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+        self._run(holding.tell, job_id, event, worker, version, message)
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def recover(self) -> SweepReport:
+        return self._run(recovery.recover)
+
+    def recover_one(
+        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+    ) -> Settled:
+        return self._run(recovery.recover_one, job_id, version, reset_attempts, reason)
+
+    def stuck(self, silent_seconds: float) -> list[StuckJob]:
+        return self._run(recovery.stuck, silent_seconds)
+
+    def promote(self) -> int:
+        return self._run(recovery.promote_all)
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def register_worker(self, info: WorkerInfo) -> _Registration:
+        self._run(lambda state: state.workers.update({info.id: info}))
+        return _Registration(lambda: self._leave(info.id))
+
+    def workers(self) -> list[WorkerInfo]:
+        return self._run(reading.workers)
+
+    # -- people ------------------------------------------------------------------------------
+
+    def cancel(
+        self, job_ids: Sequence[str], *, reason: str, actor: str
+    ) -> list[Job | LeaseholdError]:
+        return self._run(admin.cancel, job_ids, reason, actor)
+
+    def replay(
+        self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
+    ) -> list[Job | LeaseholdError]:
+        return self._run(admin.replay, job_ids, reset_attempts, actor)
+
+    def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
+        return self._run(admin.discard, job_ids, actor)
+
+    def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
+        return self._run(admin.reprioritize, job_id, priority, actor)
+
+    def get(self, job_id: str) -> Job | None:
+        return self._run(reading.get, job_id)
+
+    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
+        return self._run(reading.search, where, limit, cursor)
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        return self._run(reading.attempts, job_id)
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        return self._run(reading.history, job_id)
+
+    def log(self, job_id: str) -> list[str]:
+        return self._run(reading.log, job_id)
+
+    def stats(self, queue: str | None = None) -> Stats:
+        return self._run(State.stats, queue)
+
+    def queues(self) -> list[str]:
+        return self._run(lambda state: sorted(state.queues))
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        return self._run(lambda state: list(reversed(state.audit))[:limit])
+
+    # -- the store itself --------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        with self._lock:
+            self._check_open()
+            self._listen([*self._listeners, listener])
+
+        def end() -> None:
+            with self._lock:
+                self._listen([each for each in self._listeners if each is not listener])
+
+        return end
+
+    def now(self) -> datetime:
+        return self._run(lambda state: from_micros(state.now))
+
+    def check(self) -> list[str]:
+        return self._run(inspection.problems)
+
+    def backup(self, path: str) -> None:
+        raise UnsupportedError(
+            f"nothing was written to {path}: the memory store cannot be backed up. "
+            "Use a SQLite store for jobs that must outlive the process."
+        )
+
+    def describe(self) -> Mapping[str, Any]:
+        return self._run(
+            lambda state: {
+                "kind": "memory",
+                "place": "this process",
+                "durability": "none: jobs end with the process",
+                "jobs": len(state.records),
+                "capacity": state.capacity,
+                "heap_health": _health(state),
+            }
+        )
+
+    def health(self) -> float:
+        """The share of heap entries that are alive, from 0 to 1; 1 when there are none."""
+        return self._run(_health)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._listen([])
+
+    # -- under the lock ----------------------------------------------------------------------
+
+    def _run(
+        self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Let a verb work on the state alone, then wake whom it concerns."""
+        state = self._state
+        with self._lock:
+            self._check_open()
+            state.tick()
+            answer = verb(state, *args, **kwargs)
+            news = state.news
+            if news is None or not news:
+                return answer
+            state.news = News()
+            listeners = self._listeners
+        _publish(news, listeners)
+        return answer
+
+    def _listen(self, listeners: list[Listener]) -> None:
+        # Lists are replaced, never changed: whoever goes through one is not disturbed.
+        self._listeners = listeners
+        self._state.news = News() if listeners else None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("this memory store is closed: its jobs are gone")
+
+    def _leave(self, worker: str) -> None:
+        # Not through _run: a worker may leave in peace after its store was closed.
+        with self._lock:
+            self._state.workers.pop(worker, None)
+
+
+class _Registration:
+    """A worker's entry in the registry. Death cannot be proved here: it shares this process."""
+
+    lock_fd: int | None = None
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+
+    def close(self) -> None:
+        self._leave()
+
+
+def _health(state: State) -> float:
+    live, total = state.heap_entries()
+    return live / total if total else 1.0
+
+
+def _publish(news: News, listeners: list[Listener]) -> None:
+    for listener in listeners:
+        try:
+            if news.ready:
+                listener.on_ready()
+            if news.ended:
+                listener.on_ended(news.ended)
+            if news.cancel_requested:
+                listener.on_cancel_requested(news.cancel_requested)
+        except Exception:
+            # The write is done and its caller must hear so, whatever a listener makes of it.
+            logger.exception("a listener of the memory store failed: %r", listener)

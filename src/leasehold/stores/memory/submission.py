@@ -1,0 +1,118 @@
+"""Submit: every draft is looked at before any job is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from leasehold.core.job import PAYLOAD_BYTES_MAX, Draft
+from leasehold.core.status import Status
+from leasehold.core.store import Submitted
+from leasehold.env import to_micros
+from leasehold.errors import (
+    DuplicateJobError,
+    IdempotencyConflictError,
+    LeaseholdError,
+    PayloadTooLargeError,
+    QueueFullError,
+    UnsupportedError,
+)
+from leasehold.stores.memory.record import Record, record_of
+from leasehold.stores.memory.state import KnownKey, State
+
+KEY_WINDOW_MICROS: Final = 24 * 3600 * 1_000_000
+
+
+def submit(
+    state: State, drafts: Sequence[Draft], partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Admit the drafts one by one, and only then make the jobs visible."""
+    admitted: list[Record] = []
+    answers: list[Submitted | LeaseholdError] = []
+    state.drop_expired_keys()
+    room = None if state.capacity is None else state.capacity - state.live_count
+    for draft in drafts:
+        try:
+            answers.append(_admit(state, draft, admitted, room))
+        except LeaseholdError as error:
+            refused = [draft] if partial else drafts
+            if isinstance(error, QueueFullError):
+                for each in refused:
+                    state.queue(each.queue).totals.rejected += 1
+            if not partial:
+                _withdraw(state, admitted)
+                raise
+            answers.append(error)
+    for record in admitted:
+        state.add(record)
+    return answers
+
+
+def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None) -> Submitted:
+    """Reserve a draft's id and key; raises what stands against it."""
+    draft.check()
+    if len(draft.payload) > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLargeError(
+            f"the payload of job {draft.id} has {len(draft.payload)} bytes; at most "
+            f"{PAYLOAD_BYTES_MAX} are kept: store it elsewhere and submit where it is"
+        )
+    if draft.depends_on:
+        raise UnsupportedError(
+            f"job {draft.id} depends on other jobs: the memory store does not keep dependencies yet"
+        )
+    if draft.idempotency_key is not None:
+        known = state.keys.get((draft.queue, draft.idempotency_key))
+        if known is not None:
+            return _duplicate(state, draft, draft.idempotency_key, known)
+    if draft.id in state.records:
+        raise DuplicateJobError(
+            f"a job with id {draft.id} exists already: choose another id, or give an "
+            "idempotency_key if it shall be the same job"
+        )
+    if room is not None and len(admitted) >= room:
+        raise QueueFullError(
+            f"job {draft.id} was not stored: the memory store holds {state.capacity} jobs that "
+            "have not ended, which is its capacity. Wait until some have, or raise capacity."
+        )
+    record = record_of(draft, seq=state.last_seq + 1, now=state.now, run_at=_run_at(state, draft))
+    state.last_seq += 1
+    state.records[draft.id] = record
+    admitted.append(record)
+    if draft.idempotency_key is not None:
+        state.keys[draft.queue, draft.idempotency_key] = KnownKey(
+            draft.id, _digest(draft), state.now + KEY_WINDOW_MICROS, record.status
+        )
+    return Submitted(draft.id, record.status)
+
+
+def _duplicate(state: State, draft: Draft, key: str, known: KnownKey) -> Submitted:
+    if known.digest != _digest(draft):
+        raise IdempotencyConflictError(
+            f"idempotency key {key!r} of queue {draft.queue!r} belongs to job {known.job_id}, "
+            "which has another task or payload: use another key for another job"
+        )
+    first = state.records.get(known.job_id)
+    status: Status = known.status if first is None else first.status
+    return Submitted(known.job_id, status, is_duplicate=True)
+
+
+def _withdraw(state: State, admitted: list[Record]) -> None:
+    for record in admitted:
+        del state.records[record.id]
+        state.free_key(record)
+
+
+def _run_at(state: State, draft: Draft) -> int:
+    if draft.run_at is not None:
+        return to_micros(draft.run_at)
+    return state.now + round((draft.delay_seconds or 0.0) * 1e6)
+
+
+def _digest(draft: Draft) -> bytes:
+    # A digest, not the payload: the key may outlive the job.
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (draft.task.encode(), draft.codec.encode(), draft.payload):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()

@@ -1,0 +1,54 @@
+"""The conformance suite: one test or more for each numbered clause of the store contract.
+
+A store's test module subclasses it and says how to make an empty store:
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        def make_store(self, tmp_path: Path) -> MakeStore:
+            numbers = itertools.count()
+            return lambda env: MyStore(tmp_path / f"{next(numbers)}.db", env=env)
+
+Each call of the factory must give a store of its own, empty, on the clock and randomness of `env`.
+A test names its clause: `test_sub_1_...` is about SUB-1.
+"""
+
+import pytest
+
+# Before they are imported (hence the imports below), so that a failed assert shows its values.
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{module}"
+        for module in (
+            "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
+            "people", "reading", "waking",
+        )
+    )
+)  # fmt: skip
+
+from leasehold.testing.conformance.base import MakeStore  # noqa: E402
+from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
+from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
+from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
+from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
+from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
+from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
+from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
+from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
+
+
+class StoreConformance(
+    GeneralClauses,
+    SubmittingClauses,
+    SettlingClauses,
+    LeasingClauses,
+    HoldingClauses,
+    RecoveringClauses,
+    PeopleClauses,
+    ReadingClauses,
+    WakingClauses,
+):
+    """Every clause of the contract, for one store."""
+
+
+__all__ = ["MakeStore", "StoreConformance"]

@@ -1,0 +1,163 @@
+"""HIS, and the other questions that can be asked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from leasehold.core.outcome import Complete, Snooze
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Event, Status
+from leasehold.core.store import Store
+from leasehold.env import ManualClock
+from leasehold.testing.conformance.base import (
+    FAILURE,
+    RETRY_SECONDS,
+    ConformanceBase,
+    assert_history_replays,
+    draft,
+    get,
+    kill,
+    lease_one,
+    settle,
+    submit,
+)
+
+FILTERS: list[dict[str, Any]] = [
+    {}, {"ids": ("one", "nobody")}, {"ids": ()}, {"queues": ("other",)}, {"tasks": ("play",)},
+    {"statuses": (Status.DEAD,)}, {"statuses": (Status.PENDING, Status.DEAD)},
+    {"priority_min": 60}, {"priority_max": 60}, {"priority_min": 90, "priority_max": 90},
+    {"metadata": {"tenant": "a"}}, {"metadata": {"tenant": "a", "size": 1}},
+    {"metadata": {"size": "1"}}, {"metadata": {"none": None}}, {"metadata": {"vip": True}},
+    {"metadata": {"odd.key'": "it's"}}, {"idempotency_key": "key"}, {"parent_id": "family"},
+    {"error_text": "NO SUCH"}, {"error_text": "valueerror"}, {"error_text": "100%"},
+    {"text": "HELLO"}, {"text": "such person"}, {"text": "100%_"}, {"text": "nowhere"},
+    {"queues": ("default",), "tasks": ("work",), "text": "hello"},
+]  # fmt: skip
+
+
+class ReadingClauses(ConformanceBase):
+    def test_his_1_no_gaps(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft(delay_seconds=1))
+        clock.advance(1)
+        settle(store, lease_one(store, worker="first"), Snooze(1, "busy"))
+        clock.advance(1)
+        settle(store, lease_one(store, worker="second"), FAILURE)
+        history = store.history("job")
+        assert [event.sequence for event in history] == list(range(1, len(history) + 1))
+        assert [event.before for event in history] == [None, *(each.after for each in history[:-1])]
+        assert [event.event for event in history] == [
+            Event.CREATED, Event.PROMOTED, Event.LEASED, Event.SNOOZED, Event.PROMOTED,
+            Event.LEASED, Event.FAILED,
+        ]  # fmt: skip
+        assert [event.worker for event in history if event.event is Event.LEASED] == [
+            "first", "second",
+        ]  # fmt: skip
+        assert [event.at for event in history] == sorted(event.at for event in history)
+        assert history[3].message == "busy"
+        assert {event.job_id for event in history} == {"job"}
+
+    def test_his_2_replaying_gives_the_job(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft(max_retries=1))
+        for reset in (False, True):
+            while get(store).status is not Status.DEAD:
+                assert_history_replays(store, get(store))
+                settle(store, lease_one(store), FAILURE)
+                clock.advance(RETRY_SECONDS)
+            store.replay(["job"], reset_attempts=reset, actor="me")
+        assert_history_replays(store, get(store))
+        settle(store, lease_one(store), Complete())
+        assert_history_replays(store, get(store))
+
+    def test_his_2_a_history_is_of_one_job(self, store: Store) -> None:
+        submit(store, draft("one"), draft("two"))
+        assert store.history("nobody") == []
+        assert len(store.history("one")) == 1
+
+    def test_snapshots_are_frozen(self, store: Store) -> None:
+        submit(store, draft(metadata={"tenant": "a"}))
+        job = get(store)
+        with pytest.raises(AttributeError):
+            job.priority = 1  # type: ignore[misc]
+        assert job.metadata is not None
+        job.metadata["tenant"] = "b"
+        assert get(store).metadata == {"tenant": "a"}
+        assert store.get("nobody") is None
+
+    @pytest.mark.parametrize("where", FILTERS, ids=str)
+    def test_search_says_what_the_filter_says(self, store: Store, where: dict[str, Any]) -> None:
+        kill(store, "dead", payload=b'{"args":["bye"]}', idempotency_key="key")
+        submit(
+            store,
+            draft("one", payload=b'{"args":["Hello"]}', metadata={"tenant": "a", "size": 1}),
+            draft("two", queue="other", priority=90, metadata={"tenant": "a", "none": None}),
+            draft("three", task="play", parent_id="family", metadata={"size": "1", "vip": True}),
+            draft("four", delay_seconds=5, priority=60, metadata={"odd.key'": "it's"}),
+            draft("five", payload=b'{"args":["100%_"]}', metadata={"vip": 1, "size": 1.0}),
+        )
+        names = ["five", "four", "three", "two", "one", "dead"]
+        search = JobFilter(**where)
+        expected = [name for name in names if search.matches(get(store, name))]
+        assert [job.id for job in store.search(search).jobs] == expected
+
+    def test_search_by_time(self, store: Store, clock: ManualClock) -> None:
+        start = store.now()
+        for name in ("one", "two", "three"):
+            submit(store, draft(name))
+            clock.advance(10)
+        second, third = start + timedelta(seconds=10), start + timedelta(seconds=20)
+        found = store.search(JobFilter(created_from=second, created_before=third)).jobs
+        assert [job.id for job in found] == ["two"]
+
+    def test_search_page_by_page(self, store: Store) -> None:
+        store.submit([draft(f"job-{number}", priority=number) for number in range(7)])
+        found: list[str] = []
+        cursor: str | None = None
+        sizes = []
+        while True:
+            page = store.search(JobFilter(priority_min=1), limit=2, cursor=cursor)
+            sizes.append(len(page.jobs))
+            found += [job.id for job in page.jobs]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+            # A job that comes in between does not disturb who is reading.
+            submit(store, draft(f"new-{cursor}"))
+        assert found == [f"job-{number}" for number in range(6, 0, -1)]
+        assert sizes == [2, 2, 2]
+
+    def test_stats_count_and_total(self, store: Store) -> None:
+        kill(store, "dead")
+        submit(store, draft("done"), draft("waiting"), draft("far", queue="other"))
+        settle(store, lease_one(store), Complete())
+        stats = store.stats()
+        assert {status: n for status, n in stats.counts.items() if n} == {
+            Status.DEAD: 1, Status.COMPLETED: 1, Status.PENDING: 2,
+        }  # fmt: skip
+        assert (stats.submitted, stats.completed, stats.failed, stats.dead) == (4, 1, 1, 1)
+        other = store.stats("other")
+        assert (other.submitted, other.counts[Status.PENDING]) == (1, 1)
+        assert store.stats("nowhere").as_mapping() == dict.fromkeys(stats.as_mapping(), 0)
+
+    def test_queues_that_ever_held_a_job(self, store: Store) -> None:
+        assert store.queues() == []
+        kill(store)
+        submit(store, draft("far", queue="other"))
+        store.discard(["job"], actor="me")
+        assert sorted(store.queues()) == ["default", "other"]
+
+    def test_audit_says_who_did_what(self, store: Store) -> None:
+        submit(store, draft("one"), draft("two"))
+        store.reprioritize("one", 80, actor="ann")
+        store.cancel(["one", "two", "nobody"], reason="no need", actor="bob")
+        store.replay(["one"], reset_attempts=True, actor="cid")
+        store.cancel(["one"], reason="no need", actor="bob")
+        store.discard(["one", "two"], actor="dan")
+        audit = store.audit_log()
+        assert [(record.actor, record.action, record.count) for record in audit] == [
+            ("dan", "discard", 2), ("bob", "cancel", 1), ("cid", "replay", 1),
+            ("bob", "cancel", 2), ("ann", "reprioritize", 1),
+        ]  # fmt: skip
+        assert len(store.audit_log(limit=2)) == 2
