@@ -1,0 +1,1 @@
+"""Four ways to run code: threads, an event loop, child processes, shell commands."""

@@ -1,0 +1,151 @@
+"""A child process of `ProcessExecutor`: it runs one job after the other until it is killed.
+
+Run as `python -m leasehold.worker.executors.child <socket descriptor> <worker's pid>`. It inherits
+the worker's lock and never closes it, so that the lock is free only when no child is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import importlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+
+from leasehold.core.lease import Lease
+from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.errors import PayloadTooLargeError
+from leasehold.worker.attempt import attempt, describe_error
+from leasehold.worker.context import JobContext
+from leasehold.worker.executors.importable import load
+from leasehold.worker.executors.nursery import die_with, kill_group, leave_signals_to_the_worker
+from leasehold.worker.executors.role import become_child_process
+from leasehold.worker.executors.wire import (
+    Begin,
+    ChildEnd,
+    Ended,
+    Log,
+    Progress,
+    Ready,
+    Setup,
+    Stop,
+)
+from leasehold.worker.task import TaskDefinition
+
+
+class _WireSink:
+    """Sends what a task reports to the worker."""
+
+    def __init__(self, worker: ChildEnd) -> None:
+        self._worker = worker
+
+    def progress(self, _lease: Lease, document: bytes) -> None:
+        self._worker.send(Progress(document))
+
+    def log(self, _lease: Lease, line: str) -> None:
+        self._worker.send(Log(line))
+
+
+class Child:
+    """Runs jobs in the main thread, while another one listens to the worker."""
+
+    def __init__(self, worker: ChildEnd) -> None:
+        self._worker = worker
+        self._sink = _WireSink(worker)
+        self._begun: queue.SimpleQueue[tuple[Begin, JobContext]] = queue.SimpleQueue()
+        self._context: JobContext | None = None
+        self._tasks: dict[tuple[str, str], TaskDefinition] = {}
+
+    def serve(self) -> None:
+        """Run jobs for ever: only the worker's end, or a kill, ends it."""
+        threading.Thread(target=self._listen, name="leasehold-listen", daemon=True).start()
+        self._worker.send(Ready())
+        while True:
+            begin, context = self._begun.get()
+            outcome = contextvars.copy_context().run(self._attempt, begin, context)
+            self._context = None
+            _flush_output()
+            self._report(begin, outcome)
+
+    def _listen(self) -> None:
+        while (message := self._worker.receive()) is not None:
+            if isinstance(message, Begin):
+                # The context is made here, so that a request to stop right after it finds one.
+                self._context = JobContext(message.lease, self._sink)
+                self._begun.put((message, self._context))
+            elif isinstance(message, Stop) and (context := self._context) is not None:
+                context.stop(message.cause, message.reason)
+        # The worker is gone, or done with this child: what the task has started goes with it.
+        kill_group(os.getpgid(0))
+
+    def _attempt(self, begin: Begin, context: JobContext) -> Outcome:
+        try:
+            task = self._task(begin)
+        except BaseException as error:  # noqa: BLE001 - importing runs code that may raise anything.
+            described = describe_error(error)
+            return Fail(
+                JobError(
+                    described.type,
+                    f"task {begin.lease.task!r} cannot be imported in a child process, from "
+                    f"{begin.module}: {described.message}",
+                    described.traceback,
+                ),
+                retryable=False,
+            )
+        return attempt(begin.lease, task, context)
+
+    def _task(self, begin: Begin) -> TaskDefinition:
+        key = (begin.module, begin.qualname)
+        if key not in self._tasks:
+            self._tasks[key] = load(
+                begin.lease.task, begin.module, begin.qualname, begin.pickle_key
+            )
+        return self._tasks[key]
+
+    def _report(self, begin: Begin, outcome: Outcome) -> None:
+        try:
+            self._worker.send(Ended(outcome))
+        except PayloadTooLargeError as error:
+            message = f"job {begin.lease.job_id} ran, but its result cannot be kept: {error}"
+            error_text = JobError(type(error).__name__, message)
+            self._worker.send(Ended(Fail(error_text, retryable=False)))
+
+
+def _flush_output() -> None:
+    # A child is ended by a kill, which would take along whatever the task has printed.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def _prepare(setup: Setup) -> None:
+    sys.path[:] = setup.sys_path
+    os.environ.pop("PYTHONPATH", None)
+    if setup.python_path is not None:
+        os.environ["PYTHONPATH"] = setup.python_path
+    # An import that fails here fails again when the job begins, and is reported as its failure.
+    with contextlib.suppress(Exception):
+        importlib.import_module(setup.module)
+
+
+def main() -> None:
+    """Serve the worker at the other end of the socket."""
+    worker_fd, worker_pid = map(int, sys.argv[1:])
+    die_with(worker_pid)
+    leave_signals_to_the_worker()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    become_child_process()
+    os.set_inheritable(worker_fd, False)
+    worker = ChildEnd(socket.socket(fileno=worker_fd))
+    setup = worker.receive()
+    if isinstance(setup, Setup):
+        _prepare(setup)
+        Child(worker).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The worker's handle on one child process: start it, and talk to it in typed messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+from leasehold.worker.executors.helper import HelperProcess
+from leasehold.worker.executors.wire import (
+    HEADER_BYTES,
+    FromChild,
+    Ready,
+    Setup,
+    ToChild,
+    body_bytes,
+    from_child,
+    to_frame,
+)
+
+
+class ChildProcess(HelperProcess):
+    """A child interpreter that runs tasks."""
+
+    @classmethod
+    async def start_for(cls, module: str, lock_fd: int | None) -> ChildProcess:
+        """Start a child that has tried to import `module`; raises ConnectionError if it dies."""
+        sys_path = [entry or os.getcwd() for entry in sys.path]
+        # The child must find Leasehold before it can be told where to look for modules.
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys_path)}
+        child = await cls.start(_arguments, env=env, lock_fd=lock_fd)
+        try:
+            child.send(Setup(sys_path, os.environ.get("PYTHONPATH"), module))
+            assert isinstance(await child.receive(), Ready)
+        except BaseException:
+            await child.end()
+            raise
+        return child
+
+    def send(self, message: ToChild) -> None:
+        self.writer.write(to_frame(message))
+
+    async def receive(self) -> FromChild:
+        """Its next message; raises ConnectionError when it is dead or talks nonsense."""
+        try:
+            header = await self.reader.readexactly(HEADER_BYTES)
+            return from_child(await self.reader.readexactly(body_bytes(header)))
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionError("it closed its connection") from error
+
+
+def _arguments(connection_fd: int) -> Sequence[str]:
+    # -P keeps modules of the working directory from taking the place of others.
+    module = "leasehold.worker.executors.child"
+    return [sys.executable, "-P", "-m", module, str(connection_fd), str(os.getpid())]

@@ -1,0 +1,52 @@
+"""Tasks across processes: a child finds by name, in its own memory, the code the worker means."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from operator import attrgetter
+from typing import Any
+
+from leasehold.codec import CallCodec
+from leasehold.core.retry import PERMANENT, RETRYABLE
+from leasehold.errors import TaskNotImportableError
+from leasehold.worker.task import TaskDefinition, task_name
+
+
+def locate(task: TaskDefinition) -> tuple[str, str]:
+    """The module and qualified name under which a child will find this very task.
+
+    Raises TaskNotImportableError, with what to do, if it would find nothing or something else.
+    """
+    module, _, qualname = task_name(task.func).partition(":")
+    if module == "__main__":
+        raise TaskNotImportableError(
+            f"task {task.name!r} is defined in the script that was started, which a child process "
+            f"cannot import: move {qualname} to a module of its own"
+        )
+    try:
+        found: Any = attrgetter(qualname)(sys.modules[module])
+    except (KeyError, AttributeError):
+        found = None
+    if isinstance(getattr(found, "definition", None), TaskDefinition):
+        return module, qualname
+    if found is not task.func:
+        raise TaskNotImportableError(
+            f"task {task.name!r} cannot run in a child process: {module}.{qualname} is not its "
+            "function. Move it to the top level of an importable module."
+        )
+    if (task.permanent, task.retryable, task.backoff) != (PERMANENT, RETRYABLE, None):
+        raise TaskNotImportableError(
+            f"task {task.name!r} cannot run in a child process with its own failure rules: "
+            f"{module}.{qualname} is the bare function. Decorate it where it is defined."
+        )
+    return module, qualname
+
+
+def load(name: str, module: str, qualname: str, pickle_key: bytes | None) -> TaskDefinition:
+    """The task under this name, imported here; raises whatever its module raises."""
+    found: Any = attrgetter(qualname)(importlib.import_module(module))
+    definition = getattr(found, "definition", None)
+    if isinstance(definition, TaskDefinition):
+        return definition
+    return TaskDefinition(name, found, CallCodec(found, pickle_key=pickle_key))

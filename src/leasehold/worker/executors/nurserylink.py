@@ -1,0 +1,185 @@
+"""The worker's end of the nursery: ask it to start commands, hear how they end, restart it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from leasehold.worker.executors import nursery
+from leasehold.worker.executors.helper import HelperProcess, describe_status
+from leasehold.worker.executors.nursery import kill_group
+
+_KILL_SECONDS_MAX = 5.0
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """The command runs."""
+
+    id: int
+    pid: int
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The command could not be started."""
+
+    id: int
+    about: Literal["output", "command"]
+    """Whether the files for its output failed, or the command itself."""
+    errno: int | None
+    reason: str
+    file: str | None
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The command has ended, and its process group with it."""
+
+    id: int
+    status: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The nursery died, and the command with it."""
+
+    reason: str
+
+
+Reply = Started | Refused | Ended | Lost
+_decoder = msgspec.json.Decoder[Started | Refused | Ended](Started | Refused | Ended)
+
+
+class Ticket:
+    """One command that the nursery was asked to start."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.pid: int | None = None
+        self.over = False
+        self._replies: asyncio.Queue[Reply] = asyncio.Queue()
+
+    def tell(self, reply: Reply) -> None:
+        if isinstance(reply, Started):
+            self.pid = reply.pid
+        else:
+            self.over = True
+        self._replies.put_nowait(reply)
+
+    async def reply(self) -> Reply:
+        """What is heard next: perhaps Started, and then one of the others."""
+        return await self._replies.get()
+
+
+class NurseryLink:
+    """Keeps one nursery running. All methods are called on one event loop."""
+
+    def __init__(self, lock_fd: int | None) -> None:
+        self._lock_fd = lock_fd
+        self._starting = asyncio.Lock()
+        self._process: HelperProcess | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._tickets: dict[int, Ticket] = {}
+        self._numbers = 0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def ensure_running(self) -> None:
+        """Start the nursery unless it runs."""
+        async with self._starting:
+            if self._process is None or self._process.lost:
+                await self.close()
+                self._process = await HelperProcess.start(self._arguments, lock_fd=self._lock_fd)
+                self._listening = asyncio.create_task(self._listen(self._process))
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str | None,
+        stdin: str | None,
+        output: tuple[str, str],
+    ) -> Ticket:
+        """Ask for a command; the ticket hears what becomes of it."""
+        self._numbers += 1
+        ticket = self._tickets[self._numbers] = Ticket(self._numbers)
+        if self._process is None or self._listening is None or self._listening.done():
+            self._forget(ticket, Lost("the helper process that runs commands died"))
+            return ticket
+        self._send(
+            {
+                "op": "start",
+                "id": ticket.number,
+                "argv": list(argv),
+                "env": dict(env),
+                "cwd": cwd,
+                "stdin": stdin,
+                "stdout": output[0],
+                "stderr": output[1],
+            }
+        )
+        return ticket
+
+    def send_signal(self, ticket: Ticket, number: signal.Signals) -> None:
+        """Send a signal to the command's whole process group, if it still runs."""
+        if not ticket.over:
+            self._send({"op": "signal", "id": ticket.number, "signal": int(number)})
+
+    async def kill(self, ticket: Ticket) -> None:
+        """Kill a command, and return when it is dead."""
+        self.send_signal(ticket, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_KILL_SECONDS_MAX):
+                while not ticket.over:
+                    await ticket.reply()
+        if not ticket.over:
+            # The nursery itself is stuck; its commands die with it.
+            await self.close()
+
+    async def close(self) -> None:
+        """End the nursery, and with it every command that still runs."""
+        if self._process is not None:
+            await self._process.end()
+        if self._listening is not None:
+            await self._listening
+        self._process = self._listening = None
+
+    def _arguments(self, connection_fd: int) -> list[str]:
+        # As a script, isolated and without site packages: it needs none, and starts in no time.
+        numbers = [connection_fd, os.getpid()] + ([] if self._lock_fd is None else [self._lock_fd])
+        return [sys.executable, "-I", "-S", nursery.__file__, *map(str, numbers)]
+
+    def _send(self, request: dict[str, Any]) -> None:
+        if self._process is not None:
+            # The standard library's encoder keeps variables that are no valid text, as the
+            # environment may hold.
+            self._process.writer.write(json.dumps(request).encode() + b"\n")
+
+    async def _listen(self, process: HelperProcess) -> None:
+        with contextlib.suppress(ConnectionError):
+            while line := await process.reader.readline():
+                reply = _decoder.decode(line)
+                ticket = self._tickets[reply.id]
+                if isinstance(reply, Started):
+                    ticket.tell(reply)
+                else:
+                    self._forget(ticket, reply)
+        status = await process.end()
+        for ticket in list(self._tickets.values()):
+            # The kernel kills a command together with the nursery, but not what it has started.
+            if ticket.pid is not None:
+                kill_group(ticket.pid)
+            text = f"the helper process that runs commands died ({describe_status(status)})"
+            self._forget(ticket, Lost(text))
+
+    def _forget(self, ticket: Ticket, reply: Reply) -> None:
+        del self._tickets[ticket.number]
+        ticket.tell(reply)

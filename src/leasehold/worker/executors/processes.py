@@ -1,0 +1,141 @@
+"""Child processes: isolation, and a hard stop that really stops.
+
+A pool of interpreters, each running one job at a time, one after the other. They are started,
+never forked, each in a process group of its own; they hold the worker's lock and die with the
+worker. What they cannot do: reach anything that lives only in the worker's memory.
+
+A subprocess that a task starts by itself dies with its child when that is killed or crashes. If the
+worker is killed, the kernel kills its children, but nobody is left to kill what those have started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.env import Env
+from leasehold.errors import TaskNotImportableError
+from leasehold.worker.executors.childprocess import ChildProcess
+from leasehold.worker.executors.helper import describe_status
+from leasehold.worker.executors.importable import locate
+from leasehold.worker.executors.slots import Slot, SlotExecutor
+from leasehold.worker.executors.wire import Begin, Ended, Log, Progress, Stop
+from leasehold.worker.run import Run
+
+START_SECONDS_MAX = 60.0
+"""How long a child may take to start, the import of its first task's module included."""
+
+
+class ProcessExecutor(SlotExecutor):
+    """Runs functions in up to `size` child processes.
+
+    `lock_fd` is the worker's lock, which every child holds open. A stopped run's child is told
+    through the job's context and killed `grace_seconds` later; without grace it is killed at once.
+    A child is replaced after `max_jobs_per_child`, so that leaked memory comes back.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        env: Env,
+        lock_fd: int | None = None,
+        grace_seconds: float = 0.0,
+        max_jobs_per_child: int | None = None,
+    ) -> None:
+        super().__init__(
+            size,
+            lambda: _ProcessSlot(env, lock_fd, grace_seconds, max_jobs_per_child),
+            thread_name="leasehold-processes",
+        )
+
+    def start(self, run: Run) -> None:
+        try:
+            locate(run.task)
+        except TaskNotImportableError as error:
+            run.finish(Fail(JobError(type(error).__name__, str(error)), retryable=False))
+        else:
+            super().start(run)
+
+
+class _ProcessSlot(Slot):
+    def __init__(
+        self, env: Env, lock_fd: int | None, grace_seconds: float, max_jobs: int | None
+    ) -> None:
+        self._env = env
+        self._lock_fd = lock_fd
+        self._grace_seconds = grace_seconds
+        self._max_jobs = max_jobs
+        self._child: ChildProcess | None = None
+        self._jobs = 0
+        self._run: Run | None = None
+        self._kill_timer: asyncio.TimerHandle | None = None
+
+    async def prepare(self, candidate: Run) -> Fail | None:
+        if self._child is not None and self._child.lost:
+            await self.close()
+        if self._child is not None:
+            return None
+        module, _ = locate(candidate.task)
+        try:
+            self._child = await asyncio.wait_for(
+                ChildProcess.start_for(module, self._lock_fd), START_SECONDS_MAX
+            )
+        except (OSError, TimeoutError) as error:
+            message = f"no child process could be started to import {module}: {error}"
+            return Fail(JobError("WorkerCrashed", message))
+        self._jobs = 0
+        return None
+
+    async def execute(self, run: Run) -> Outcome:
+        child = self._child
+        assert child is not None
+        self._run = run
+        self._jobs += 1
+        try:
+            child.send(Begin(run.lease, *locate(run.task), run.task.codec.pickle_key))
+            run.started = self._env.clock.monotonic()
+            outcome = await self._follow(run, child)
+        except ConnectionError:
+            status = await child.end()
+            outcome = Fail(
+                JobError(
+                    "WorkerCrashed",
+                    f"the process that ran job {run.lease.job_id} ended before its task did "
+                    f"({describe_status(status)})",
+                )
+            )
+        finally:
+            self._run = None
+            if self._kill_timer is not None:
+                self._kill_timer.cancel()
+                self._kill_timer = None
+        if self._jobs == self._max_jobs:
+            await self.close()
+        return outcome
+
+    async def _follow(self, run: Run, child: ChildProcess) -> Outcome:
+        while True:
+            message = await child.receive()
+            if isinstance(message, Ended):
+                return message.outcome
+            if isinstance(message, Progress):
+                run.context.sink.progress(run.lease, message.document)
+            elif isinstance(message, Log):
+                run.context.sink.log(run.lease, message.line)
+
+    def halt(self) -> None:
+        child, run = self._child, self._run
+        if child is None or run is None:
+            return
+        if self._grace_seconds <= 0 or run.context.stopped is None:
+            child.kill()
+        elif self._kill_timer is None:
+            child.send(Stop(*run.context.stopped))
+            loop = asyncio.get_running_loop()
+            self._kill_timer = loop.call_later(self._grace_seconds, child.kill)
+
+    async def close(self) -> None:
+        if self._child is not None:
+            await self._child.end()
+            self._child = None

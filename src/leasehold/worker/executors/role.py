@@ -1,0 +1,20 @@
+"""Whether this process is a child that runs tasks for a worker in another process.
+
+A child imports the modules in which tasks are defined, and with them whatever those modules do when
+they are imported: a queue made there must not start workers of its own inside the child.
+"""
+
+from __future__ import annotations
+
+_child = False
+
+
+def is_child_process() -> bool:
+    """Whether this process was started by a `ProcessExecutor` to run tasks."""
+    return _child
+
+
+def become_child_process() -> None:
+    """Said once, at the start of a child."""
+    global _child  # noqa: PLW0603 - it is a fact about the whole process.
+    _child = True

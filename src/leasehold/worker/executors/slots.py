@@ -1,0 +1,199 @@
+"""Slots: what the two executors with processes of their own have in common.
+
+Runs wait in line for one of a fixed number of slots. All slots of an executor are coroutines on one
+event loop in one thread: a hundred children need no hundred threads, and, as the kernel ties a
+child's life to the *thread* that started it, one thread that lives as long as the executor starts
+them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+
+from leasehold.core.outcome import Fail, JobError, Outcome, Release
+from leasehold.worker.run import Run
+
+logger = logging.getLogger(__name__)
+
+_CLOSED = Release(reason="the worker was stopped before the job had ended")
+
+
+class Slot(ABC):
+    """Room for one run at a time. All methods are called on the executor's event loop."""
+
+    @abstractmethod
+    async def prepare(self, candidate: Run, /) -> Fail | None:
+        """Make ready to execute; if that cannot be done, what the candidate is to fail with.
+
+        The candidate stands first in line, but another run may come to be executed instead.
+        """
+
+    @abstractmethod
+    async def execute(self, run: Run) -> Outcome:
+        """Run the code and answer how it ended, once it is no longer running."""
+
+    @abstractmethod
+    def halt(self) -> None:
+        """Stop the code that `execute` waits for; `execute` answers when it has ended."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Kill whatever still runs here. `prepare` may follow; closing twice is harmless."""
+
+
+class SlotExecutor:
+    """An `Executor` of `size` slots. Its thread begins with the first run and ends with `close`."""
+
+    def __init__(self, size: int, new_slot: Callable[[], Slot], *, thread_name: str) -> None:
+        if size < 1:
+            raise ValueError(f"an executor needs at least one slot, not {size}")
+        self._size = size
+        self._new_slot = new_slot
+        self._thread_name = thread_name
+        self._lock = threading.Lock()
+        self._waiting: deque[Run] = deque()
+        self._busy: dict[Run, Slot] = {}
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._arrived = asyncio.Semaphore(0)
+        self._closing = asyncio.Event()
+
+    # -- the executor protocol: called from any thread -----------------------------------------
+
+    def start(self, run: Run) -> None:
+        with self._lock:
+            if not self._closed:
+                self._waiting.append(run)
+                self._running_loop().call_soon_threadsafe(self._arrived.release)
+                return
+        run.finish(_CLOSED)
+
+    def stop(self, run: Run) -> None:
+        with self._lock:
+            withdrawn = run in self._waiting
+            if withdrawn:
+                self._waiting.remove(run)
+            elif self._loop is not None and not self._closed:
+                self._loop.call_soon_threadsafe(self._halt, run)
+        if withdrawn:
+            run.finish(Release(reason="stopped before it began"))
+
+    def take_back(self) -> list[Run]:
+        with self._lock:
+            withdrawn = list(self._waiting)
+            self._waiting.clear()
+        return withdrawn
+
+    def close(self) -> None:
+        withdrawn = []
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                withdrawn = list(self._waiting)
+                self._waiting.clear()
+                if self._loop is not None:
+                    self._loop.call_soon_threadsafe(self._closing.set)
+        for run in withdrawn:
+            run.finish(_CLOSED)
+        if self._thread is not None:
+            self._thread.join()
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            # A daemon thread: a program that forgets to close must still be able to end, and its
+            # children end with it.
+            self._thread = threading.Thread(
+                target=self._main, args=(self._loop,), name=self._thread_name, daemon=True
+            )
+            self._thread.start()
+        return self._loop
+
+    def _main(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_until_complete(self._serve())
+        finally:
+            loop.close()
+
+    async def _serve(self) -> None:
+        slots = [asyncio.ensure_future(self._attend(self._new_slot())) for _ in range(self._size)]
+        await self._closing.wait()
+        for slot in slots:
+            slot.cancel()
+        await asyncio.gather(*slots, return_exceptions=True)
+        await self._close_shared()
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    async def _close_shared(self) -> None:
+        """Free what all slots share, after the last of them; nothing unless a subclass has it."""
+
+    async def _attend(self, slot: Slot) -> None:
+        try:
+            while True:
+                await self._arrived.acquire()
+                while (candidate := self._first()) is not None:
+                    # A run is taken only when the slot is ready for it: until then it can be
+                    # withdrawn, and its time does not count.
+                    problem = await self._prepare(slot, candidate)
+                    run = self._take(None if problem is None else candidate)
+                    if run is not None:
+                        await self._execute(slot, run, problem)
+        finally:
+            await slot.close()
+
+    def _first(self) -> Run | None:
+        with self._lock:
+            return self._waiting[0] if self._waiting else None
+
+    def _take(self, wanted: Run | None) -> Run | None:
+        """The run that is to go on now: this one, or whichever is first; None if it is gone."""
+        with self._lock:
+            if wanted is None:
+                return self._waiting.popleft() if self._waiting else None
+            if wanted not in self._waiting:
+                return None
+            self._waiting.remove(wanted)
+            return wanted
+
+    async def _prepare(self, slot: Slot, candidate: Run) -> Fail | None:
+        try:
+            return await slot.prepare(candidate)
+        except Exception as error:
+            logger.exception("job %s: nothing could be started to run it", candidate.lease.job_id)
+            await slot.close()
+            return _broken(error)
+
+    async def _execute(self, slot: Slot, run: Run, problem: Fail | None) -> None:
+        # No await stands between taking a run and this line, so `_halt` finds every run that
+        # `stop` no longer found waiting.
+        self._busy[run] = slot
+        outcome: Outcome = _CLOSED
+        try:
+            outcome = problem or await slot.execute(run)
+        except asyncio.CancelledError:
+            await slot.close()
+            raise
+        except Exception as error:
+            logger.exception("job %s: its executor failed", run.lease.job_id)
+            await slot.close()
+            outcome = _broken(error)
+        finally:
+            del self._busy[run]
+            run.finish(outcome)
+
+    def _halt(self, run: Run) -> None:
+        slot = self._busy.get(run)
+        if slot is not None:
+            slot.halt()
+
+
+def _broken(error: Exception) -> Fail:
+    return Fail(JobError(type(error).__name__, f"the worker could not run the job: {error}"))

@@ -1,0 +1,126 @@
+"""What a worker and a child process say to each other: typed messages, one frame each.
+
+A frame is the message's length (four bytes, most significant first) and the message as MessagePack.
+Everything is data: an error crosses as text, never as a pickled exception.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Final
+
+import msgspec
+
+from leasehold.core.lease import Lease
+from leasehold.core.outcome import Outcome
+from leasehold.errors import PayloadTooLargeError
+from leasehold.worker.context import StopCause
+
+FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+HEADER_BYTES: Final = 4
+
+
+class Setup(msgspec.Struct, frozen=True, tag="setup"):
+    """The worker's first words: where modules are found, and which one will be needed first."""
+
+    sys_path: list[str]
+    python_path: str | None
+    """The worker's own PYTHONPATH; the child was started with another."""
+    module: str
+
+
+class Begin(msgspec.Struct, frozen=True, tag="begin"):
+    """Run this job, with the function found under this name."""
+
+    lease: Lease
+    module: str
+    qualname: str
+    pickle_key: bytes | None
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """The job should stop; soon after, the child is killed."""
+
+    cause: StopCause
+    reason: str
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The child has started."""
+
+
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """What the task said about its progress, as JSON."""
+
+    document: bytes
+
+
+class Log(msgspec.Struct, frozen=True, tag="log"):
+    """A line that the task logged."""
+
+    line: str
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The job's code has ended."""
+
+    outcome: Outcome
+
+
+ToChild = Setup | Begin | Stop
+FromChild = Ready | Progress | Log | Ended
+
+_to_child: Final = msgspec.msgpack.Decoder[ToChild](ToChild)
+_from_child: Final = msgspec.msgpack.Decoder[FromChild](FromChild)
+
+
+def to_frame(message: ToChild | FromChild) -> bytes:
+    """The bytes of one message; raises PayloadTooLargeError if no frame can hold it."""
+    body = msgspec.msgpack.encode(message)
+    if len(body) > FRAME_BYTES_MAX:
+        raise PayloadTooLargeError(
+            f"{len(body)} bytes are too many to pass between a worker and its child process; "
+            f"at most {FRAME_BYTES_MAX} are allowed"
+        )
+    return len(body).to_bytes(HEADER_BYTES) + body
+
+
+def body_bytes(header: bytes) -> int:
+    """How many bytes follow a header; raises ConnectionError for what cannot be one of ours."""
+    length = int.from_bytes(header)
+    if length > FRAME_BYTES_MAX:
+        raise ConnectionError(f"a frame of {length} bytes: the child speaks another language")
+    return length
+
+
+def from_child(body: bytes) -> FromChild:
+    """The message in a frame that came from a child; raises ConnectionError if there is none."""
+    try:
+        message: FromChild = _from_child.decode(body)
+        return message
+    except msgspec.DecodeError as error:
+        raise ConnectionError(f"the child speaks another language: {error}") from error
+
+
+class ChildEnd:
+    """The child's end of the connection. Any thread may send; one receives."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._stream = connection.makefile("rb")
+        self._lock = threading.Lock()
+
+    def send(self, message: FromChild) -> None:
+        frame = to_frame(message)
+        with self._lock:
+            self._socket.sendall(frame)
+
+    def receive(self) -> ToChild | None:
+        """The next message; None when the worker has closed the connection or is gone."""
+        header = self._stream.read(HEADER_BYTES)
+        if len(header) < HEADER_BYTES:
+            return None
+        length = body_bytes(header)
+        body = self._stream.read(length)
+        return _to_child.decode(body) if len(body) == length else None

@@ -1,0 +1,135 @@
+"""What the processes do that are killed: they use a store and tell of each acknowledgement.
+
+Each line goes into a pipe in one write, after the store's call returned: a process that is killed
+has told either everything about a call, or nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from random import Random
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.retry import Constant
+from leasehold.core.status import Status
+from leasehold.core.store import WorkerInfo
+from leasehold.env import SYSTEM, Env
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.step import Step
+
+ENOUGH_PENDING = 60
+MAX_RETRIES = 2
+
+
+def churn(path: str, name: str, seed: int, tell_fd: int) -> None:
+    """Submit, lease, settle, cancel and sweep, for ever, as chance has it.
+
+    Tells `S id` (submitted), `L id version` (leased), `E id version event` (settled),
+    `R id version` (refused).
+    """
+    random = Random(seed)
+    store = SQLiteStore(path, env=Env(random=random))
+    now = SYSTEM.now()
+    info = WorkerInfo(
+        id=name, host="h", pid=os.getpid(), queues=("default",), slots=4,
+        started_at=now, heartbeat_at=now,
+    )  # fmt: skip
+    store.register_worker(info)
+    child = _Child(store, name, random, tell_fd)
+    while True:
+        child.turn()
+
+
+class _Child:
+    def __init__(self, store: SQLiteStore, name: str, random: Random, tell_fd: int) -> None:
+        self._store = store
+        self._name = name
+        self._random = random
+        self._tell_fd = tell_fd
+        self._held: list[Lease] = []
+        self._submitted = 0
+
+    def turn(self) -> None:
+        draw = self._random.random()
+        if draw < 0.05:
+            self._store.recover()
+        elif draw < 0.4 and self._store.stats().counts[Status.PENDING] < ENOUGH_PENDING:
+            self._submit()
+        elif draw < 0.45 and self._submitted:
+            number = self._random.randrange(self._submitted)
+            self._store.cancel([f"{self._name}-{number}"], reason="chance", actor=self._name)
+        else:
+            self._exchange()
+
+    def _submit(self) -> None:
+        count = self._random.randint(1, 4)
+        drafts = [
+            Draft(
+                id=f"{self._name}-{self._submitted + number}",
+                task=self._random.choice(["one", "two"]),
+                max_retries=MAX_RETRIES,
+                retry=Constant(0.001),
+                delay_seconds=self._random.choice([None, None, 0.01]),
+            )
+            for number in range(count)
+        ]
+        self._store.submit(drafts)
+        self._submitted += count
+        self._tell([f"S {draft.id}" for draft in drafts])
+
+    def _exchange(self) -> None:
+        settlements = [
+            Settlement(lease.job_id, lease.version, self._outcome()) for lease in self._held
+        ]
+        limit = self._random.randint(0, 3)
+        request = LeaseRequest(worker=self._name, limit=limit, lease_seconds=3600)
+        answer = self._store.exchange(settlements, request)
+        self._held = answer.leases
+        lines = [f"L {lease.job_id} {lease.version}" for lease in answer.leases]
+        for settlement, settled in zip(settlements, answer.settled, strict=True):
+            about = f"{settlement.job_id} {settlement.version}"
+            known = isinstance(settled, Settled)
+            lines.append(f"E {about} {settled.event}" if known else f"R {about}")
+        self._tell(lines)
+
+    def _outcome(self) -> Outcome:
+        draw = self._random.random()
+        if draw < 0.6:
+            return Complete(b'"done"')
+        if draw < 0.8:
+            return Fail(JobError("OSError", "bad luck"))
+        return Snooze(0.001) if draw < 0.9 else Release()
+
+    def _tell(self, lines: list[str]) -> None:
+        if lines:
+            os.write(self._tell_fd, "".join(f"{line}\n" for line in lines).encode())
+
+
+def open_and_submit(path: str, job_id: str, tell_fd: int) -> None:
+    """Open what may be a new store, submit a job, and wait to be killed."""
+    store = SQLiteStore(path)
+    store.submit([Draft(id=job_id, task="t")])
+    os.write(tell_fd, f"S {job_id}\n".encode())
+    _wait_to_be_killed()
+
+
+def fork_inside_a_write(path: str, tell_fd: int) -> None:
+    """Fork while holding the write lock: the fork pauses, tells its pid, and outlives this."""
+    store = SQLiteStore(path)
+
+    def operation(_: Step) -> None:
+        fork = os.fork()
+        if fork == 0:
+            _wait_to_be_killed()
+        os.write(tell_fd, f"S {fork}\n".encode())
+        _wait_to_be_killed()
+
+    store._writer.run(operation)
+
+
+def _wait_to_be_killed() -> None:
+    while True:
+        signal.pause()
