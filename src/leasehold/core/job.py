@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from datetime import datetime
 from enum import IntEnum
@@ -9,17 +10,15 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from leasehold.core.limits import NAME_LENGTH_MAX, PAYLOAD_BYTES_MAX, SECONDS_MAX
 from leasehold.core.outcome import JobError
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
-from leasehold.errors import InvalidJobError, PayloadError
+from leasehold.errors import InvalidJobError, PayloadError, PayloadTooLargeError
 
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRIES: Final = 3
 DEFAULT_LEASE_SECONDS: Final = 300.0
-PAYLOAD_BYTES_MAX: Final = 256 * 1024
-NAME_LENGTH_MAX: Final = 255
-SECONDS_MAX: Final = 10 * 366 * 24 * 3600.0
 
 MetadataValue = str | int | float | bool | None
 DependencyPolicy = Literal["cancel", "fail", "ignore"]
@@ -92,32 +91,44 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidJobError(
                 f"max_retries must be from 0 (never) to 1,000,000, not {self.max_retries}"
             )
+        if self.metadata is not None:
+            _check_metadata(self.metadata)
+        if self.idempotency_key is not None:
+            _check_name("idempotency_key", self.idempotency_key)
+        if self.parent_id is not None:
+            _check_name("parent_id", self.parent_id)
+        if len(self.payload) > PAYLOAD_BYTES_MAX:
+            raise PayloadTooLargeError(
+                f"the payload of job {self.id} has {len(self.payload):,} bytes; at most "
+                f"{PAYLOAD_BYTES_MAX:,} are kept: store the data elsewhere and submit a reference"
+            )
+        self._check_times()
+
+    def _check_times(self) -> None:
         if self.run_at is not None:
             _check_moment("run_at", self.run_at)
             if self.delay_seconds is not None:
                 raise InvalidJobError("give either run_at or a delay, not both")
         if self.deadline is not None:
             _check_moment("deadline", self.deadline)
-        if self.metadata is not None:
-            _check_metadata(self.metadata)
-        for name in _SECONDS_FIELDS:
-            value = getattr(self, name)
-            if value is not None:
-                _check_seconds(name, value)
-        for name in _NAME_FIELDS:
-            value = getattr(self, name)
-            if value is not None:
-                _check_name(name, value)
+        if self.delay_seconds is not None:
+            _check_seconds("delay_seconds", self.delay_seconds)
+        if self.timeout_seconds is not None:
+            _check_seconds("timeout_seconds", self.timeout_seconds)
+        if self.lease_seconds is not None:
+            _check_seconds("lease_seconds", self.lease_seconds)
+        if self.start_within_seconds is not None:
+            _check_seconds("start_within_seconds", self.start_within_seconds)
+        if self.result_ttl_seconds is not None:
+            _check_seconds("result_ttl_seconds", self.result_ttl_seconds)
 
-
-_SECONDS_FIELDS: Final = (
-    "delay_seconds",
-    "timeout_seconds",
-    "lease_seconds",
-    "start_within_seconds",
-    "result_ttl_seconds",
-)
-_NAME_FIELDS: Final = ("idempotency_key", "parent_id")
+    def fingerprint(self) -> bytes:
+        """What two submits under one idempotency key must have in common: task, codec, payload."""
+        digest = hashlib.blake2b(digest_size=16)
+        for part in (self.task.encode(), self.codec.encode(), self.payload):
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+        return digest.digest()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

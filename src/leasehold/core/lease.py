@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
 
 import msgspec
 
@@ -12,9 +11,6 @@ from leasehold.core.outcome import JobError, Outcome
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
 from leasehold.errors import LeaseLostError
-
-EXTENSION_SECONDS_MAX: Final = 24 * 3600.0
-"""How long one lease may be kept alive by renewals, so that no zombie lives for ever."""
 
 
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from random import Random
 
 import msgspec
 
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.retry import DEFAULT_POLICY, DELAY_SECONDS_MAX, RetryPolicy
 from leasehold.core.status import Event, Status
 
@@ -91,6 +92,20 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 Outcome = Complete | Fail | Snooze | Release | Cancel
+
+
+def within_limits(outcome: Outcome, job_id: str) -> Outcome:
+    """The outcome, or the permanent failure that a result too large to keep makes of it."""
+    if not isinstance(outcome, Complete) or outcome.result is None:
+        return outcome
+    size = len(outcome.result)
+    if size <= PAYLOAD_BYTES_MAX:
+        return outcome
+    message = (
+        f"the result of job {job_id} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,} are kept: "
+        "store the data elsewhere and return a reference"
+    )
+    return Fail(JobError("PayloadTooLargeError", message), retryable=False)
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from leasehold.core.job import PAYLOAD_BYTES_MAX
-from leasehold.core.lease import EXTENSION_SECONDS_MAX, Renewal, Renewed, next_heartbeat_seconds
+from leasehold.core.lease import Renewal, Renewed, next_heartbeat_seconds
+from leasehold.core.limits import EXTENSION_SECONDS_MAX, LOG_LINES_MAX, PAYLOAD_BYTES_MAX
 from leasehold.core.status import TRANSITIONS, Event, Status
 from leasehold.env import from_micros
 from leasehold.errors import (
@@ -20,8 +20,6 @@ from leasehold.errors import (
 )
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
-
-LOG_LINES_MAX: Final = 1000
 
 
 def held(state: State, job_id: str, version: int) -> Record | LeaseLostError:

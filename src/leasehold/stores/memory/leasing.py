@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from leasehold.core.job import PAYLOAD_BYTES_MAX
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -14,7 +13,8 @@ from leasehold.core.lease import (
     Settled,
     Settlement,
 )
-from leasehold.core.outcome import Complete, Decision, Fail, JobError, Outcome, decide
+from leasehold.core.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.outcome import Complete, Decision, Fail, JobError, decide, within_limits
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import (
@@ -24,8 +24,6 @@ from leasehold.stores.memory.heaps import best_of
 from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
 from leasehold.stores.memory.state import QueueState, State
-
-ATTEMPTS_KEPT_MAX: Final = 100
 
 _EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
 """What the decision's message is the job's reason for; the other statuses need none."""
@@ -60,7 +58,7 @@ def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | Le
     if isinstance(record, LeaseLostError):
         mismatch(state, settlement.job_id, settlement.version, "settle")
         return record
-    outcome = _within_limits(settlement.outcome)
+    outcome = within_limits(settlement.outcome, settlement.job_id)
     decision = decide(
         outcome,
         attempts=record.attempts,
@@ -89,16 +87,6 @@ def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | Le
         decision.attempts,
         decision.run_at,
     )
-
-
-def _within_limits(outcome: Outcome) -> Outcome:
-    if not isinstance(outcome, Complete) or len(outcome.result or b"") <= PAYLOAD_BYTES_MAX:
-        return outcome
-    message = (
-        f"the result has {len(outcome.result or b'')} bytes; at most {PAYLOAD_BYTES_MAX} are kept: "
-        "store it elsewhere and return where it is"
-    )
-    return Fail(JobError("PayloadTooLargeError", message), retryable=False)
 
 
 def end_attempt(
@@ -178,7 +166,7 @@ def _grant(state: State, record: Record, worker: str, now: datetime, micros: int
     record.expires_at = state.now + micros
     record.reason = None
     record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))
-    if len(record.attempt_rows) > ATTEMPTS_KEPT_MAX:
+    if len(record.attempt_rows) > ATTEMPT_RECORDS_MAX:
         del record.attempt_rows[0]
     state.step(record, Event.LEASED, Status.RUNNING)
     return Lease(

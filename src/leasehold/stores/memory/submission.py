@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from typing import Final
 
-from leasehold.core.job import PAYLOAD_BYTES_MAX, Draft
+from leasehold.core.job import Draft
+from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.status import Status
 from leasehold.core.store import Submitted
 from leasehold.env import to_micros
@@ -14,14 +13,11 @@ from leasehold.errors import (
     DuplicateJobError,
     IdempotencyConflictError,
     LeaseholdError,
-    PayloadTooLargeError,
     QueueFullError,
     UnsupportedError,
 )
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
-
-KEY_WINDOW_MICROS: Final = 24 * 3600 * 1_000_000
 
 
 def submit(
@@ -52,11 +48,6 @@ def submit(
 def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None) -> Submitted:
     """Reserve a draft's id and key; raises what stands against it."""
     draft.check()
-    if len(draft.payload) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"the payload of job {draft.id} has {len(draft.payload)} bytes; at most "
-            f"{PAYLOAD_BYTES_MAX} are kept: store it elsewhere and submit where it is"
-        )
     if draft.depends_on:
         raise UnsupportedError(
             f"job {draft.id} depends on other jobs: the memory store does not keep dependencies yet"
@@ -81,13 +72,16 @@ def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None)
     admitted.append(record)
     if draft.idempotency_key is not None:
         state.keys[draft.queue, draft.idempotency_key] = KnownKey(
-            draft.id, _digest(draft), state.now + KEY_WINDOW_MICROS, record.status
+            draft.id,
+            draft.fingerprint(),
+            state.now + IDEMPOTENCY_SECONDS * 1_000_000,
+            record.status,
         )
     return Submitted(draft.id, record.status)
 
 
 def _duplicate(state: State, draft: Draft, key: str, known: KnownKey) -> Submitted:
-    if known.digest != _digest(draft):
+    if known.digest != draft.fingerprint():
         raise IdempotencyConflictError(
             f"idempotency key {key!r} of queue {draft.queue!r} belongs to job {known.job_id}, "
             "which has another task or payload: use another key for another job"
@@ -107,12 +101,3 @@ def _run_at(state: State, draft: Draft) -> int:
     if draft.run_at is not None:
         return to_micros(draft.run_at)
     return state.now + round((draft.delay_seconds or 0.0) * 1e6)
-
-
-def _digest(draft: Draft) -> bytes:
-    # A digest, not the payload: the key may outlive the job.
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (draft.task.encode(), draft.codec.encode(), draft.payload):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.digest()

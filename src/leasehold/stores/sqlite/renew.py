@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.lease import (
-    EXTENSION_SECONDS_MAX,
     Renewal,
     Renewed,
     next_heartbeat_seconds,
 )
+from leasehold.core.limits import EXTENSION_SECONDS_MAX, LOG_LINES_MAX
 from leasehold.env import from_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
 from leasehold.stores.sqlite.settle import FIND_SEQ, refuse
 from leasehold.stores.sqlite.step import Step
 
-LOG_LINES_KEPT: Final = 1000
 _EXTENSION_MICROS: Final = round(EXTENSION_SECONDS_MAX * 1e6)
 
 HELD: Final = """
@@ -86,7 +85,7 @@ def append_log(
     step.executemany(
         ADD_LINE, [(seq, n + i, step.now, line) for i, line in enumerate(lines, start=1)]
     )
-    step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_KEPT))
+    step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_MAX))
     return None
 
 

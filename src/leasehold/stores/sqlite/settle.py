@@ -12,9 +12,17 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.job import PAYLOAD_BYTES_MAX
 from leasehold.core.lease import Settled, Settlement
-from leasehold.core.outcome import Complete, Decision, Fail, JobError, Outcome, decide
+from leasehold.core.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.outcome import (
+    Complete,
+    Decision,
+    Fail,
+    JobError,
+    Outcome,
+    decide,
+    within_limits,
+)
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros, to_micros
@@ -24,8 +32,6 @@ from leasehold.stores.sqlite.finish import INSERT_FINISHED
 from leasehold.stores.sqlite.lease import MAKE_READY
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.step import Step
-
-ATTEMPTS_KEPT: Final = 100
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
 END_LEASE: Final = """
@@ -93,7 +99,7 @@ def settle(
         if row is None:
             answers.append(refuse(step, settlement.job_id, key[0], settlement.version))
             continue
-        outcome = _kept(settlement.job_id, settlement.outcome)
+        outcome = within_limits(settlement.outcome, settlement.job_id)
         if isinstance(outcome, Complete):
             completed_in[lanes.get(key[0]) or _lane(step, key[0])] += 1
             _complete(step.now, row, outcome, attempts, finished)
@@ -115,19 +121,6 @@ def settle(
     step.executemany(INSERT_ATTEMPT, attempts)
     step.executemany(INSERT_FINISHED, finished)
     return answers
-
-
-def _kept(job_id: str, outcome: Outcome) -> Outcome:
-    """The outcome, or the failure that a result too large to keep makes of it."""
-    if isinstance(outcome, Complete) and outcome.result is not None:
-        size = len(outcome.result)
-        if size > PAYLOAD_BYTES_MAX:
-            message = (
-                f"the result of job {job_id} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,} are "
-                "kept: store the data elsewhere and return a reference"
-            )
-            return Fail(JobError("PayloadTooLargeError", message), retryable=False)
-    return outcome
 
 
 def _lane(step: Step, seq: int) -> int:
@@ -292,7 +285,7 @@ def apply_decision(
 
 
 def _trim_attempts(step: Step, seq: int) -> None:
-    surplus = step.execute(SURPLUS_ATTEMPT, (seq, ATTEMPTS_KEPT)).fetchone()
+    surplus = step.execute(SURPLUS_ATTEMPT, (seq, ATTEMPT_RECORDS_MAX)).fetchone()
     if surplus is not None:
         step.execute(KEEP_ITS_EVENTS, (seq, surplus[0]))
         step.execute(DROP_ATTEMPTS, (seq, surplus[0]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -44,6 +43,7 @@ from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lanes import STATS, Lanes, stats_of
 from leasehold.stores.sqlite.life import Deaths, LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
+from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.step import READ_STATE, Step
 from leasehold.stores.sqlite.wake import Wake
@@ -90,15 +90,15 @@ class SQLiteStore:
         self._files = StoreFiles.at(path)
         self._files.prepare()
         with contextlib.ExitStack() as undo:
-            lock_fd = os.open(self._files.write_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            undo.callback(os.close, lock_fd)
-            with _locked(lock_fd):
+            lock = WriteLock(self._files.write_lock)
+            undo.callback(lock.close)
+            with lock:
                 db = open_writer(self._files.database, durability)
                 undo.callback(db.close)
                 open_epoch(db, self._files, durability, env)
             undo.pop_all()
         self._wake = Wake(self._files.wake, env)
-        self._writer = Writer(db, self._files, lock_fd, env, self._wake.send)
+        self._writer = Writer(db, self._files, lock, env, self._wake.send)
         self._readers = Readers(self._files.database)
         self._deaths = Deaths(self._files.workers)
         self._lanes = Lanes()
@@ -396,15 +396,6 @@ class SQLiteStore:
                 f"{self._files.database} is kept: new jobs are refused so that running ones can "
                 "still finish; free some space"
             )
-
-
-@contextlib.contextmanager
-def _locked(lock_fd: int) -> Iterator[None]:
-    fcntl.flock(lock_fd, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(lock_fd, fcntl.LOCK_UN)
 
 
 def _refused(draft: Draft) -> LeaseholdError | None:

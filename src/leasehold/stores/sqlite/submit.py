@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -10,7 +9,8 @@ from typing import Final
 import apsw
 import msgspec
 
-from leasehold.core.job import PAYLOAD_BYTES_MAX, Draft
+from leasehold.core.job import Draft
+from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.status import Status
 from leasehold.core.store import Submitted
 from leasehold.env import to_micros
@@ -18,14 +18,11 @@ from leasehold.errors import (
     DuplicateJobError,
     IdempotencyConflictError,
     LeaseholdError,
-    PayloadTooLargeError,
     UnsupportedError,
 )
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.step import Step
-
-IDEMPOTENCY_MICROS: Final = 24 * 3600 * 1_000_000
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 19)})"  # noqa: S608  # placeholders
 INSERT_READY: Final = "INSERT INTO ready VALUES (?, ?, ?, 0, 0, 1, ?, ?)"
@@ -52,11 +49,6 @@ _encode = msgspec.json.Encoder().encode
 def check_draft(draft: Draft) -> None:
     """Everything about a draft that can be refused without looking at the store."""
     draft.check()
-    if len(draft.payload) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"the payload of job {draft.id} has {len(draft.payload):,} bytes; at most "
-            f"{PAYLOAD_BYTES_MAX:,} are kept: store the data elsewhere and submit a reference"
-        )
     if draft.depends_on:
         raise UnsupportedError(
             f"job {draft.id} depends on others; this version has no dependencies yet"
@@ -91,8 +83,8 @@ def _submit_one(
     seq = step.next_seq
     answer = _insert(step, lanes, (draft,))[0]
     if draft.idempotency_key is not None:
-        key = (draft.queue, draft.idempotency_key, seq, _digest(draft))
-        step.execute(KEEP_KEY, (*key, step.now + IDEMPOTENCY_MICROS))
+        key = (draft.queue, draft.idempotency_key, seq, draft.fingerprint())
+        step.execute(KEEP_KEY, (*key, step.now + IDEMPOTENCY_SECONDS * 1_000_000))
     return answer
 
 
@@ -103,7 +95,7 @@ def _known_key(step: Step, draft: Draft) -> Submitted | None:
     if row is None or row[0] is None:
         return None
     first_id, digest, seq = row
-    if digest != _digest(draft):
+    if digest != draft.fingerprint():
         raise IdempotencyConflictError(
             f"idempotency key {draft.idempotency_key!r} of queue {draft.queue!r} belongs to job "
             f"{first_id}, which has another task or payload than job {draft.id}"
@@ -111,11 +103,6 @@ def _known_key(step: Step, draft: Draft) -> Submitted | None:
     status = step.execute(STATUS_NOW, {"seq": seq}).fetchone()
     assert status is not None
     return Submitted(first_id, STATUS_OF[status[0]], is_duplicate=True)
-
-
-def _digest(draft: Draft) -> bytes:
-    text = b"\0".join((draft.task.encode(), draft.codec.encode(), draft.payload))
-    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def _insert(step: Step, lanes: Lanes, drafts: Sequence[Draft]) -> list[Submitted | LeaseholdError]:

@@ -11,8 +11,6 @@ some of them for seconds.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +22,7 @@ from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.stores.sqlite.failures import translate
 from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.step import Hints, Step
 
 T = TypeVar("T")
@@ -58,13 +57,13 @@ class Writer:
         self,
         db: apsw.Connection,
         files: StoreFiles,
-        lock_fd: int,
+        lock: WriteLock,
         env: Env,
         after_commit: Callable[[Hints], None],
     ) -> None:
         self._db = db
         self._files = files
-        self._lock_fd = lock_fd
+        self._lock = lock
         self._env = env
         self._after_commit = after_commit
         self._mutex = threading.Lock()
@@ -96,7 +95,7 @@ class Writer:
             while self._leading:
                 self._idle.wait()
         self._db.close()
-        os.close(self._lock_fd)
+        self._lock.close()
 
     def _wait(self, ticket: _Ticket[Any]) -> None:
         """Until another caller has carried it out, or it is this one's turn to lead."""
@@ -137,11 +136,8 @@ class Writer:
     def _commit(self, batch: list[_Ticket[Any]], hints: Hints) -> None:
         """One transaction under the file lock. What goes wrong is told to every caller in it."""
         try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
-            try:
+            with self._lock:
                 self._transaction(batch, hints)
-            finally:
-                fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
         except Exception as error:  # noqa: BLE001  # raised again, in every caller
             self._fail(batch, hints, self._translated(error))
         except BaseException:

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.lease import EXTENSION_SECONDS_MAX, Renewal, Renewed, next_heartbeat_seconds
+from leasehold.core.lease import Renewal, Renewed, next_heartbeat_seconds
+from leasehold.core.limits import EXTENSION_SECONDS_MAX
 from leasehold.core.outcome import Complete, Release
 from leasehold.core.status import Event
 from leasehold.core.store import Store, WorkerInfo

@@ -76,9 +76,15 @@ class LeasingClauses(ConformanceBase):
             submit(store, draft(name, priority=priority))
         assert "".join(lease.job_id for lease in lease_all(store)) == "ebdcaf"
 
-    # The factory makes a store for every example, so sharing the fixture is what is meant.
+    # The factory makes a store for every example, and every store's own subclass runs this: the
+    # fixture and the test are shared on purpose.
     @settings(
-        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+        ],
     )
     @given(drafts=drafts_in_order, requests=requests)
     def test_lea_1_the_order_is_the_oracles(

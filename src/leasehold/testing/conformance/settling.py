@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.job import PAYLOAD_BYTES_MAX
 from leasehold.core.lease import LeaseRequest, Settled, Settlement
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
 from leasehold.core.status import Event, Status
 from leasehold.core.store import Store

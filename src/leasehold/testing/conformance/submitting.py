@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import PAYLOAD_BYTES_MAX, Draft
+from leasehold.core.job import Draft
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import Complete
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
@@ -179,7 +180,7 @@ class SubmittingClauses(ConformanceBase):
     )  # fmt: skip
     def test_sub_5_a_draft_is_checked(self, store: Store, bad: dict[str, Any]) -> None:
         with pytest.raises(InvalidJobError):
-            store.submit([draft(**{"job_id": bad.pop("id", "job"), **bad})])
+            store.submit([draft(**bad)])
         assert stored(store) == set()
 
     def test_sub_5_the_payload_has_a_limit(self, store: Store) -> None:

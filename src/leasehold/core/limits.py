@@ -1,0 +1,18 @@
+"""How much every store keeps, in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PAYLOAD_BYTES_MAX: Final = 256 * 1024
+"""For a payload, a result or a progress document kept inline."""
+NAME_LENGTH_MAX: Final = 255
+SECONDS_MAX: Final = 10 * 366 * 24 * 3600.0
+ATTEMPT_RECORDS_MAX: Final = 100
+"""Kept per job; the oldest go first, their history events stay."""
+LOG_LINES_MAX: Final = 1000
+"""Kept per job; the oldest go first."""
+IDEMPOTENCY_SECONDS: Final = 24 * 3600
+"""How long an idempotency key stands for the job that first used it."""
+EXTENSION_SECONDS_MAX: Final = 24 * 3600.0
+"""How long one lease may be kept alive by renewals, so that no zombie lives for ever."""
