@@ -74,7 +74,7 @@ def why_changed(sent: Any, received: Any, *, rebuilt: bool, where: str = "") -> 
         return None
     elif type(sent) is type(received):
         # A class without equality of its own; only its numbers can have been lost.
-        return f"{where or 'it'} holds NaN or infinity" if _holds_nan(sent) else None
+        return f"{where or 'it'} holds NaN or infinity" if holds_nan(sent) else None
     else:
         return (
             f"{where or 'it'} is a {type(sent).__qualname__} and would arrive as a "
@@ -87,10 +87,11 @@ def why_changed(sent: Any, received: Any, *, rebuilt: bool, where: str = "") -> 
     return None
 
 
-def _holds_nan(value: Any) -> bool:
+def holds_nan(value: Any) -> bool:
+    """Whether there is NaN or infinity anywhere in a value."""
     value = msgspec.to_builtins(value, enc_hook=_as_json)
     if isinstance(value, dict):
-        return any(map(_holds_nan, value.values()))
+        return any(map(holds_nan, value.values()))
     if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_holds_nan, value))
+        return any(map(holds_nan, value))
     return isinstance(value, float) and not math.isfinite(value)

@@ -1,0 +1,156 @@
+"""Leasehold: background jobs for Python. One pip install, one SQLite file, nothing lost.
+
+>>> from leasehold import TaskQueue
+>>> with TaskQueue("memory://") as queue:
+...     queue.submit(len, "twelve bytes").result(timeout=10)
+12
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from leasehold.aio import AsyncJobHandle, AsyncTaskQueue
+    from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
+    from leasehold.core.lease import Lease, Renewed, Settled
+    from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
+    from leasehold.core.retry import Constant, Delays, Exponential, Linear
+    from leasehold.core.search import JobFilter, Page
+    from leasehold.core.status import Event, Status
+    from leasehold.core.store import AuditRecord, WorkerInfo
+    from leasehold.errors import (
+        DuplicateJobError,
+        IdempotencyConflictError,
+        InvalidJobError,
+        InvalidTransitionError,
+        JobCancelledError,
+        JobFailedError,
+        JobNotFoundError,
+        JobTimeoutError,
+        LeaseConflictError,
+        LeaseExpiredError,
+        LeaseholdError,
+        LeaseLostError,
+        PayloadError,
+        PayloadTooLargeError,
+        PermanentError,
+        QueueClosedError,
+        QueueFullError,
+        ResultTimeoutError,
+        RetryableError,
+        StoreClosedError,
+        StoreCorruptError,
+        StoreError,
+        StoreFullError,
+        StoreUnavailableError,
+        StoreVersionError,
+        TaskNotImportableError,
+        UnknownTaskError,
+        UnsupportedError,
+    )
+    from leasehold.queue.facade import TaskQueue
+    from leasehold.queue.handle import JobHandle
+    from leasehold.queue.options import NewJob
+    from leasehold.queue.task import AsyncTask, Task
+    from leasehold.worker.context import JobContext, current_job
+
+__version__: Final = "0.1.0"
+
+__all__ = [
+    # What one works with.
+    "TaskQueue",
+    "AsyncTaskQueue",
+    "Task",
+    "AsyncTask",
+    "NewJob",
+    "JobHandle",
+    "AsyncJobHandle",
+    # Inside a task.
+    "current_job",
+    "JobContext",
+    "Snooze",
+    "Retry",
+    "Cancel",
+    "PermanentError",
+    "RetryableError",
+    # What one sees.
+    "Job",
+    "Status",
+    "Event",
+    "Priority",
+    "Attempt",
+    "HistoryEvent",
+    "JobError",
+    "JobFilter",
+    "Page",
+    "WorkerInfo",
+    "AuditRecord",
+    # Retry policies.
+    "Exponential",
+    "Linear",
+    "Constant",
+    "Delays",
+    # For a consumer's own loop.
+    "Lease",
+    "Renewed",
+    "Settled",
+    # Errors.
+    "LeaseholdError",
+    "InvalidJobError",
+    "PayloadError",
+    "PayloadTooLargeError",
+    "TaskNotImportableError",
+    "DuplicateJobError",
+    "IdempotencyConflictError",
+    "JobNotFoundError",
+    "InvalidTransitionError",
+    "LeaseLostError",
+    "LeaseConflictError",
+    "LeaseExpiredError",
+    "QueueFullError",
+    "QueueClosedError",
+    "UnknownTaskError",
+    "JobFailedError",
+    "JobCancelledError",
+    "JobTimeoutError",
+    "ResultTimeoutError",
+    "UnsupportedError",
+    "StoreError",
+    "StoreUnavailableError",
+    "StoreFullError",
+    "StoreCorruptError",
+    "StoreVersionError",
+    "StoreClosedError",
+]
+
+_HOMES: Final = {
+    "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue"),
+    "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
+    "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
+    "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
+    "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),
+    "leasehold.core.search": ("JobFilter", "Page"),
+    "leasehold.core.status": ("Event", "Status"),
+    "leasehold.core.store": ("AuditRecord", "WorkerInfo"),
+    "leasehold.queue.facade": ("TaskQueue",),
+    "leasehold.queue.handle": ("JobHandle",),
+    "leasehold.queue.options": ("NewJob",),
+    "leasehold.queue.task": ("AsyncTask", "Task"),
+    "leasehold.worker.context": ("JobContext", "current_job"),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    # Each name is imported when it is first asked for: `import leasehold` alone costs next to
+    # nothing, and a producer never loads what only workers need.
+    if name not in __all__:
+        raise AttributeError(f"module 'leasehold' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOME_OF.get(name, "leasehold.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

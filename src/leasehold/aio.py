@@ -1,0 +1,268 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
+"""AsyncTaskQueue: the same queue for asyncio programs. Nothing is written twice underneath.
+
+async with AsyncTaskQueue("jobs.db") as queue:
+    job = await queue.submit(resize, "cat.png", priority="high")
+    await job.result(timeout=30)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+
+from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike
+from leasehold.core.lease import Lease, Renewed, Settled
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import Status
+from leasehold.core.store import WorkerInfo
+from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.queue.awaiting import wait_for_leases
+from leasehold.queue.consumer import WAIT_SECONDS, TaskLike
+from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
+from leasehold.queue.filters import FilterFields
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.options import JobOptions, JobRef, NewJob
+from leasehold.queue.producer import AsyncFunction, Function
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class AsyncJobHandle(Generic[R]):
+    """A job that was submitted, with everything about it to be awaited."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: JobHandle[R]) -> None:
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return f"AsyncJobHandle({self.id!r})"
+
+    @property
+    def id(self) -> str:
+        return self._handle.id
+
+    @property
+    def is_duplicate(self) -> bool:
+        """True when an earlier job with the same idempotency key was found: this is that one."""
+        return self._handle.is_duplicate
+
+    async def job(self) -> Job:
+        """A snapshot; raises JobNotFoundError if the job is gone."""
+        return await self._handle.ajob()
+
+    async def status(self) -> Status:
+        return await self._handle.astatus()
+
+    async def progress(self) -> dict[str, Any] | None:
+        """What the task last reported."""
+        return (await self.job()).progress
+
+    async def wait(self, timeout: float | None = None) -> Job:
+        """Wait until the job has ended, well or badly; see `JobHandle.wait`."""
+        return await self._handle.await_end(timeout)
+
+    async def result(self, timeout: float | None = None) -> R:
+        """What the task returned; see `JobHandle.result`."""
+        return await self._handle.aresult(timeout)
+
+    async def cancel(self, reason: str = "") -> Job:
+        """Stop the job; see `JobHandle.cancel`."""
+        return await self._handle.acancel(reason)
+
+
+class AsyncTaskQueue:
+    """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
+
+    def __init__(self, url: Any, **options: Any) -> None:
+        self.queue = TaskQueue(url, **options)
+        """The queue underneath, for what blocks for good reason (`run_worker`)."""
+        self.task = self.queue.task
+        """`@queue.task(...)`, the same as `TaskQueue.task`; a task has `asubmit`."""
+        self.start = self.queue.start
+
+    async def __aenter__(self) -> Self:
+        await self._call(self.queue.start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.shutdown()
+
+    async def _call(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.queue.bridge().call(func, *args, **kwargs)
+
+    # -- submitting --------------------------------------------------------------------------
+
+    @overload
+    async def submit(
+        self, func: AsyncFunction[R], /, *args: Any, **kwargs: Any
+    ) -> AsyncJobHandle[R]: ...
+    @overload
+    async def submit(
+        self, func: Function[R], /, *args: Any, **kwargs: Any
+    ) -> AsyncJobHandle[R]: ...
+    @overload
+    async def submit(self, func: str, /, *args: Any, **kwargs: Any) -> AsyncJobHandle[Any]: ...
+    async def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Have `func(*args, **kwargs)` run in the background; options as in `TaskQueue.submit`."""
+        return AsyncJobHandle(await self.queue.asubmit(func, *args, **kwargs))
+
+    async def submit_many(self, jobs: Iterable[NewJob]) -> list[AsyncJobHandle[Any]]:
+        """Submit many jobs in one write: all or nothing."""
+        handles = await self._call(self.queue.submit_many, jobs)
+        return [AsyncJobHandle(handle) for handle in handles]
+
+    async def submit_partly(
+        self, jobs: Iterable[NewJob]
+    ) -> list[AsyncJobHandle[Any] | LeaseholdError]:
+        """Submit many jobs in one write; each bad one is answered by its error."""
+        answers = await self._call(lambda: self.queue.submit_many(jobs, partial=True))
+        return [
+            answer if isinstance(answer, LeaseholdError) else AsyncJobHandle(answer)
+            for answer in answers
+        ]
+
+    async def submit_command(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJobHandle[Any]:
+        """Have a command run; see `TaskQueue.submit_command`."""
+        handle = await self._call(
+            lambda: self.queue.submit_command(command, cwd=cwd, env=env, stdin=stdin, **options)
+        )
+        return AsyncJobHandle(handle)
+
+    # -- looking and waiting -----------------------------------------------------------------
+
+    async def get(self, job: JobRef) -> Job:
+        return await self.queue.aget(job)
+
+    async def get_status(self, job: JobRef) -> Status:
+        return await self.queue.aget_status(job)
+
+    async def get_result(self, job: JobRef, timeout: float | None = None) -> Any:
+        return await self.queue.aget_result(job, timeout)
+
+    async def wait(self, job: JobRef, timeout: float | None = None) -> Job:
+        return await self.queue.await_end(job, timeout)
+
+    async def wait_all(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
+        return await self.queue.await_ends(jobs, timeout)
+
+    async def search(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> AsyncIterator[Job]:
+        """All jobs that fit, the last submitted first; fetched page by page as you go."""
+        cursor: str | None = None
+        while True:
+            page = await self.search_page(where, cursor=cursor, **fields)
+            for job in page.jobs:
+                yield job
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def search_page(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> Page:
+        return await self._call(
+            lambda: self.queue.search_page(where, limit=limit, cursor=cursor, **fields)
+        )
+
+    async def attempts(self, job: JobRef) -> list[Attempt]:
+        return await self._call(self.queue.attempts, job)
+
+    async def history(self, job: JobRef) -> list[HistoryEvent]:
+        return await self._call(self.queue.history, job)
+
+    async def log(self, job: JobRef) -> list[str]:
+        return await self._call(self.queue.log, job)
+
+    async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
+        return await self._call(self.queue.get_queue_stats, queue)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._call(self.queue.workers)
+
+    # -- orders ------------------------------------------------------------------------------
+
+    async def cancel(self, job: JobRef, reason: str = "") -> Job:
+        return await self.queue.acancel(job, reason)
+
+    async def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
+        return await self._call(self.queue.reprioritize, job, priority)
+
+    async def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
+        return await self._call(self.queue.replay, job, reset_attempts=reset_attempts)
+
+    # -- consuming ---------------------------------------------------------------------------
+
+    async def lease(
+        self,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+    ) -> Lease | None:
+        """Take the best available job; see `TaskQueue.lease`. No thread waits."""
+        leases = await self.lease_many(1, queue, worker, tasks, wait)
+        return leases[0] if leases else None
+
+    async def lease_many(
+        self,
+        limit: int,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+    ) -> list[Lease]:
+        """Take up to `limit` of the best available jobs; see `TaskQueue.lease_many`."""
+        request = self.queue.lease_request(limit, queue, worker, tasks)
+        return await wait_for_leases(
+            self.queue.bridge(), self.queue.ready, self.queue.try_lease, request, wait
+        )
+
+    async def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
+        return await self._call(self.queue.ack, lease, result, note=note)
+
+    async def nack(
+        self,
+        lease: Lease,
+        error: BaseException | str = "",
+        *,
+        requeue: bool = True,
+        retry_after: float | None = None,
+    ) -> Settled:
+        return await self._call(
+            self.queue.nack, lease, error, requeue=requeue, retry_after=retry_after
+        )
+
+    async def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+        return await self._call(self.queue.extend, lease, seconds)
+
+    async def heartbeat(self, leases: Iterable[Lease]) -> list[Renewed | LeaseLostError]:
+        return await self._call(self.queue.heartbeat, leases)
+
+    async def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
+        """See `TaskQueue.shutdown`."""
+        await self.queue.ashutdown(wait, timeout)

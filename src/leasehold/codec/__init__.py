@@ -1,0 +1,11 @@
+"""Payloads and results as bytes: data, never code.
+
+JSON by default. The one rule: **what a task receives equals what was submitted** (a tuple comes as
+a list), or its type hints say how to rebuild it; whatever JSON would change in silence is refused
+when it is submitted. Pickle is opt-in per queue object and signed.
+"""
+
+from leasehold.codec.call import CallCodec
+from leasehold.codec.document import decode_document, encode_document
+
+__all__ = ["CallCodec", "decode_document", "encode_document"]

@@ -1,0 +1,264 @@
+"""The codec of one task: its calls and its results, as bytes and back."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.codec import signed
+from leasehold.codec.hints import Converter, converter, hints_of
+from leasehold.codec.values import check_size, decode, encode, encode_value, holds_nan, why_changed
+from leasehold.errors import InvalidJobError, PayloadError
+
+
+class _Call(msgspec.Struct, forbid_unknown_fields=True):
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+_decode_call: Final = msgspec.json.Decoder(_Call).decode
+
+
+class CallCodec:
+    """Encodes calls of one function, and decodes them as its type hints say.
+
+    >>> def greet(name: str, times: int = 1) -> str: ...
+    >>> codec = CallCodec(greet)
+    >>> codec.encode_call(("Ada",), {"times": 2})
+    b'{"args":["Ada"],"kwargs":{"times":2}}'
+    >>> codec.decode_call(_, "json")
+    (['Ada'], {'times': 2})
+    """
+
+    __slots__ = ("_func", "_key", "_plan")
+
+    def __init__(self, func: Callable[..., Any], *, pickle_key: bytes | None = None) -> None:
+        self._func = func
+        self._key = None if pickle_key is None else signed.check_key(pickle_key)
+        # Hints may name what is defined later in the module: read them at the first call.
+        self._plan: _Plan | None = None
+
+    @property
+    def name(self) -> str:
+        """What this writes: `json`, or `pickle` where a key was given. Both are read."""
+        return "json" if self._key is None else "pickle"
+
+    @property
+    def pickle_key(self) -> bytes | None:
+        """The key it signs with, which a child process needs to run the same task."""
+        return self._key
+
+    def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """A call as bytes; raises unless the task would accept it and receive what was sent."""
+        plan = self._plan or self._make_plan()
+        if not plan.accepts(args, kwargs):
+            plan.refuse(args, kwargs)
+        if self._key is not None:
+            data = signed.dumps((tuple(args), dict(kwargs)), self._key, "call")
+            check_size(data, f"the call of {plan.title}")
+            return data
+        try:
+            data = encode({"args": args, "kwargs": kwargs})
+        except Exception:
+            # Encoding each argument by itself says which one it was.
+            plan.blame(args, kwargs)
+            raise
+        check_size(data, f"the call of {plan.title}")
+        call = _decode_call(data)
+        if plan.converters:
+            plan.convert(call)
+        if call.args != list(args) or call.kwargs != kwargs:
+            plan.compare(args, kwargs, call)
+        return data
+
+    def decode_call(self, payload: bytes, codec: str) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments of a call. Any JSON document that is not a call is its one argument."""
+        if codec == "pickle":
+            args, kwargs = signed.loads(payload, self._key, "call")
+            return args, kwargs
+        _check_codec(codec)
+        try:
+            call = _decode_call(payload)
+        except msgspec.ValidationError:
+            call = _Call([_decode(payload, "payload")], {})
+        except msgspec.DecodeError as error:
+            raise PayloadError(f"the payload is not JSON: {error}") from error
+        plan = self._plan or self._make_plan()
+        if plan.converters:
+            plan.convert(call)
+        return call.args, call.kwargs
+
+    def encode_result(self, value: Any) -> bytes:
+        """A returned value as bytes.
+
+        The work is done by now, so nothing is refused that JSON can say in any way: what no return
+        hint names arrives as plain JSON data, a datetime for instance as text.
+        """
+        if self._key is not None:
+            data = signed.dumps(value, self._key, "result")
+        else:
+            data = encode_value(value, "the result")
+            # msgspec writes NaN as null, which the caller would take for None.
+            if b"null" in data and holds_nan(value):
+                raise PayloadError("the result holds NaN or infinity, which JSON cannot say")
+        check_size(data, "the result")
+        return data
+
+    def decode_result(self, data: bytes, codec: str) -> Any:
+        """A result, as the task's return hint says; as plain data where it does not fit."""
+        if codec == "pickle":
+            return signed.loads(data, self._key, "result")
+        _check_codec(codec)
+        value = _decode(data, "result")
+        convert = (self._plan or self._make_plan()).result
+        if convert is None:
+            return value
+        try:
+            return _converted(convert, value, "the result")
+        except PayloadError:
+            # Python does not enforce hints, so neither does a job that has done its work.
+            return value
+
+    def _make_plan(self) -> _Plan:
+        self._plan = _Plan(self._func)
+        return self._plan
+
+
+class _Plan:
+    """What a function's signature and hints mean for its calls, worked out once."""
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.title = getattr(func, "__qualname__", repr(func))
+        hints = hints_of(func)
+        self.result = converter(hints.get("return"))
+        self.converters: dict[str, Converter] = {}
+        """By parameter name; empty for a task that needs none."""
+        self._args_max = sys.maxsize
+        self._positional: list[str] = []
+        self._places: dict[str, int] = {}
+        """Where a parameter that may be given by name stands among the positional ones."""
+        self._required: list[tuple[str, int]] = []
+        self._rest: str | None = None
+        self._rest_named: str | None = None
+        self._signature: inspect.Signature | None = None
+        try:
+            signature = inspect.signature(func)
+        except (TypeError, ValueError):
+            # Some built-in functions do not say what they take: they will say so when called.
+            return
+        self._signature = signature
+        for name, parameter in signature.parameters.items():
+            convert = converter(hints.get(name, Parameter.empty))
+            if convert is not None:
+                self.converters[name] = convert
+            self._add(name, parameter)
+        if self._rest is None:
+            self._args_max = len(self._positional)
+
+    def _add(self, name: str, parameter: Parameter) -> None:
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            self._rest = name
+            return
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            self._rest_named = name
+            return
+        by_name_only = parameter.kind is Parameter.KEYWORD_ONLY
+        place = sys.maxsize if by_name_only else len(self._positional)
+        if not by_name_only:
+            self._positional.append(name)
+        if parameter.kind is not Parameter.POSITIONAL_ONLY:
+            self._places[name] = place
+        if parameter.default is Parameter.empty:
+            self._required.append((name, place))
+
+    def accepts(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the function takes these arguments; as `Signature.bind` says, but fast."""
+        count = len(args)
+        if count > self._args_max:
+            return False
+        for name in kwargs:
+            place = self._places.get(name)
+            if place is None:
+                if self._rest_named is None and self._signature is not None:
+                    return False
+            elif place < count:
+                return False
+        for name, place in self._required:
+            if place >= count and (name not in kwargs or name not in self._places):
+                return False
+        return True
+
+    def refuse(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise the InvalidJobError that says why the function does not take these arguments."""
+        assert self._signature is not None
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidJobError(
+                f"{self.title}{self._signature} cannot be called like this: {error}"
+            ) from None
+
+    def convert(self, call: _Call) -> None:
+        """Rebuild in place what the hints name."""
+        for index, value in enumerate(call.args):
+            convert = self.converters.get(self._name_at(index))
+            if convert is not None:
+                call.args[index] = _converted(convert, value, self._argument(index))
+        for name, value in call.kwargs.items():
+            convert = self.converters.get(self._name_of(name))
+            if convert is not None:
+                call.kwargs[name] = _converted(convert, value, self._argument(name))
+
+    def blame(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise the PayloadError that names the argument which cannot be encoded."""
+        for place, value in _places(args, kwargs):
+            encode_value(value, self._argument(place))
+
+    def compare(self, args: Sequence[Any], kwargs: Mapping[str, Any], call: _Call) -> None:
+        """Raise the PayloadError that names the argument which JSON would change."""
+        arrived = (*call.args, *call.kwargs.values())
+        for (place, value), received in zip(_places(args, kwargs), arrived, strict=True):
+            name = self._name_at(place) if isinstance(place, int) else self._name_of(place)
+            why = why_changed(value, received, rebuilt=name in self.converters)
+            if why is not None:
+                raise PayloadError(f"{self._argument(place)} cannot be written as JSON: {why}")
+
+    def _name_at(self, index: int) -> str:
+        return self._positional[index] if index < len(self._positional) else self._rest or ""
+
+    def _name_of(self, keyword: str) -> str:
+        known = self._signature is not None and keyword in self._signature.parameters
+        return keyword if known else self._rest_named or ""
+
+    def _argument(self, place: int | str) -> str:
+        name = place if isinstance(place, str) else self._name_at(place) or f"number {place + 1}"
+        return f"argument {name!r} of {self.title}"
+
+
+def _places(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int | str, Any]]:
+    """Every argument with its index or its name."""
+    return [*enumerate(args), *kwargs.items()]
+
+
+def _converted(convert: Converter, value: Any, what: str) -> Any:
+    try:
+        return convert(value)
+    except (TypeError, ValueError) as error:
+        raise PayloadError(f"{what} is not what its type hint says: {error}") from error
+
+
+def _decode(data: bytes, what: str) -> Any:
+    try:
+        return decode(data)
+    except msgspec.DecodeError as error:
+        raise PayloadError(f"the {what} is not JSON: {error}") from error
+
+
+def _check_codec(codec: str) -> None:
+    if codec != "json":
+        raise PayloadError(f"no such codec: {codec!r}; it is either 'json' or 'pickle'")

@@ -1,0 +1,104 @@
+"""JSON text from outside: read strictly, since msgspec would forgive what must not pass.
+
+A key given twice, NaN, a number beyond any double, nesting beyond reason and size are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+from leasehold.codec.values import check_size, decode, encode_value, why_changed
+from leasehold.errors import PayloadError
+
+DEPTH_MAX: Final = 64
+_DIGITS_MAX: Final = 300
+
+
+def encode_document(value: Any, what: str = "the document") -> bytes:
+    """Any plain JSON value as bytes; what JSON would change is refused.
+
+    >>> encode_document({"to": "a@b.c"})
+    b'{"to":"a@b.c"}'
+    """
+    data = encode_value(value, what)
+    check_size(data, what)
+    why = why_changed(value, decode(data), rebuilt=False)
+    if why is not None:
+        raise PayloadError(f"{what} cannot be written as JSON: {why}")
+    return data
+
+
+def decode_document(text: str | bytes, what: str = "the document") -> Any:
+    """Plain data from JSON text that somebody else wrote.
+
+    >>> decode_document('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    leasehold.errors.PayloadError: the document has the key 'a' twice in one object
+    """
+    try:
+        data = text.encode() if isinstance(text, str) else bytes(text)
+        check_size(data, what)
+        value = json.loads(
+            data.decode(),
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_bounded,
+        )
+    except _RefusedError as refused:
+        raise PayloadError(f"{what} {refused}") from None
+    except RecursionError:
+        raise PayloadError(f"{what} is nested more than {DEPTH_MAX} deep") from None
+    except UnicodeError as error:
+        raise PayloadError(f"{what} is not UTF-8 text: {error}") from None
+    except json.JSONDecodeError as error:
+        raise PayloadError(f"{what} is not JSON: {error}") from None
+    if _deeper_than(value, DEPTH_MAX):
+        raise PayloadError(f"{what} is nested more than {DEPTH_MAX} deep")
+    return value
+
+
+class _RefusedError(Exception):
+    """Legal for Python's json, not for us."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _RefusedError(f"has the key {twice!r} twice in one object")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise _RefusedError(f"contains {name}, which is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _RefusedError(f"contains the number {text[:40]}, which is out of range")
+    return value
+
+
+def _bounded(text: str) -> int:
+    if len(text) > _DIGITS_MAX:
+        raise _RefusedError(f"contains a number of {len(text)} digits")
+    return int(text)
+
+
+def _deeper_than(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | dict)
+            for inner in (outer if isinstance(outer, list) else outer.values())
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,94 @@
+"""URL -> store: the only module that knows the concrete stores.
+
+jobs.db, /var/lib/app/jobs.db      a SQLite file
+sqlite:///jobs.db                  the same; sqlite:////var/lib/app/jobs.db is absolute
+sqlite:///jobs.db?durability=normal
+memory://                          a fresh store in this process
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Literal, cast
+
+from leasehold.core.store import Store
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import UnsupportedError
+
+Durability = Literal["full", "normal"]
+
+_LATER: Final = {
+    "postgresql": "PostgreSQL",
+    "postgres": "PostgreSQL",
+    "redis": "Redis",
+    "http": "the Leasehold service",
+    "https": "the Leasehold service",
+    "grpc": "the Leasehold service",
+}
+
+
+def connect(
+    url: str | os.PathLike[str], *, env: Env = SYSTEM, durability: Durability | None = None
+) -> Store:
+    """Open the store that a URL or a path names.
+
+    >>> store = connect("memory://")
+    >>> store.queues()
+    []
+    >>> connect("postgresql://db/jobs")
+    Traceback (most recent call last):
+    leasehold.errors.UnsupportedError: 'postgresql://...': PostgreSQL is not in this release of \
+Leasehold; use a SQLite file or memory://
+    """
+    text = os.fspath(url)
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return _sqlite(text, env, durability or "full")
+    if scheme == "sqlite":
+        return _sqlite(*_path_of(text, rest, env, durability))
+    if scheme == "memory":
+        if rest.strip("/"):
+            raise UnsupportedError(f"{text!r}: memory:// takes no name and no parameters")
+        return _memory(env)
+    if scheme in _LATER:
+        # The rest of the URL may hold a password, and errors end up in logs.
+        raise UnsupportedError(
+            f"'{scheme}://...': {_LATER[scheme]} is not in this release of Leasehold; "
+            "use a SQLite file or memory://"
+        )
+    raise UnsupportedError(
+        f"'{scheme}://...' is no store: give a path, sqlite:///path or memory://"
+    )
+
+
+def _path_of(
+    url: str, rest: str, env: Env, durability: Durability | None
+) -> tuple[str, Env, Durability]:
+    from urllib.parse import parse_qsl, unquote
+
+    place, _, query = rest.partition("?")
+    if not place.startswith("/"):
+        raise UnsupportedError(f"{url!r}: a SQLite URL has three slashes, as in sqlite:///jobs.db")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    level = options.pop("durability", durability or "full")
+    if options:
+        raise UnsupportedError(f"{url!r}: unknown parameter {next(iter(options))!r}")
+    if durability is not None and level != durability:
+        raise UnsupportedError(f"{url!r} contradicts durability={durability!r}")
+    return unquote(place[1:]), env, cast("Durability", level)
+
+
+def _sqlite(path: str, env: Env, durability: Durability) -> Store:
+    if not path or path == ":memory:":
+        raise UnsupportedError("a SQLite store needs a file; for a store in memory use memory://")
+    if durability not in ("full", "normal"):
+        raise UnsupportedError(f"durability is 'full' or 'normal', not {durability!r}")
+    from leasehold.stores.sqlite import SQLiteStore
+
+    return SQLiteStore(path, env=env, durability=durability)
+
+
+def _memory(env: Env) -> Store:
+    from leasehold.stores.memory import MemoryStore
+
+    return MemoryStore(env)

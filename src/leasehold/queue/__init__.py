@@ -1,0 +1,1 @@
+"""TaskQueue, what it gives out, and what it takes."""

@@ -1,0 +1,109 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
+"""The awaitable calls of a TaskQueue, and the two things that carry all of them.
+
+Submits go through one funnel, waits are callbacks, and everything else is a short call to the store
+on one of a few threads: nothing here keeps a thread waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
+
+from leasehold.core.lease import Lease, LeaseRequest
+from leasehold.core.store import Store
+from leasehold.queue.funnel import Funnel
+from leasehold.queue.ready import Ready
+from leasehold.queue.waiters import Ended, Waiters
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_THREADS: Final = 4
+
+
+class Bridge:
+    """From any number of event loops to the store."""
+
+    def __init__(self, store: Store) -> None:
+        self.funnel = Funnel(store)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="leasehold-async")
+
+    async def call(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make a short blocking call on another thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, partial(func, *args, **kwargs))
+
+    def close(self) -> None:
+        self.funnel.close()
+        self._pool.shutdown()
+
+
+async def wait_for_end(
+    waiters: Waiters, job_ids: Iterable[str], timeout: float | None
+) -> dict[str, Ended]:
+    """Wait until these jobs have ended or the time is up; answers with those that have."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    ended: dict[str, Ended] = {}
+
+    def note(job_id: str, outcome: Ended) -> None:
+        ended[job_id] = outcome
+        if len(ended) == len(callbacks):
+            done.set()
+
+    def callback_for(job_id: str) -> Callable[[Ended], None]:
+        def callback(outcome: Ended) -> None:
+            loop.call_soon_threadsafe(note, job_id, outcome)
+
+        return callback
+
+    callbacks = {job_id: callback_for(job_id) for job_id in job_ids}
+    try:
+        for job_id, callback in callbacks.items():
+            waiters.register(job_id, callback)
+        if callbacks:
+            async with asyncio.timeout(timeout):
+                await done.wait()
+    except TimeoutError:
+        pass  # What has not ended is missing from the answer.
+    finally:
+        for job_id, callback in callbacks.items():
+            waiters.forget(job_id, callback)
+    return ended
+
+
+async def wait_for_leases(
+    bridge: Bridge,
+    ready: Ready,
+    lease: Callable[[LeaseRequest], Any],
+    request: LeaseRequest,
+    wait: float,
+) -> list[Lease]:
+    """Lease, waiting for the first job without a thread."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + wait
+    hint = asyncio.Event()
+
+    def callback() -> None:
+        loop.call_soon_threadsafe(hint.set)
+
+    ready.register(callback)
+    try:
+        while True:
+            hint.clear()
+            exchange = await bridge.call(lease, request)
+            left = end - loop.time()
+            if exchange.leases or left <= 0:
+                leases: list[Lease] = exchange.leases
+                return leases
+            try:
+                async with asyncio.timeout(ready.pause_seconds(exchange, left)):
+                    await hint.wait()
+            except TimeoutError:
+                continue
+    finally:
+        ready.forget(callback)

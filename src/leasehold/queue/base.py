@@ -1,0 +1,64 @@
+"""What every part of a TaskQueue stands on: the store, the tasks, and whether it is still open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from leasehold.codec import CallCodec
+from leasehold.core.store import Store
+from leasehold.env import Env
+from leasehold.errors import QueueClosedError, UnknownTaskError
+from leasehold.queue.task import BaseTask, name_for
+from leasehold.queue.waiters import Waiters
+from leasehold.worker.hooks import Hooks
+from leasehold.worker.task import TaskRegistry
+
+
+class QueueBase:
+    """The common ground; see `TaskQueue`."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        env: Env,
+        import_tasks: tuple[str, ...],
+        pickle_key: bytes | None,
+        hooks: Hooks,
+    ) -> None:
+        self.store = store
+        self._env = env
+        self._pickle_key = pickle_key
+        self._hooks = hooks
+        self.registry = TaskRegistry(allow_import=import_tasks, pickle_key=pickle_key)
+        self._waiters = Waiters(store, env)
+        self._closed = False
+        self._any_codec = CallCodec(_anything, pickle_key=pickle_key)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise QueueClosedError(
+                "this TaskQueue was shut down: nothing can be submitted any more"
+            )
+
+    def _ensure_workers(self) -> None:
+        """Start the workers of this process, if it should have any and has none yet."""
+
+    def codec_for(self, task: str) -> CallCodec:
+        """The task's own codec, or one that knows no type hints if its code is not here."""
+        try:
+            return self.registry.find(task).codec
+        except UnknownTaskError:
+            return self._any_codec
+
+
+def name_of(task: BaseTask[..., Any] | Callable[..., Any] | str) -> str:
+    """A task's name, from the task, its function or the name itself."""
+    if isinstance(task, str):
+        return task
+    return task.name if isinstance(task, BaseTask) else name_for(task)
+
+
+def _anything(*args: Any, **kwargs: Any) -> Any:
+    """Stands for a task whose signature is not known here."""

@@ -1,0 +1,209 @@
+"""The consumer API: lease, acknowledge and extend jobs in a loop of your own.
+
+>>> from leasehold import TaskQueue
+>>> queue = TaskQueue("memory://", num_workers=0)
+>>> job = queue.submit("thumbnails", "cat.png")
+>>> lease = queue.lease(worker="me")
+>>> queue.arguments(lease)
+(['cat.png'], {})
+>>> queue.ack(lease, {"width": 64}).status
+<Status.COMPLETED: 'completed'>
+>>> job.result()
+{'width': 64}
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from leasehold.codec import encode_document
+from leasehold.core.job import DEFAULT_LEASE_SECONDS, Job
+from leasehold.core.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
+from leasehold.core.outcome import JobError
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.errors import LeaseLostError
+from leasehold.queue.base import name_of
+from leasehold.queue.options import JobRef, id_of
+from leasehold.queue.people import People
+from leasehold.queue.ready import Ready
+from leasehold.queue.task import BaseTask
+
+if TYPE_CHECKING:
+    from leasehold.worker.leases import LeaseManager
+
+WAIT_SECONDS: Final = 20.0
+TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
+
+
+class Consuming(People):
+    """The part of a TaskQueue for whoever runs jobs without our workers."""
+
+    _queues: tuple[str, ...]
+    _lease_seconds: float | None
+    _sweep_interval: float | None
+    _enable_recovery: bool
+    _last_sweep: float | None = None
+
+    def lease(
+        self,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+        *,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> Lease | None:
+        """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
+
+        It is yours until its lease runs out: `ack` or `nack` it, `extend` it while you work.
+        """
+        leases = self.lease_many(
+            1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
+        )
+        return leases[0] if leases else None
+
+    def lease_many(
+        self,
+        limit: int,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+        *,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> list[Lease]:
+        """Take up to `limit` of the best available jobs, waiting for the first of them."""
+        request = self.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
+        clock = self._env.clock
+        end = clock.monotonic() + wait
+        while True:
+            seen = self.ready.count
+            exchange = self.try_lease(request)
+            left = end - clock.monotonic()
+            if exchange.leases or left <= 0:
+                return exchange.leases
+            self.ready.wait(seen, self.ready.pause_seconds(exchange, left))
+
+    def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
+        return self.codec_for(lease.task).decode_call(lease.payload, lease.codec)
+
+    def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
+        """The job is done. Raises LeaseLostError if the lease is no longer yours."""
+        codec = self.codec_for(lease.task)
+        return self._leases_of(lease).complete(
+            lease,
+            codec.encode_result(result),
+            note=None if note is None else encode_document(note, "the note"),
+            codec=codec.name,
+        )
+
+    def nack(
+        self,
+        lease: Lease,
+        error: BaseException | str = "",
+        *,
+        requeue: bool = True,
+        retry_after: float | None = None,
+    ) -> Settled:
+        """The attempt failed; the answer says whether, and when, there will be another one.
+
+        With `requeue=False` the job is dead at once. `retry_after` overrules its backoff.
+        """
+        described: BaseException | JobError = (
+            JobError("Nack", error or "not acknowledged") if isinstance(error, str) else error
+        )
+        return self._leases_of(lease).fail(
+            lease, described, retryable=requeue, retry_after_seconds=retry_after
+        )
+
+    def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+        """Keep a lease for so many seconds from now (its own length, unless told otherwise).
+
+        The answer says when it ends, when to extend it next, and whether to stop.
+        """
+        renewal = Renewal(lease.job_id, lease.version, seconds or lease.lease_seconds)
+        [answer] = self.store.renew(lease.worker, [renewal])
+        if isinstance(answer, LeaseLostError):
+            raise answer
+        return answer
+
+    def heartbeat(self, leases: Iterable[Lease]) -> list[Renewed | LeaseLostError]:
+        """Keep many leases of one worker alive in one write; one answer each, in order."""
+        held = list(leases)
+        if not held:
+            return []
+        if len({lease.worker for lease in held}) > 1:
+            raise ValueError("one heartbeat is for the leases of one worker")
+        renewals = [Renewal(lease.job_id, lease.version, lease.lease_seconds) for lease in held]
+        return self.store.renew(held[0].worker, renewals)
+
+    def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
+        """The jobs that would be leased next, without leasing them.
+
+        It looks through all that is pending: for people and tests, not for loops.
+        """
+        queues = self._queues if queue is None else (queue,)
+        pending = enumerate(self.search(JobFilter(queues=queues, statuses=(Status.PENDING,))))
+        # A search starts with the job submitted last, which is served last.
+        best = heapq.nsmallest(limit, pending, key=lambda found: (-found[1].priority, -found[0]))
+        return [job for _, job in best]
+
+    def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+        """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
+        if isinstance(job, Lease):
+            self._leases_of(job).release(job, delay, reason)
+        else:
+            self.replay(id_of(job))
+
+    # -- inside ------------------------------------------------------------------------------
+
+    @cached_property
+    def ready(self) -> Ready:
+        """Tells when jobs may be available."""
+        return Ready(self.store, self._env)
+
+    def lease_request(
+        self,
+        limit: int,
+        queue: str | Sequence[str] | None,
+        worker: str,
+        tasks: Sequence[TaskLike] | None,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> LeaseRequest:
+        """What a lease call asks of the store."""
+        self._check_open()
+        queues = self._queues if queue is None else (queue,) if isinstance(queue, str) else queue
+        return LeaseRequest(
+            worker=worker,
+            queues=tuple(queues),
+            limit=limit,
+            lease_seconds=lease_seconds or self._lease_seconds or DEFAULT_LEASE_SECONDS,
+            tasks=None if tasks is None else tuple(name_of(task) for task in tasks),
+            parent_id=None if parent is None else id_of(parent),
+        )
+
+    def try_lease(self, request: LeaseRequest) -> Exchange:
+        """Lease what is available now, without waiting."""
+        self._check_open()
+        # There may be no worker anywhere that would sweep: whoever leases takes care of it.
+        now = self._env.clock.monotonic()
+        interval = self._sweep_interval or 60.0
+        if self._enable_recovery and (
+            self._last_sweep is None or now - self._last_sweep >= interval
+        ):
+            self._last_sweep = now
+            self.store.recover()
+        return self.store.exchange((), request)
+
+    def _leases_of(self, lease: Lease) -> LeaseManager:
+        from leasehold.worker.leases import LeaseManager
+
+        return LeaseManager(self.store, lease.worker)

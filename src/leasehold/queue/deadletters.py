@@ -1,0 +1,132 @@
+"""Dead letters: jobs that will not run again unless a person says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Unpack
+
+import msgspec
+
+from leasehold.core.job import Job
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.errors import JobNotFoundError, LeaseholdError
+from leasehold.queue.filters import FilterFields, filter_of, found
+from leasehold.queue.options import JobRef, id_of
+
+_AT_ONCE: Final = 500
+"""How many jobs one write changes, so that others get their turn in between."""
+
+
+class DeadLetters:
+    """`queue.dead_letters`: iterate over it, replay, discard, purge.
+
+    >>> from leasehold import TaskQueue
+    >>> queue = TaskQueue("memory://", num_workers=0)
+    >>> job = queue.submit("resize", "cat.png")
+    >>> _ = queue.nack(queue.lease(), "no such picture", requeue=False)
+    >>> [letter.error.message for letter in queue.dead_letters]
+    ['no such picture']
+    >>> queue.dead_letters.replay(task="resize")
+    1
+    >>> len(queue.dead_letters)
+    0
+    """
+
+    def __init__(self, store: Store, actor: str) -> None:
+        self._store = store
+        self._actor = actor
+
+    def __iter__(self) -> Iterator[Job]:
+        return self.list()
+
+    def __len__(self) -> int:
+        return self._store.stats().counts.get(Status.DEAD, 0)
+
+    def list(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> Iterator[Job]:
+        """The dead letters that fit, the last submitted first."""
+        return found(self._store, self._filter(where, fields))
+
+    def replay(
+        self,
+        where: JobFilter | JobRef | Iterable[JobRef] | None = None,
+        /,
+        *,
+        reset_attempts: bool = False,
+        **fields: Unpack[FilterFields],
+    ) -> int:
+        """Give dead letters another chance: one, several, or all that fit; answers how many.
+
+        Without `reset_attempts` each gets one attempt more. A job that is named must be dead (or
+        cancelled), otherwise InvalidTransitionError is raised after the others were replayed.
+        """
+
+        def replay(job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
+            return self._store.replay(job_ids, reset_attempts=reset_attempts, actor=self._actor)
+
+        return self._change(replay, where, fields)
+
+    def discard(self, *jobs: JobRef) -> int:
+        """Delete these dead letters with all their records; answers how many."""
+        return self._change(self._discard, jobs, {})
+
+    def purge(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> int:
+        """Delete every dead letter that fits, all of them without a filter; answers how many."""
+        return self._change(self._discard, where, fields)
+
+    def _discard(self, job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
+        return self._store.discard(job_ids, actor=self._actor)
+
+    def _change(
+        self,
+        change: Callable[[Sequence[str]], Sequence[Job | LeaseholdError]],
+        where: JobFilter | JobRef | Iterable[JobRef] | None,
+        fields: FilterFields,
+    ) -> int:
+        if where is None or isinstance(where, JobFilter):
+            # All ids first: changing jobs while paging through them could skip some.
+            job_ids = [job.id for job in found(self._store, self._filter(where, fields))]
+            return change_many(change, job_ids, strict=False)
+        if isinstance(where, str) or not isinstance(where, Iterable):
+            where = (where,)
+        return change_many(change, [id_of(job) for job in where], strict=True)
+
+    def _filter(self, where: JobFilter | None, fields: FilterFields) -> JobFilter:
+        return msgspec.structs.replace(filter_of(where, fields), statuses=(Status.DEAD,))
+
+
+def change_many(
+    change: Callable[[Sequence[str]], Sequence[Job | LeaseholdError]],
+    job_ids: Sequence[str],
+    *,
+    strict: bool,
+) -> int:
+    """Apply a change in bounded writes; answers how many jobs it was made to.
+
+    With `strict` the first refusal is raised at the end; otherwise a job that has moved on since it
+    was found is passed over.
+    """
+    changed = 0
+    refused: LeaseholdError | None = None
+    for start in range(0, len(job_ids), _AT_ONCE):
+        for answer in change(job_ids[start : start + _AT_ONCE]):
+            if isinstance(answer, LeaseholdError):
+                refused = refused or answer
+            else:
+                changed += 1
+    if refused is not None and strict:
+        raise refused
+    return changed
+
+
+def only(answers: Sequence[Job | LeaseholdError], job_id: str) -> Job:
+    """The one answer about one job, its error raised."""
+    if not answers:
+        raise JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+    answer = answers[0]
+    if isinstance(answer, LeaseholdError):
+        raise answer
+    return answer

@@ -1,0 +1,277 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
+"""TaskQueue: the one object an application needs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from leasehold.codec.signed import check_key
+from leasehold.connect import Durability, connect
+from leasehold.core.job import DEFAULT_QUEUE, Draft, Job
+from leasehold.core.lease import Lease, Settled
+from leasehold.core.outcome import JobError
+from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import LeaseLostError, StoreError
+from leasehold.queue.options import JobRef, NewJob, id_of
+from leasehold.queue.producer import Producing
+from leasehold.queue.results import Results
+from leasehold.worker.hooks import Hooks
+
+if TYPE_CHECKING:
+    from leasehold.queue.awaiting import Bridge
+    from leasehold.queue.funnel import Funnel
+    from leasehold.worker.stopping import StopReason
+    from leasehold.worker.worker import Worker
+
+SHUTDOWN_SECONDS: Final = 30.0
+
+
+class TaskQueue(Producing, Results):
+    """Submit functions as background jobs, run them, and see what became of them.
+
+    >>> queue = TaskQueue("memory://")
+    >>> @queue.task(name="add", priority="high")
+    ... def add(one: int, two: int) -> int:
+    ...     return one + two
+    >>> job = add.submit(1, two=2)
+    >>> job.result(timeout=10)
+    3
+    >>> queue.shutdown()
+
+    `url` is a path or a URL (see `leasehold.connect`), or a store. `num_workers` jobs run at a time
+    in this process, on queues `queues`; 0 means that it only submits. The workers start with the
+    first use of the queue (a submit, a look at a job, a wait, or `with`), not when it is made: by
+    then its tasks are known. Jobs go to the first of `queues` unless told otherwise.
+
+    Command jobs run only with `allow_commands`; what they print is kept in files under
+    `output_dir`, by default a folder beside the database.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | Store,
+        *,
+        num_workers: int = 4,
+        queues: str | Sequence[str] = (DEFAULT_QUEUE,),
+        poll_interval: float | None = None,
+        lease_seconds: float | None = None,
+        heartbeat_interval: float | None = None,
+        heartbeat_failure_threshold: int | None = None,
+        sweep_interval: float | None = None,
+        enable_recovery: bool = True,
+        durability: Durability | None = None,
+        import_tasks: Iterable[str] = (),
+        allow_commands: bool = False,
+        output_dir: str | os.PathLike[str] | None = None,
+        pickle_key: bytes | None = None,
+        max_jobs: int | None = None,
+        max_memory_mb: float | None = None,
+        actor: str = "python",
+        env: Env = SYSTEM,
+        on_submit: Callable[[Draft], None] | None = None,
+        on_start: Callable[[Lease], None] | None = None,
+        on_success: Callable[[Lease, Settled], None] | None = None,
+        on_failure: Callable[[Lease, Settled, JobError], None] | None = None,
+        on_dead: Callable[[Lease, Settled, JobError], None] | None = None,
+        on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None,
+    ) -> None:
+        if num_workers < 0:
+            raise ValueError(f"num_workers must be 0 or more, not {num_workers}")
+        if not queues:
+            raise ValueError("queues must name at least one queue")
+        if pickle_key is not None:
+            check_key(pickle_key)
+        self._owns_store = isinstance(url, str | os.PathLike)
+        super().__init__(
+            connect(url, env=env, durability=durability)
+            if isinstance(url, str | os.PathLike)
+            else url,
+            env=env,
+            import_tasks=_names(import_tasks),
+            pickle_key=pickle_key,
+            hooks=Hooks(on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost),
+        )
+        self._num_workers = num_workers
+        self._runs_here = num_workers > 0
+        self._queues = _names(queues)
+        self._default_queue = self._queues[0]
+        self._by_name = {}
+        self._by_function = {}
+        self._actor = actor
+        self._lease_seconds = lease_seconds
+        self._sweep_interval = sweep_interval
+        self._enable_recovery = enable_recovery
+        self._worker_options = _given(
+            poll_interval_seconds=poll_interval,
+            lease_seconds=lease_seconds,
+            heartbeat_interval_seconds=heartbeat_interval,
+            heartbeat_failure_threshold=heartbeat_failure_threshold,
+            sweep_interval_seconds=sweep_interval,
+            enable_recovery=enable_recovery,
+            max_jobs=max_jobs,
+            max_memory_mb=max_memory_mb,
+            allow_commands=allow_commands,
+            output_dir=_output_dir(self.store, output_dir) if allow_commands else None,
+        )
+        self._lock = threading.Lock()
+        self._worker: Worker | None = None
+        self._bridge_made: Bridge | None = None
+
+    def __repr__(self) -> str:
+        state = ", shut down" if self._closed else ""
+        return f"TaskQueue({self.store!r}, num_workers={self._num_workers}{state})"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the workers now. The first use of the queue does it anyway."""
+        self._check_open()
+        self._ensure_workers()
+
+    def run_worker(
+        self, *, slots: int | None = None, queues: str | Sequence[str] | None = None
+    ) -> StopReason:
+        """Run jobs in the foreground until SIGTERM or SIGINT: the main loop of a worker process.
+
+        The first signal lets what runs finish; a second one hands it back at once.
+        """
+        self._check_open()
+        return self._new_worker(slots or self._num_workers or 4, queues).run()
+
+    def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
+        """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
+
+        Without `wait`, what runs is handed back at once, with no attempt spent. Jobs that were not
+        started stay in the store. Shutting down twice is harmless.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            worker = self._worker
+        atexit.unregister(self.shutdown)
+        if worker is not None:
+            worker.stop(timeout if wait else 0)
+        if self._bridge_made is not None:
+            self._bridge_made.close()
+        if "ready" in vars(self):
+            self.ready.close()
+        self._waiters.close()
+        if self._owns_store:
+            self.store.close()
+
+    def _ensure_workers(self) -> None:
+        if self._worker is not None or self._num_workers == 0 or self._closed:
+            return
+        with self._lock:
+            if self._worker is not None or self._closed:
+                return
+            worker = self._new_worker(self._num_workers, None)
+            worker.start()
+            self._worker = worker
+            # A program that forgets to shut down still lets its running jobs finish.
+            atexit.register(self.shutdown)
+
+    def _new_worker(self, slots: int, queues: str | Sequence[str] | None) -> Worker:
+        from leasehold.worker.worker import Worker
+
+        return Worker(
+            self.store,
+            self.registry,
+            env=self._env,
+            queues=self._queues if queues is None else _names(queues),
+            slots=slots,
+            hooks=self._hooks,
+            **self._worker_options,
+        )
+
+    # -- awaiting ----------------------------------------------------------------------------
+
+    async def asubmit_many(self, jobs: Iterable[NewJob]) -> list[Any]:
+        """`submit_many`, to be awaited."""
+        return await self.bridge().call(self.submit_many, jobs)
+
+    async def aget(self, job: JobRef) -> Job:
+        """`get`, to be awaited."""
+        return await self.bridge().call(self.get, job)
+
+    async def aget_status(self, job: JobRef) -> Status:
+        """`get_status`, to be awaited."""
+        return await self.bridge().call(self.get_status, job)
+
+    async def aget_result(self, job: JobRef, timeout: float | None = None) -> Any:
+        """`get_result`, to be awaited: no thread waits."""
+        return self.result_of(await self.await_end(job, timeout))
+
+    async def await_end(self, job: JobRef, timeout: float | None = None) -> Job:
+        """`wait` for one job, to be awaited: no thread waits."""
+        [ended] = await self.await_ends([job], timeout)
+        return ended
+
+    async def await_ends(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
+        """`wait` for several jobs, to be awaited: no thread waits."""
+        from leasehold.queue.awaiting import wait_for_end
+
+        self._ensure_workers()
+        job_ids = [id_of(job) for job in jobs]
+        ended = await wait_for_end(self._waiters, job_ids, timeout)
+        return await self.bridge().call(self._all_ended, job_ids, ended, timeout)
+
+    async def acancel(self, job: JobRef, reason: str = "") -> Job:
+        """`cancel`, to be awaited."""
+        return await self.bridge().call(self.cancel, job, reason)
+
+    async def ashutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
+        """`shutdown`, to be awaited."""
+        import asyncio
+
+        await asyncio.to_thread(self.shutdown, wait, timeout)
+
+    def _funnel(self) -> Funnel:
+        return self.bridge().funnel
+
+    def bridge(self) -> Bridge:
+        """What carries the awaitable calls; made when the first of them comes."""
+        if self._bridge_made is None:
+            from leasehold.queue.awaiting import Bridge
+
+            with self._lock:
+                self._check_open()
+                self._bridge_made = self._bridge_made or Bridge(self.store)
+        return self._bridge_made
+
+
+def _output_dir(store: Store, given: str | os.PathLike[str] | None) -> str:
+    if given is not None:
+        return os.fspath(given)
+    path = store.describe().get("path")
+    if path is None:
+        raise ValueError("this store has no folder: allow_commands needs an output_dir beside it")
+    return f"{path}-output"
+
+
+def _names(names: str | Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _given(**options: Any) -> Mapping[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,95 @@
+"""Filters as keyword arguments: the same words for search, cancel, replay, discard and purge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypedDict
+
+from leasehold.core.job import Job, MetadataValue
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.errors import InvalidJobError
+from leasehold.queue.base import name_of
+from leasehold.queue.options import JobRef, id_of
+from leasehold.queue.task import BaseTask
+
+TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
+PAGE_SIZE: Final = 500
+
+
+class FilterFields(TypedDict, total=False):
+    """The fields of `JobFilter`, where one value may stand for a list of one."""
+
+    ids: Sequence[JobRef]
+    queue: str | Sequence[str]
+    status: Status | str | Sequence[Status | str]
+    task: TaskLike | Sequence[TaskLike]
+    priority_min: int
+    priority_max: int
+    created_from: datetime
+    created_before: datetime
+    metadata: Mapping[str, MetadataValue]
+    idempotency_key: str
+    parent_id: JobRef
+    error_text: str
+    text: str
+
+
+def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
+    """One filter, from a `JobFilter` or from keyword arguments.
+
+    >>> filter_of(None, {"status": "dead", "queue": ["a", "b"]}).statuses
+    (<Status.DEAD: 'dead'>,)
+    """
+    if where is not None:
+        if fields:
+            raise InvalidJobError("give either a JobFilter or keyword arguments, not both")
+        return where
+    known: dict[str, Any] = {}
+    for name, value in fields.items():
+        translate = _TRANSLATIONS.get(name)
+        if translate is not None:
+            field, convert = translate
+            known[field] = tuple(convert(item) for item in _many(value))
+        elif name == "parent_id":
+            known[name] = id_of(value)  # type: ignore[arg-type]
+        elif name in FilterFields.__annotations__:
+            known[name] = value
+        else:
+            raise InvalidJobError(
+                f"there is no filter {name!r}; there are {', '.join(FilterFields.__annotations__)}"
+            )
+    return JobFilter(**known)
+
+
+def found(store: Store, where: JobFilter) -> Iterator[Job]:
+    """All jobs that fit, the last submitted first, fetched page by page."""
+    cursor: str | None = None
+    while True:
+        page = store.search(where, limit=PAGE_SIZE, cursor=cursor)
+        yield from page.jobs
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _many(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple | set | frozenset) else (value,)
+
+
+def _status(value: Status | str) -> Status:
+    try:
+        return Status(value)
+    except ValueError:
+        names = ", ".join(status.value for status in Status)
+        raise InvalidJobError(f"{value!r} is no status; there are {names}") from None
+
+
+_TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "ids": ("ids", id_of),
+    "queue": ("queues", str),
+    "status": ("statuses", _status),
+    "task": ("tasks", name_of),
+}

@@ -1,0 +1,98 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
+"""What a submit returns: the job's id, and everything one may want to know or do about it later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from leasehold.codec import CallCodec
+from leasehold.core.job import Job
+from leasehold.core.status import Status
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+R = TypeVar("R")
+
+
+class JobHandle(Generic[R]):
+    """A job that was submitted. Whatever takes a job id takes a handle."""
+
+    __slots__ = ("_codec", "_id", "_is_duplicate", "_queue")
+
+    def __init__(
+        self, queue: TaskQueue, job_id: str, codec: CallCodec | None, *, is_duplicate: bool = False
+    ) -> None:
+        self._queue = queue
+        self._id = job_id
+        self._codec = codec
+        self._is_duplicate = is_duplicate
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self._id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobHandle) and other._id == self._id
+
+    def __hash__(self) -> int:
+        return hash(self._id)
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def is_duplicate(self) -> bool:
+        """True when an earlier job with the same idempotency key was found: this is that one."""
+        return self._is_duplicate
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        """What the task last reported by `current_job().progress(...)`."""
+        return self.job().progress
+
+    def job(self) -> Job:
+        """A snapshot; raises JobNotFoundError if the job is gone."""
+        return self._queue.get(self._id)
+
+    def status(self) -> Status:
+        return self._queue.get_status(self._id)
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Block until the job has ended, well or badly, and answer with its last snapshot.
+
+        Raises ResultTimeoutError when it has not ended after `timeout` seconds.
+        """
+        return self._queue.wait(self._id, timeout)
+
+    def result(self, timeout: float | None = None) -> R:
+        """What the task returned. Waits for it.
+
+        Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled, and
+        ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds.
+        """
+        return cast("R", self._queue.result_of(self.wait(timeout), self._codec))
+
+    def cancel(self, reason: str = "") -> Job:
+        """Stop the job: at once if it waits, as soon as its code lets go if it runs."""
+        return self._queue.cancel(self._id, reason)
+
+    async def ajob(self) -> Job:
+        """`job()`, to be awaited."""
+        return await self._queue.aget(self._id)
+
+    async def astatus(self) -> Status:
+        """`status()`, to be awaited."""
+        return await self._queue.aget_status(self._id)
+
+    async def await_end(self, timeout: float | None = None) -> Job:
+        """`wait()`, to be awaited: no thread waits."""
+        return await self._queue.await_end(self._id, timeout)
+
+    async def aresult(self, timeout: float | None = None) -> R:
+        """`result()`, to be awaited: no thread waits."""
+        return cast("R", self._queue.result_of(await self.await_end(timeout), self._codec))
+
+    async def acancel(self, reason: str = "") -> Job:
+        """`cancel()`, to be awaited."""
+        return await self._queue.acancel(self._id, reason)

@@ -1,0 +1,201 @@
+"""What may be said about a job when it is submitted, and `NewJob`, which says it as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
+
+from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
+from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.errors import InvalidJobError
+
+if TYPE_CHECKING:
+    from leasehold.queue.task import BaseTask
+
+
+class HasId(Protocol):
+    """A handle or a snapshot: whatever knows its job's id."""
+
+    @property
+    def id(self) -> str: ...
+
+
+JobRef = str | HasId
+"""Whatever takes a job id takes a handle or a snapshot too."""
+
+Seconds = float | timedelta
+RetryLike = RetryPolicy | Sequence[float] | float
+"""A policy, a list of delays, or the same delay every time, in seconds."""
+
+
+class JobOptions(TypedDict, total=False):
+    """Everything that can be said about a job beside its task and arguments."""
+
+    job_id: str
+    queue: str
+    priority: PriorityLike
+    max_retries: int
+    retry: RetryLike
+    run_at: datetime
+    delay: Seconds
+    deadline: datetime
+    timeout_seconds: float
+    lease_seconds: float
+    start_within_seconds: float
+    result_ttl_seconds: float
+    metadata: Mapping[str, MetadataValue]
+    idempotency_key: str
+    parent_id: JobRef
+    depends_on: JobRef | Iterable[JobRef]
+    on_dependency_failure: DependencyPolicy
+
+
+OPTION_NAMES: Final = frozenset(JobOptions.__annotations__)
+
+
+class NewJob:
+    """A job to be submitted, not encoded yet: a task, its arguments or a document, and options.
+
+    >>> NewJob("mail:send", args=("a@b.c",), priority="high")
+    NewJob('mail:send', args=('a@b.c',), priority='high')
+    """
+
+    __slots__ = ("args", "document", "kwargs", "options", "task")
+
+    def __init__(
+        self,
+        task: BaseTask[..., Any] | Callable[..., Any] | str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        document: Any = ...,
+        **options: Unpack[JobOptions],
+    ) -> None:
+        if document is not ... and (args or kwargs):
+            raise InvalidJobError("a job has either arguments or a document as its payload")
+        self.task = task
+        self.args = tuple(args)
+        self.kwargs = dict(kwargs or {})
+        self.document = document
+        """Any JSON document in place of arguments; `...` means that there is none."""
+        self.options = options
+
+    def __repr__(self) -> str:
+        said = {"args": self.args, "kwargs": self.kwargs} | dict(self.options)
+        if self.document is not ...:
+            said["document"] = self.document
+        task = self.task if isinstance(self.task, str) else getattr(self.task, "__name__", "task")
+        parts = [f"{name}={value!r}" for name, value in said.items() if value not in ((), {})]
+        return f"NewJob({', '.join([repr(task), *parts])})"
+
+
+def id_of(job: JobRef) -> str:
+    """The id of whatever was given in place of one."""
+    return job if isinstance(job, str) else job.id
+
+
+def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], JobOptions]:
+    """The function's own keyword arguments, and the options: their names are reserved."""
+    options = {name: kwargs[name] for name in OPTION_NAMES & kwargs.keys()}
+    own = {name: value for name, value in kwargs.items() if name not in options}
+    return own, draft_safe(options)
+
+
+def draft_safe(options: Mapping[str, Any]) -> JobOptions:
+    """Options without those that say nothing; an unknown name is refused."""
+    unknown = options.keys() - OPTION_NAMES
+    if unknown:
+        raise InvalidJobError(
+            f"unknown option {min(unknown)!r}; there are {', '.join(sorted(OPTION_NAMES))}"
+        )
+    given = {name: value for name, value in options.items() if value is not None}
+    return cast("JobOptions", given)
+
+
+def draft_fields(options: JobOptions) -> dict[str, Any]:
+    """The same in the words of a `Draft`."""
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
+        translate = _TRANSLATIONS.get(name)
+        if translate is not None:
+            field, convert = translate
+            fields[field] = convert(value)
+        elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InvalidJobError(f"{name} must be a number, not {value!r}")
+        else:
+            fields[name] = value
+    return fields
+
+
+def merged(defaults: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A draft's fields, where those given overrule the task's own."""
+    both = {**defaults, **fields}
+    if "run_at" in fields and "delay_seconds" not in fields:
+        both.pop("delay_seconds", None)
+    if "delay_seconds" in fields and "run_at" not in fields:
+        both.pop("run_at", None)
+    return both
+
+
+def retry_policy(value: RetryLike) -> RetryPolicy:
+    """A policy, from a policy, a list of delays or one delay.
+
+    >>> retry_policy([1, 10])
+    Delays(seconds=(1, 10))
+    """
+    try:
+        if isinstance(value, Exponential | Linear | Constant | Delays):
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return Constant(value)
+        if isinstance(value, list | tuple):
+            return Delays(tuple(value))
+    except (TypeError, ValueError) as error:
+        raise InvalidJobError(f"retry={value!r}: {error}") from error
+    raise InvalidJobError(
+        f"retry must be a policy, a list of delays or seconds, not {value!r}"
+        + (": a function can only be given to @queue.task(retry=...)" if callable(value) else "")
+    )
+
+
+def _seconds(value: Seconds) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidJobError(f"delay must be seconds or a timedelta, not {value!r}")
+    return value
+
+
+def _moment(value: datetime) -> datetime:
+    if not isinstance(value, datetime):
+        raise InvalidJobError(f"run_at and deadline must be datetimes, not {value!r}")
+    return value
+
+
+def _ids(value: JobRef | Iterable[JobRef]) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return (id_of(value),)
+    return tuple(id_of(job) for job in value)
+
+
+_TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "job_id": ("id", lambda value: value),
+    "priority": ("priority", priority_of),
+    "retry": ("retry", retry_policy),
+    "run_at": ("run_at", _moment),
+    "deadline": ("deadline", _moment),
+    "delay": ("delay_seconds", _seconds),
+    "metadata": ("metadata", dict),
+    "parent_id": ("parent_id", id_of),
+    "depends_on": ("depends_on", _ids),
+}
+_NUMBERS: Final = frozenset(
+    {
+        "max_retries",
+        "timeout_seconds",
+        "lease_seconds",
+        "start_within_seconds",
+        "result_ttl_seconds",
+    }
+)

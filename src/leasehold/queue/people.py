@@ -1,0 +1,149 @@
+"""What a person asks of a queue: look at jobs, cancel them, change them, replay them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Unpack
+
+from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import WAITING, Status
+from leasehold.core.store import AuditRecord, WorkerInfo
+from leasehold.errors import JobNotFoundError, LeaseholdError
+from leasehold.queue.base import QueueBase
+from leasehold.queue.deadletters import DeadLetters, change_many, only
+from leasehold.queue.filters import FilterFields, filter_of, found
+from leasehold.queue.options import JobRef, id_of
+
+
+class People(QueueBase):
+    """The part of a TaskQueue that looks at jobs and takes orders about them."""
+
+    _actor: str
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def get(self, job: JobRef) -> Job:
+        """A snapshot of a job; raises JobNotFoundError for an unknown id."""
+        self._ensure_workers()
+        snapshot = self.store.get(id_of(job))
+        if snapshot is None:
+            raise JobNotFoundError(f"no job has the id {id_of(job)!r} (any more)")
+        return snapshot
+
+    def get_status(self, job: JobRef) -> Status:
+        return self.get(job).status
+
+    def search(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> Iterator[Job]:
+        """All jobs that fit, the last submitted first; fetched page by page as you go.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", metadata={"tenant": "acme"})
+        >>> [job.task for job in queue.search(status="pending", metadata={"tenant": "acme"})]
+        ['mail']
+        """
+        return found(self.store, filter_of(where, fields))
+
+    def search_page(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> Page:
+        """One page of a search, and the cursor with which to ask for the next."""
+        return self.store.search(filter_of(where, fields), limit=limit, cursor=cursor)
+
+    def attempts(self, job: JobRef) -> list[Attempt]:
+        """The job's attempts, oldest first, the running one included."""
+        return self.store.attempts(self.get(job).id)
+
+    def history(self, job: JobRef) -> list[HistoryEvent]:
+        """Everything that happened to the job, oldest first."""
+        return self.store.history(self.get(job).id)
+
+    def log(self, job: JobRef) -> list[str]:
+        """What the job's task logged by `current_job().log(...)`."""
+        return self.store.log(self.get(job).id)
+
+    def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        return self.store.stats(queue).as_mapping()
+
+    def queues(self) -> list[str]:
+        """The names of all queues that ever held a job."""
+        return self.store.queues()
+
+    def workers(self) -> list[WorkerInfo]:
+        """The registered workers, of this process and of others."""
+        return self.store.workers()
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        """The latest administrative actions, newest first."""
+        return self.store.audit_log(limit)
+
+    # -- orders ------------------------------------------------------------------------------
+
+    def cancel(self, job: JobRef, reason: str = "") -> Job:
+        """Stop a job: at once if it waits, as soon as its code lets go if it runs.
+
+        Raises InvalidTransitionError if it has ended already.
+        """
+        job_id = id_of(job)
+        return only(self._cancel([job_id], reason), job_id)
+
+    def cancel_many(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        reason: str = "",
+        **fields: Unpack[FilterFields],
+    ) -> int:
+        """Stop every waiting or running job that fits; answers how many."""
+        jobs = found(self.store, filter_of(where, fields))
+        stoppable = WAITING | {Status.RUNNING}
+        job_ids = [job.id for job in jobs if job.status in stoppable]
+        return change_many(lambda ids: self._cancel(ids, reason), job_ids, strict=False)
+
+    def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
+        """Change a waiting job's priority; it keeps its place in time."""
+        return self.store.reprioritize(id_of(job), priority_of(priority), actor=self._actor)
+
+    def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
+        """Give a dead or cancelled job another chance: one attempt more, or all of them again."""
+        job_id = id_of(job)
+        answers = self.store.replay([job_id], reset_attempts=reset_attempts, actor=self._actor)
+        return only(answers, job_id)
+
+    retry = replay
+    """The word that other queues use."""
+
+    @cached_property
+    def dead_letters(self) -> DeadLetters:
+        """The jobs that will not run again unless you say so."""
+        return DeadLetters(self.store, self._actor)
+
+    # -- the store ---------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        """Look for damage and broken invariants; the problems found, none if all is well."""
+        return self.store.check()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy of the store while it is in use."""
+        self.store.backup(os.fspath(path))
+
+    def describe(self) -> Mapping[str, Any]:
+        """What the store is: kind, place, durability, versions."""
+        return self.store.describe()
+
+    def _cancel(self, job_ids: Sequence[str], reason: str) -> Sequence[Job | LeaseholdError]:
+        return self.store.cancel(job_ids, reason=reason, actor=self._actor)

@@ -1,0 +1,307 @@
+"""Submitting: from a function and its arguments to a job in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
+
+import msgspec
+
+from leasehold.codec import encode_document
+from leasehold.core.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
+from leasehold.core.store import Submitted
+from leasehold.errors import InvalidJobError, LeaseholdError
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.options import (
+    JobOptions,
+    JobRef,
+    NewJob,
+    RetryLike,
+    Seconds,
+    draft_fields,
+    draft_safe,
+    merged,
+    split_options,
+)
+from leasehold.queue.task import BaseTask
+from leasehold.queue.tasks import TaskMaking
+from leasehold.worker.executors.commandline import CommandLine
+from leasehold.worker.hooks import call_hook
+from leasehold.worker.task import COMMAND_TASK
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+    from leasehold.queue.funnel import Funnel
+
+R = TypeVar("R")
+
+Function = Callable[..., R]
+AsyncFunction = Callable[..., Coroutine[Any, Any, R]]
+
+
+class Producing(TaskMaking):
+    """The part of a TaskQueue that submits jobs."""
+
+    # -- submitting --------------------------------------------------------------------------
+
+    @overload
+    def submit(
+        self,
+        func: AsyncFunction[R],
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        **kwargs: Any,
+    ) -> JobHandle[R]: ...
+    @overload
+    def submit(
+        self,
+        func: Function[R],
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        **kwargs: Any,
+    ) -> JobHandle[R]: ...
+    @overload
+    def submit(
+        self,
+        func: str,
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        **kwargs: Any,
+    ) -> JobHandle[Any]: ...
+    def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Have `func(*args, **kwargs)` run in the background, as soon as its options allow.
+
+        `func` is a function, a task, or a task's name. The names of the options are reserved here;
+        a function with a parameter of such a name is submitted through its task, whose own submit
+        takes exactly the function's arguments: `queue.task(func).submit(...)`.
+        """
+        task = self._task_of(func, kwargs.pop("task_name", None))
+        own, options = split_options(kwargs)
+        return self.submit_call(task, args, own, options)
+
+    def submit_call(
+        self,
+        task: BaseTask[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: JobOptions | None = None,
+    ) -> JobHandle[R]:
+        """`submit` for a task at hand: nothing in `kwargs` is taken for an option."""
+        draft = self._draft(task, args, kwargs, options)
+        [answer] = self._store_drafts([draft])
+        assert isinstance(answer, Submitted)
+        return self._handle(task, answer)
+
+    @overload
+    def submit_many(
+        self, jobs: Iterable[NewJob], *, partial: Literal[False] = False
+    ) -> list[JobHandle[Any]]: ...
+    @overload
+    def submit_many(
+        self, jobs: Iterable[NewJob], *, partial: Literal[True]
+    ) -> list[JobHandle[Any] | LeaseholdError]: ...
+    def submit_many(self, jobs: Iterable[NewJob], *, partial: bool = False) -> list[Any]:
+        """Submit many jobs in one write: all or nothing.
+
+        With `partial`, the good ones are submitted, and each bad one is answered by its error.
+        """
+        drafts: list[Draft] = []
+        answers: list[Any] = []
+        for job in jobs:
+            try:
+                task, draft = self._draft_of(job)
+            except LeaseholdError as error:
+                if not partial:
+                    raise
+                answers.append(error)
+            else:
+                drafts.append(draft)
+                answers.append(task)
+        stored = iter(self._store_drafts(drafts, partial=partial))
+        return [
+            self._answer(answer, next(stored)) if isinstance(answer, BaseTask) else answer
+            for answer in answers
+        ]
+
+    def submit_command(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Any]:
+        """Have a command run: a list of arguments, or a string for the shell.
+
+        Values from outside belong in a list or in `env`, never in a shell string. Only a worker
+        with `allow_commands=True` runs it. `options` are those of `submit`.
+        """
+        shell = command if isinstance(command, str) else None
+        argv = list(command) if shell is None else None
+        try:
+            line = CommandLine(argv=argv, shell=shell, cwd=cwd, env=dict(env or {}), stdin=stdin)
+        except (TypeError, ValueError) as error:
+            raise InvalidJobError(f"{command!r} cannot be run: {error}") from error
+        document = {name: value for name, value in msgspec.structs.asdict(line).items() if value}
+        [handle] = self.submit_many([NewJob(COMMAND_TASK, document=document, **options)])
+        return handle
+
+    # -- awaiting ----------------------------------------------------------------------------
+
+    @overload
+    async def asubmit(
+        self, func: AsyncFunction[R], /, *args: Any, **kwargs: Any
+    ) -> JobHandle[R]: ...
+    @overload
+    async def asubmit(self, func: Function[R], /, *args: Any, **kwargs: Any) -> JobHandle[R]: ...
+    @overload
+    async def asubmit(self, func: str, /, *args: Any, **kwargs: Any) -> JobHandle[Any]: ...
+    async def asubmit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`submit`, to be awaited, with the same options."""
+        task = self._task_of(func, kwargs.pop("task_name", None))
+        own, options = split_options(kwargs)
+        return await self.asubmit_call(task, args, own, options)
+
+    async def asubmit_call(
+        self,
+        task: BaseTask[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: JobOptions | None = None,
+    ) -> JobHandle[R]:
+        """`submit_call`, to be awaited: submits that wait at the same time share one write."""
+        draft = self._draft(task, args, kwargs, options)
+        self._check_open()
+        self._ensure_workers()
+        answer = await self._funnel().submit(draft)
+        self._tell_submitted([draft], [answer])
+        return self._handle(task, answer)
+
+    def _funnel(self) -> Funnel:
+        raise NotImplementedError
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _draft(
+        self,
+        task: BaseTask[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: JobOptions | None,
+    ) -> Draft:
+        codec = task.definition.codec
+        return self._make_draft(task, codec.encode_call(args, kwargs), codec.name, options)
+
+    def _draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
+        if not isinstance(job, NewJob):
+            raise InvalidJobError(f"submit_many takes NewJob(...) and task.job(...), not {job!r}")
+        task = self._task_of(job.task)
+        options = draft_safe(job.options)
+        if job.document is ...:
+            return task, self._draft(task, job.args, job.kwargs, options)
+        payload = encode_document(job.document, f"the document for {task.name}")
+        return task, self._make_draft(task, payload, "json", options)
+
+    def _make_draft(
+        self,
+        task: BaseTask[..., Any],
+        payload: bytes,
+        codec: str,
+        options: JobOptions | None,
+    ) -> Draft:
+        fields = task.draft_fields
+        if options:
+            fields = merged(fields, draft_fields(options))
+        if "id" not in fields:
+            return Draft(
+                id=self._env.new_id(), task=task.name, payload=payload, codec=codec, **fields
+            )
+        return Draft(task=task.name, payload=payload, codec=codec, **fields)
+
+    def _store_drafts(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        """The one way of all submits that block."""
+        self._check_open()
+        self._ensure_workers()
+        answers = self.store.submit(drafts, partial=partial) if drafts else []
+        self._tell_submitted(drafts, answers)
+        return answers
+
+    def _tell_submitted(
+        self, drafts: Sequence[Draft], answers: Sequence[Submitted | LeaseholdError]
+    ) -> None:
+        if self._hooks.on_submit is None:
+            return
+        for draft, answer in zip(drafts, answers, strict=True):
+            if isinstance(answer, Submitted) and not answer.is_duplicate:
+                call_hook(self._hooks.on_submit, draft)
+
+    def _answer(
+        self, task: BaseTask[..., Any], answer: Submitted | LeaseholdError
+    ) -> JobHandle[Any] | LeaseholdError:
+        return self._handle(task, answer) if isinstance(answer, Submitted) else answer
+
+    def _handle(self, task: BaseTask[..., R], answer: Submitted) -> JobHandle[R]:
+        return JobHandle(
+            cast("TaskQueue", self),
+            answer.id,
+            task.definition.codec,
+            is_duplicate=answer.is_duplicate,
+        )

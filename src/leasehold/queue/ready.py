@@ -1,0 +1,74 @@
+"""Waiting for jobs to become available, for whoever leases them in a loop of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import Final
+
+from leasehold.core.lease import Exchange
+from leasehold.core.store import Store
+from leasehold.env import Env
+
+POLL_SECONDS: Final = 5.0
+"""The safety net under lost hints."""
+
+
+class Ready:
+    """Counts the store's hints that jobs may be available, and wakes who waits for the next one.
+
+    Take `count` before you look at the store and give it to `wait`: a hint in between is not lost.
+    """
+
+    def __init__(self, store: Store, env: Env) -> None:
+        self.count = 0
+        self._env = env
+        self._store = store
+        self._condition = threading.Condition()
+        self._callbacks: list[Callable[[], None]] = []
+        self._unsubscribe = store.subscribe(self)
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Block until there is a hint beyond those seen, but no longer than this."""
+
+        def wake() -> None:
+            with self._condition:
+                self._condition.notify_all()
+
+        self.register(wake)
+        try:
+            with self._condition:
+                if self.count == seen:
+                    self._env.clock.wait(self._condition, seconds)
+        finally:
+            self.forget(wake)
+
+    def pause_seconds(self, nothing: Exchange, left: float) -> float:
+        """How long to wait after an exchange that leased nothing, at most `left`."""
+        pause = min(left, POLL_SECONDS)
+        if nothing.next_due_at is not None:
+            pause = min(pause, (nothing.next_due_at - self._store.now()).total_seconds())
+        return max(pause, 0.0)
+
+    def register(self, callback: Callable[[], None]) -> None:
+        """Call back at every hint from now on. Then compare `count` before you wait."""
+        self._callbacks.append(callback)
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        self._callbacks.remove(callback)
+
+    def close(self) -> None:
+        self._unsubscribe()
+        self.on_ready()
+
+    def on_ready(self) -> None:
+        # Counted before anybody is called: whoever registers later sees the count instead.
+        self.count += 1
+        for callback in tuple(self._callbacks):
+            callback()
+
+    def on_ended(self, job_ids: Collection[str] | None) -> None:
+        """Of no interest here."""
+
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
+        """Of no interest here."""

@@ -1,0 +1,102 @@
+"""Waiting for jobs and reading their results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, overload
+
+from leasehold.codec import CallCodec
+from leasehold.core.job import Job
+from leasehold.core.status import Status
+from leasehold.errors import (
+    JobCancelledError,
+    JobFailedError,
+    LeaseholdError,
+    ResultTimeoutError,
+)
+from leasehold.queue.consumer import Consuming
+from leasehold.queue.options import JobRef, id_of
+from leasehold.queue.waiters import Ended
+
+
+class Results(Consuming):
+    """The part of a TaskQueue that waits."""
+
+    @overload
+    def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.
+        self, jobs: JobRef, timeout: float | None = None
+    ) -> Job: ...
+    @overload
+    def wait(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]: ...
+    def wait(
+        self, jobs: JobRef | Iterable[JobRef], timeout: float | None = None
+    ) -> Job | list[Job]:
+        """Block until a job, or all of several, have ended, well or badly.
+
+        Answers with their last snapshots, in order. Raises ResultTimeoutError (a TimeoutError)
+        when not all have ended after `timeout` seconds, and JobNotFoundError for an unknown id.
+        """
+        if isinstance(jobs, str) or not isinstance(jobs, Iterable):
+            return self._wait([id_of(jobs)], timeout)[0]
+        return self._wait([id_of(job) for job in jobs], timeout)
+
+    def get_result(self, job: JobRef, timeout: float | None = None) -> Any:
+        """What the job's task returned. Waits for it.
+
+        Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
+        ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds, and
+        JobNotFoundError for an unknown id.
+        """
+        return self.result_of(self.wait(job, timeout))
+
+    def result_of(self, job: Job, codec: CallCodec | None = None) -> Any:
+        """The result in a job that has ended, or the error that says why there is none."""
+        if job.status is Status.CANCELLED:
+            raise JobCancelledError(f"job {job.id} ({job.task}) was cancelled: {job.reason or '-'}")
+        if job.status is Status.DEAD:
+            raise _failure(job)
+        if job.result_data is None:
+            return None
+        return (codec or self.codec_for(job.task)).decode_result(job.result_data, job.result_codec)
+
+    def _wait(self, job_ids: list[str], timeout: float | None) -> list[Job]:
+        self._ensure_workers()
+        return self._all_ended(job_ids, self._waiters.wait(job_ids, timeout), timeout)
+
+    def _all_ended(
+        self, job_ids: list[str], ended: Mapping[str, Ended], timeout: float | None
+    ) -> list[Job]:
+        # The time may have been up before anybody looked: with a timeout of 0 it always is.
+        found = {job_id: ended.get(job_id) or self.get(job_id) for job_id in job_ids}
+        late = [job for job in found.values() if isinstance(job, Job) and not job.is_terminal]
+        if late:
+            others = f", nor have {len(late) - 1} others" if len(late) > 1 else ""
+            raise ResultTimeoutError(
+                f"job {late[0].id} has not ended within {timeout} seconds "
+                f"(it is {late[0].status.value}){others}"
+            )
+        return [_ended_job(found[job_id]) for job_id in job_ids]
+
+
+def _ended_job(outcome: Job | LeaseholdError) -> Job:
+    """What a wait ended with, its error raised."""
+    if isinstance(outcome, LeaseholdError):
+        raise outcome
+    return outcome
+
+
+def _failure(job: Job) -> JobFailedError:
+    error = job.error
+    if error is None:
+        return JobFailedError(
+            f"job {job.id} ({job.task}) is dead: {job.reason or 'no reason given'}"
+        )
+    failure = JobFailedError(
+        f"job {job.id} ({job.task}) is dead after {job.attempts} attempt(s): "
+        f"{error.type}: {error.message}",
+        error_type=error.type,
+        traceback=error.traceback,
+    )
+    if error.traceback:
+        failure.add_note(f"In the worker:\n{error.traceback}")
+    return failure

@@ -1,0 +1,120 @@
+"""Tasks as their author sees them: a function that can also be submitted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from functools import update_wrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
+
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.options import JobOptions, NewJob, draft_fields, draft_safe, merged
+from leasehold.worker.task import TaskDefinition, task_name
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from leasehold.queue.facade import TaskQueue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class BaseTask(Generic[P, R]):
+    """What both kinds of task can do: `R` is what a job's `result()` gives."""
+
+    __name__: str
+
+    def __init__(
+        self,
+        queue: TaskQueue,
+        definition: TaskDefinition,
+        fields: Mapping[str, Any],
+        *,
+        options: JobOptions | None = None,
+    ) -> None:
+        self._queue = queue
+        self._definition = definition
+        self._options: JobOptions = options or {}
+        self.draft_fields = merged(fields, draft_fields(self._options))
+        """The options in the words of a `Draft`, ready for every submit."""
+        update_wrapper(cast("Callable[..., Any]", self), definition.func)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @property
+    def definition(self) -> TaskDefinition:
+        """The code under its name, as workers know it."""
+        return self._definition
+
+    @property
+    def name(self) -> str:
+        """The name under which jobs ask for this task."""
+        return self._definition.name
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Have this call run in the background."""
+        return self._queue.submit_call(self, args, kwargs)
+
+    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """`submit`, to be awaited."""
+        return await self._queue.asubmit_call(self, args, kwargs)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """This call as a value, for `submit_many`."""
+        return NewJob(self, args, kwargs)
+
+    def options(self, **options: Unpack[JobOptions]) -> Self:
+        """The same task with other options: `send.options(priority="high").submit("a@b.c")`."""
+        return type(self)(
+            self._queue, self._definition, self.draft_fields, options=draft_safe(options)
+        )
+
+
+class Task(BaseTask[P, R]):
+    """A function that can be called as before, and submitted."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, here and now."""
+        result: R = self._definition.func(*args, **kwargs)
+        return result
+
+
+class AsyncTask(BaseTask[P, R]):
+    """An async function that can be awaited as before, and submitted."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Call the function itself, here and now."""
+        coroutine: Coroutine[Any, Any, R] = self._definition.func(*args, **kwargs)
+        return coroutine
+
+
+def name_for(func: Callable[..., Any]) -> str:
+    """The name of a function's task: `module:qualified.name`.
+
+    A function of the script that was started is named after its file, as if the script had been
+    imported: `build` of `python report.py` is `report:build`, and of `python -m app.report` it is
+    `app.report:build`. So the name is the same in the script and in whoever imports it, and two
+    scripts on one store do not take each other's jobs. Only where there is no file (an interactive
+    session) it is `__main__:build`.
+    """
+    name = task_name(func)
+    if not name.startswith("__main__:"):
+        return name
+    return f"{_main_module()}:{name.partition(':')[2]}"
+
+
+def is_of_main(func: Callable[..., Any]) -> bool:
+    """Whether a function belongs to the script that was started."""
+    return getattr(func, "__module__", None) == "__main__"
+
+
+def _main_module() -> str:
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "__main__"

@@ -1,0 +1,185 @@
+"""Making tasks: what `@queue.task` does, and what becomes of a plain function that is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+
+from leasehold.codec import CallCodec
+from leasehold.core.job import MetadataValue, PriorityLike
+from leasehold.core.retry import PERMANENT, RETRYABLE, Backoff
+from leasehold.errors import InvalidJobError, TaskNotImportableError
+from leasehold.queue.base import QueueBase
+from leasehold.queue.options import JobOptions, RetryLike, draft_safe
+from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
+from leasehold.worker.task import ExecutorKind, TaskDefinition, default_executor
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Errors = type[BaseException] | Iterable[type[BaseException]]
+
+
+class Decorator:
+    """What `@queue.task(...)` is: keeps the function's own types, async or not."""
+
+    def __init__(self, make: Callable[[Callable[..., Any]], Any]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # The first that fits is the right one.
+        self, func: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, func: Callable[P, R], /) -> Task[P, R]: ...
+    def __call__(self, func: Callable[..., Any], /) -> Any:
+        """The function as a task."""
+        return self._make(func)
+
+
+class TaskMaking(QueueBase):
+    """The part of a TaskQueue that turns functions into tasks."""
+
+    _runs_here: bool
+    """Whether jobs run in this process."""
+    _default_queue: str
+    _by_name: dict[str, BaseTask[..., Any]]
+    _by_function: dict[Callable[..., Any], BaseTask[..., Any]]
+
+    @overload
+    def task(  # type: ignore[overload-overlap]  # The first that fits is the right one.
+        self, func: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, func: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: Backoff | RetryLike | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        executor: ExecutorKind | None = None,
+        permanent: Errors = (),
+        retryable: Errors = (),
+    ) -> Decorator: ...
+    def task(
+        self,
+        func: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: Any = None,
+        executor: ExecutorKind | None = None,
+        permanent: Errors = (),
+        retryable: Errors = (),
+        **options: Any,
+    ) -> Any:
+        """Make a function a task: `@queue.task` or `@queue.task(priority="high", ...)`.
+
+        `retry` is a policy, a list of delays, seconds, or a function of (attempt, error) that the
+        worker asks. `permanent` and `retryable` are exception classes that join the default lists,
+        and overrule them.
+        """
+        backoff = retry if callable(retry) else None
+        options["retry"] = None if backoff is not None else retry
+        safe = draft_safe(options)
+
+        def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
+            never, again = _error_lists(permanent, retryable)
+            definition = TaskDefinition(
+                name or name_for(function),
+                function,
+                CallCodec(function, pickle_key=self._pickle_key),
+                executor or default_executor(function),
+                never,
+                again,
+                backoff,
+            )
+            task = self._new_task(definition, safe)
+            self._by_function[function] = task
+            return task
+
+        return Decorator(make) if func is None else make(func)
+
+    def _new_task(self, definition: TaskDefinition, options: JobOptions) -> BaseTask[..., Any]:
+        self.registry.register(definition)
+        kind = AsyncTask if default_executor(definition.func) == "async" else Task
+        queue = cast("TaskQueue", self)
+        task: BaseTask[..., Any] = kind(
+            queue, definition, {"queue": self._default_queue}, options=options
+        )
+        self._by_name[definition.name] = task
+        return task
+
+    def _task_of(self, func: Any, task_name: str | None = None) -> BaseTask[..., Any]:
+        """The task behind whatever was submitted; a plain function becomes one here."""
+        if isinstance(func, BaseTask) and task_name is None:
+            return func
+        if isinstance(func, str):
+            return self._task_by_name(task_name or func)
+        if not callable(func):
+            raise InvalidJobError(f"a function, a task or a task's name was expected, not {func!r}")
+        function = func.definition.func if isinstance(func, BaseTask) else func
+        if task_name is None:
+            known = self._by_function.get(function)
+        else:
+            known = self._by_name.get(task_name)
+        if known is not None and known.definition.func is function:
+            return known
+        return self._adopt(function, task_name)
+
+    def _adopt(self, function: Callable[..., Any], task_name: str | None) -> BaseTask[..., Any]:
+        if task_name is None and is_of_main(function) and not self._runs_here:
+            raise TaskNotImportableError(
+                f"{function.__qualname__} is defined in the script that was started, and this "
+                "process has no workers (num_workers=0): no other process would find it. Move "
+                "it to a module, or give it a name with @queue.task."
+            )
+        definition = TaskDefinition(
+            task_name or name_for(function),
+            function,
+            CallCodec(function, pickle_key=self._pickle_key),
+            default_executor(function),
+        )
+        task = self._new_task(definition, {})
+        if task_name is None:
+            self._by_function[function] = task
+        return task
+
+    def _task_by_name(self, name: str) -> BaseTask[..., Any]:
+        known = self._by_name.get(name)
+        if known is not None:
+            return known
+        # Its code may be in another process only, so there is no signature to check against.
+        definition = TaskDefinition(name, _unknown_code, self.codec_for(name))
+        return Task(cast("TaskQueue", self), definition, {"queue": self._default_queue})
+
+
+def _error_lists(
+    permanent: Errors, retryable: Errors
+) -> tuple[tuple[type[BaseException], ...], tuple[type[BaseException], ...]]:
+    never, again = _classes(permanent), _classes(retryable)
+    return (
+        (*never, *(cls for cls in PERMANENT if cls not in again)),
+        (*again, *(cls for cls in RETRYABLE if cls not in never)),
+    )
+
+
+def _classes(errors: Errors) -> tuple[type[BaseException], ...]:
+    return (errors,) if isinstance(errors, type) else tuple(errors)
+
+
+def _unknown_code(*_args: Any, **_kwargs: Any) -> Any:
+    raise TaskNotImportableError("this task was named by its name only: its code is not here")

@@ -1,0 +1,285 @@
+"""The testing kit: no workers, no threads, no waiting.
+
+With a `memory_queue` nothing runs until you `drain` it; with an `InlineQueue` every job runs as it
+is submitted. Both go by a clock that stands still until you turn it:
+
+>>> clock = ManualClock()
+>>> queue = memory_queue(clock)
+>>> @queue.task(name="remind")
+... def remind(who: str) -> str:
+...     return f"{who} was reminded"
+>>> job = remind.options(delay=3600).submit("Ada")
+>>> drain(queue).completed
+0
+>>> clock.advance(3600)
+>>> drain(queue).completed
+1
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Unpack
+
+import msgspec
+
+from leasehold.core.job import Draft, Job
+from leasehold.core.lease import Lease
+from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.core.status import Event
+from leasehold.core.store import Store, Submitted
+from leasehold.env import Env, ManualClock
+from leasehold.errors import LeaseholdError, ResultTimeoutError, UnknownTaskError
+from leasehold.queue.base import name_of
+from leasehold.queue.facade import TaskQueue
+from leasehold.queue.filters import FilterFields, TaskLike
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.options import JobOptions, JobRef, id_of
+from leasehold.queue.task import BaseTask
+from leasehold.worker.attempt import attempt
+from leasehold.worker.context import JobContext
+from leasehold.worker.leases import LeaseManager
+
+JOBS_MAX: Final = 10_000
+
+
+def memory_queue(clock: ManualClock | None = None, **options: Any) -> TaskQueue:
+    """A queue in memory that runs nothing by itself, on a clock that stands still.
+
+    In pytest:
+
+        @pytest.fixture
+        def queue() -> Iterator[TaskQueue]:
+            with memory_queue() as queue:
+                yield queue
+    """
+    env = Env(clock or ManualClock())
+    return TaskQueue("memory://", num_workers=0, env=env, **options)
+
+
+class Drained(msgspec.Struct, frozen=True, kw_only=True):
+    """What draining a queue did, counted by how the attempts ended."""
+
+    completed: int = 0
+    failed: int = 0
+    """Failed and will be retried: turn the clock and drain again."""
+    dead: int = 0
+    cancelled: int = 0
+    snoozed: int = 0
+    errors: tuple[JobError, ...] = ()
+    """Why attempts failed, in order."""
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts ran in all."""
+        return self.completed + self.failed + self.dead + self.cancelled + self.snoozed
+
+
+def drain(queue: TaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
+    """Run everything that is due now, and all that it submits, in this thread, to the end.
+
+    What fails, fails as with a worker: the error is in the answer and in the job. Timeouts are not
+    enforced: nothing can stop code in its own thread.
+    """
+    leases = LeaseManager(queue.store, "drain")
+    ended: Counter[Event] = Counter()
+    errors: list[JobError] = []
+    while True:
+        queues = queue.store.queues()
+        leased = leases.acquire(queues) if queues else []
+        if not leased:
+            break
+        [lease] = leased
+        if ended.total() >= jobs_max:
+            leases.release(lease)
+            raise RuntimeError(
+                f"{jobs_max} jobs were run and there are more: is there an end to it?"
+            )
+        outcome = _run(queue, leases, lease)
+        if isinstance(outcome, Fail):
+            errors.append(outcome.error)
+        ended[leases.settle(lease, outcome).event] += 1
+    return Drained(
+        completed=ended[Event.COMPLETED],
+        failed=ended[Event.FAILED],
+        dead=ended[Event.DEAD],
+        cancelled=ended[Event.CANCELLED],
+        snoozed=ended[Event.SNOOZED],
+        errors=tuple(errors),
+    )
+
+
+class InlineQueue(TaskQueue):
+    """A queue in memory that runs every job as it is submitted, before `submit` returns.
+
+    >>> queue = InlineQueue()
+    >>> queue.submit(max, 3, 7).result()
+    7
+
+    A job that is due later, or will be retried, runs when the clock is turned and the next job is
+    submitted or `drain` is called. Waiting for one raises ResultTimeoutError at once.
+    """
+
+    def __init__(self, clock: ManualClock | None = None, **options: Any) -> None:
+        super().__init__("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
+        self._runs_here = True
+        self._is_draining = False
+
+    def _store_drafts(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        answers = super()._store_drafts(drafts, partial=partial)
+        self._drain()
+        return answers
+
+    async def asubmit_call(
+        self,
+        task: BaseTask[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: JobOptions | None = None,
+    ) -> JobHandle[Any]:
+        """Store the job and run it, on a thread of its own: an async task brings its own loop."""
+        return await self.bridge().call(self.submit_call, task, args, kwargs, options)
+
+    async def await_ends(
+        self,
+        jobs: Iterable[JobRef],
+        timeout: float | None = None,  # noqa: ASYNC109 - as in the queue it stands for.
+    ) -> list[Job]:
+        """The jobs, if they have ended; like all waits here, it does not wait."""
+        return await self.bridge().call(self._wait, [id_of(job) for job in jobs], timeout)
+
+    def _wait(
+        self,
+        job_ids: list[str],
+        timeout: float | None,  # noqa: ARG002 - nothing is worth waiting for here.
+    ) -> list[Job]:
+        self._drain()
+        jobs = [self.get(job_id) for job_id in job_ids]
+        for job in jobs:
+            if not job.is_terminal:
+                raise ResultTimeoutError(
+                    f"job {job.id} is {job.status.value} until {job.run_at}, and nothing runs by "
+                    "itself here: turn the clock, then drain(queue)"
+                )
+        return jobs
+
+    def _drain(self) -> None:
+        # A job that submits others only stores them: the drain that runs it runs them next.
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            drain(self)
+        finally:
+            self._is_draining = False
+
+
+def submitted(
+    queue: TaskQueue,
+    task: TaskLike,
+    /,
+    *,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    **fields: Unpack[FilterFields],
+) -> list[Job]:
+    """The jobs of a task that were submitted, first to last, whatever became of them.
+
+    With `args` or `kwargs`, only those with that very call, however each argument was passed. The
+    other filters are those of `queue.search`.
+    """
+    fields["task"] = name_of(task)
+    jobs = list(queue.search(**fields))[::-1]
+    if args is None and kwargs is None:
+        return jobs
+    wanted = _bound(queue, name_of(task), tuple(args or ()), dict(kwargs or {}))
+    return [job for job in jobs if _call_of(queue, job) == wanted]
+
+
+def assert_submitted(
+    queue: TaskQueue,
+    task: TaskLike,
+    /,
+    *,
+    count: int | None = None,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    **fields: Unpack[FilterFields],
+) -> list[Job]:
+    """Assert that such a job was submitted (exactly `count` times, if given); answers with them."""
+    jobs = submitted(queue, task, args=args, kwargs=kwargs, **fields)
+    if (count is None and jobs) or len(jobs) == count:
+        return jobs
+    wanted = "at least one" if count is None else str(count)
+    raise AssertionError(
+        f"{wanted} such job of {name_of(task)} should have been submitted, not {len(jobs)}. "
+        + _overview(queue, task)
+    )
+
+
+def refute_submitted(
+    queue: TaskQueue,
+    task: TaskLike,
+    /,
+    *,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    **fields: Unpack[FilterFields],
+) -> None:
+    """Assert that no such job was submitted."""
+    assert_submitted(queue, task, count=0, args=args, kwargs=kwargs, **fields)
+
+
+class _Reports:
+    """What a task reports, written at once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def progress(self, lease: Lease, document: bytes) -> None:
+        self._store.report_progress(lease.job_id, lease.version, document)
+
+    def log(self, lease: Lease, line: str) -> None:
+        self._store.append_log(lease.job_id, lease.version, [line])
+
+
+def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> Outcome:
+    try:
+        task = queue.registry.find(lease.task)
+    except UnknownTaskError:
+        leases.release(lease, reason="its code is not here")
+        raise
+    context = JobContext(lease, _Reports(queue.store))
+    return contextvars.copy_context().run(attempt, lease, task, context)
+
+
+def _call_of(queue: TaskQueue, job: Job) -> Any:
+    args, kwargs = queue.codec_for(job.task).decode_call(job.payload_data, job.codec)
+    return _bound(queue, job.task, tuple(args), kwargs)
+
+
+def _bound(queue: TaskQueue, task: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call in one form, whether its arguments were given by place or by name."""
+    if task not in queue.registry:
+        return args, kwargs
+    func: Callable[..., Any] = queue.registry.find(task).func
+    try:
+        bound = inspect.signature(func).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return args, kwargs
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _overview(queue: TaskQueue, task: TaskLike) -> str:
+    jobs = submitted(queue, task)
+    if not jobs:
+        others = sorted({job.task for job in queue.search()})
+        return f"No job of that task was; of others: {', '.join(others) or 'none'}."
+    lines = [f"\n  {job.payload} priority={job.priority} {job.metadata or ''}" for job in jobs[:10]]
+    return f"All {len(jobs)} of that task:" + "".join(lines)

@@ -1,0 +1,208 @@
+"""The async face: the same queue, awaited, with no thread waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from leasehold import (
+    AsyncTaskQueue,
+    DuplicateJobError,
+    JobCancelledError,
+    NewJob,
+    PayloadError,
+    QueueClosedError,
+    ResultTimeoutError,
+    Status,
+    TaskQueue,
+)
+from leasehold.core.job import Draft
+from leasehold.core.store import Submitted
+from leasehold.errors import LeaseholdError
+from leasehold.stores.memory import MemoryStore
+
+WAIT = 30
+
+
+def double(number: int) -> int:
+    return number * 2
+
+
+async def triple(number: int) -> int:
+    return number * 3
+
+
+def test_submit_and_result(url: str) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=2) as queue:
+            job = await queue.submit(double, 4, priority="high")
+            assert await job.result(WAIT) == 8
+            assert await job.status() is Status.COMPLETED
+            assert (await job.job()).priority == 75
+            assert await job.progress() is None
+            task = queue.task(name="triple")(triple)
+            assert await (await task.asubmit(3)).aresult(WAIT) == 9
+            assert await task(3) == 9
+            assert await queue.get_result(job.id, WAIT) == 8
+
+    asyncio.run(main())
+
+
+def test_a_thousand_at_once_share_few_writes_and_no_threads(url: str) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=4) as queue:
+            jobs = await asyncio.gather(*(queue.submit(double, number) for number in range(1000)))
+            before = threading.active_count()
+            waits = [asyncio.ensure_future(job.result(WAIT)) for job in jobs]
+            await asyncio.sleep(0)
+            assert threading.active_count() < before + 50
+            assert await asyncio.gather(*waits) == [number * 2 for number in range(1000)]
+
+    asyncio.run(main())
+
+
+class SlowStore(MemoryStore):
+    """Holds its first submit until it is let go, and remembers how many came in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self.arrived = threading.Event()
+        self.go = threading.Event()
+
+    def submit(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        self.sizes.append(len(drafts))
+        self.arrived.set()
+        assert self.go.wait(WAIT)
+        return super().submit(drafts, partial=partial)
+
+
+def test_what_waits_is_sent_in_one_write() -> None:
+    store = SlowStore()
+
+    async def main() -> None:
+        queue = TaskQueue(store, num_workers=0)
+        first = asyncio.ensure_future(queue.asubmit(double, 0))
+        await asyncio.to_thread(store.arrived.wait, WAIT)
+        others = [asyncio.ensure_future(queue.asubmit(double, number)) for number in range(500)]
+        await asyncio.sleep(0)
+        store.go.set()
+        await asyncio.gather(first, *others)
+        await queue.ashutdown()
+
+    asyncio.run(main())
+    assert store.sizes == [1, 500]
+
+
+def test_one_bad_submit_fails_alone(url: str) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=0) as queue:
+            answers = await asyncio.gather(
+                queue.submit(double, 1, job_id="a"),
+                queue.submit(double, 1, job_id="a"),
+                queue.submit(double, 1, job_id="b"),
+                queue.submit(double, object()),
+                return_exceptions=True,
+            )
+            assert isinstance(answers[1], DuplicateJobError)
+            assert isinstance(answers[3], PayloadError)
+            assert (await queue.get_queue_stats())["pending"] == 2
+
+    asyncio.run(main())
+
+
+def test_waiting_ends_in_time_and_by_cancellation(url: str) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=0) as queue:
+            job = await queue.submit(double, 1)
+            with pytest.raises(ResultTimeoutError, match="pending"):
+                await job.result(0)
+            waiting = asyncio.ensure_future(job.wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert not queue.queue._waiters._waiting
+            await job.cancel("no")
+            with pytest.raises(JobCancelledError, match="no"):
+                await job.result(WAIT)
+
+    asyncio.run(main())
+
+
+def test_the_consumer_api_can_be_awaited(url: str) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=0) as queue:
+            assert await queue.lease(wait=0) is None
+            waiting = asyncio.ensure_future(queue.lease(worker="me", wait=WAIT))
+            await asyncio.sleep(0)
+            job = await queue.submit(double, 2)
+            lease = await waiting
+            assert lease is not None
+            assert lease.job_id == job.id
+            assert (await queue.extend(lease)).job_id == job.id
+            assert len(await queue.heartbeat([lease])) == 1
+            assert (await queue.ack(lease, 4)).status is Status.COMPLETED
+            assert await job.result(WAIT) == 4
+
+    asyncio.run(main())
+
+
+def test_looking_and_orders_can_be_awaited(url: str) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=0) as queue:
+            jobs = await queue.submit_many([NewJob(double, (number,)) for number in range(150)])
+            found = [job.id async for job in queue.search(task=double)]
+            assert found == [job.id for job in reversed(jobs)]
+            assert (await queue.reprioritize(jobs[3], "high")).priority == 75
+            answers = await queue.submit_partly([NewJob(double, (object(),)), NewJob(double, (1,))])
+            assert isinstance(answers[0], PayloadError)
+            lease = await queue.lease(wait=0)
+            assert lease is not None
+            assert (await queue.nack(lease, "no", requeue=False)).status is Status.DEAD
+            assert (await queue.replay(jobs[3])).status is Status.PENDING
+            assert len(await queue.history(jobs[3])) > 2
+            assert len(await queue.attempts(jobs[3])) == 1
+            assert await queue.log(jobs[3]) == []
+            assert await queue.workers() == []
+            assert (await queue.get(jobs[0])).id == jobs[0].id
+            command = await queue.submit_command(["true"])
+            assert (await command.job()).task == "command"
+            await queue.cancel(jobs[0])
+            assert [job.status for job in await queue.wait_all([jobs[0]], WAIT)] == [
+                Status.CANCELLED
+            ]
+
+    asyncio.run(main())
+
+
+def test_after_shutdown_nothing_is_accepted(url: str) -> None:
+    async def main() -> None:
+        queue = AsyncTaskQueue(url, num_workers=1)
+        await queue.submit(double, 1)
+        await queue.shutdown()
+        with pytest.raises(QueueClosedError):
+            await queue.submit(double, 1)
+
+    asyncio.run(main())
+
+
+def test_two_event_loops_share_one_queue(url: str) -> None:
+    results: list[list[int]] = []
+    with TaskQueue(url, num_workers=2) as queue:
+
+        async def main() -> None:
+            jobs = await asyncio.gather(*(queue.asubmit(double, number) for number in range(50)))
+            results.append(await asyncio.gather(*(job.aresult(WAIT) for job in jobs)))
+
+        threads = [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert results == [[number * 2 for number in range(50)]] * 2

@@ -1,0 +1,162 @@
+"""Scripts as people write them: tasks in `__main__`, worker processes, a forgotten shutdown."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from leasehold import Status, TaskQueue
+
+WAIT = 60
+
+
+def write(folder: Path, name: str, code: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(textwrap.dedent(code))
+    return path
+
+
+def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=False,
+    )
+
+
+SCRIPT = """
+    from leasehold import TaskQueue
+
+    def build(number: int) -> int:
+        return number + 1
+
+    if __name__ == "__main__":
+        with TaskQueue("jobs.db", num_workers={workers}) as queue:
+            job = queue.submit(build, 1)
+            print(job.job().task, job.result(timeout=30))
+"""
+
+
+def test_a_function_of_the_script_is_named_after_its_file(tmp_path: Path) -> None:
+    write(tmp_path, "report.py", SCRIPT.format(workers=1))
+    assert run("report.py", cwd=tmp_path).stdout == "report:build 2\n"
+
+
+def test_a_function_of_a_module_that_is_run_is_named_after_the_module(tmp_path: Path) -> None:
+    write(tmp_path, "app/__init__.py", "")
+    write(tmp_path, "app/report.py", SCRIPT.format(workers=1))
+    assert run("-m", "app.report", cwd=tmp_path).stdout == "app.report:build 2\n"
+
+
+def test_without_workers_a_function_of_the_script_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "report.py", SCRIPT.format(workers=0))
+    done = run("report.py", cwd=tmp_path)
+    assert "TaskNotImportableError: build is defined in the script that was started" in done.stderr
+
+
+def test_a_forgotten_shutdown_still_finishes_what_runs(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "script.py",
+        """
+        import threading
+        from leasehold import TaskQueue, current_job
+
+        started = threading.Event()
+
+        def slow() -> str:
+            started.set()
+            current_job().wait(0.2)
+            return "finished"
+
+        queue = TaskQueue("jobs.db", num_workers=1)
+        job = queue.submit(slow, job_id="slow")
+        started.wait(30)
+        """,
+    )
+    done = run("script.py", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    with TaskQueue(tmp_path / "jobs.db", num_workers=0) as queue:
+        assert queue.get("slow").result == "finished"
+
+
+def test_a_worker_process_runs_what_another_submits_and_stops_on_a_signal(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "tasks.py",
+        """
+        from leasehold import TaskQueue
+
+        queue = TaskQueue("jobs.db", num_workers=0)
+
+        @queue.task
+        def greet(name: str) -> str:
+            return f"Hello {name}"
+
+        if __name__ == "__main__":
+            print(queue.run_worker(slots=2), flush=True)
+        """,
+    )
+    worker = subprocess.Popen(
+        [sys.executable, "tasks.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        producer = run(
+            "-c", "import tasks; print(tasks.greet.submit('Ada').result(timeout=30))", cwd=tmp_path
+        )
+        assert producer.stdout == "Hello Ada\n"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.communicate(timeout=WAIT)[0] == "stopped\n"
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_two_processes_on_one_file_wake_each_other(tmp_path: Path) -> None:
+    write(tmp_path, "tasks.py", "def double(number: int) -> int:\n    return number * 2\n")
+    path = tmp_path / "jobs.db"
+    code = (
+        "from leasehold import TaskQueue; import sys; "
+        "queue = TaskQueue('jobs.db', import_tasks='tasks', num_workers=2); queue.start(); "
+        "print('ready', flush=True); sys.stdin.read(); queue.shutdown()"
+    )
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+        with TaskQueue(path, num_workers=0) as queue:
+            jobs = [queue.submit("tasks:double", number) for number in range(20)]
+            ended = queue.wait(jobs, WAIT)
+        assert [job.result for job in ended] == [number * 2 for number in range(20)]
+        assert {job.status for job in ended} == {Status.COMPLETED}
+        worker.communicate(timeout=WAIT)
+        assert worker.returncode == 0
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_signed_pickle_from_submit_to_result(tmp_path: Path, size: str) -> None:
+    value = {1, 2} if size == "small" else set(range(10_000))
+    with TaskQueue(tmp_path / "jobs.db", num_workers=1, pickle_key=b"k" * 32) as queue:
+        job = queue.submit(sorted, value, reverse=True)
+        assert job.result(WAIT) == sorted(value, reverse=True)
+        assert job.job().codec == "pickle"

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leasehold import UnsupportedError
+from leasehold.connect import connect
+
+
+def test_paths_and_urls_name_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "my jobs.db"
+    connect(path).close()
+    for url in (str(path), f"sqlite:///{path}", f"sqlite:///{str(path).replace(' ', '%20')}"):
+        store = connect(url)
+        assert str(path) in str(dict(store.describe()))
+        store.close()
+    assert len([name for name in tmp_path.iterdir() if name.suffix == ".db"]) == 1
+
+
+def test_a_relative_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    connect("sqlite:///jobs.db").close()
+    assert (tmp_path / "jobs.db").exists()
+
+
+@pytest.mark.parametrize("suffix", ["?durability=normal", ""])
+def test_durability_is_a_parameter_or_an_argument(tmp_path: Path, suffix: str) -> None:
+    store = connect(f"sqlite:///{tmp_path}/jobs.db{suffix}", durability="normal")
+    assert "normal" in str(dict(store.describe()))
+    store.close()
+
+
+def test_memory_is_fresh_every_time() -> None:
+    assert connect("memory://") is not connect("memory://")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("postgresql://u:secret@db/jobs", "PostgreSQL is not in this release"),
+        ("http://localhost", "not in this release"),
+        ("redis://localhost", "not in this release"),
+        ("ftp://x", "is no store"),
+        ("sqlite://jobs.db", "three slashes"),
+        ("sqlite:///jobs.db?cache=shared", "unknown parameter 'cache'"),
+        ("sqlite:///jobs.db?durability=some", "'full' or 'normal'"),
+        (":memory:", "memory://"),
+        ("", "needs a file"),
+        ("memory://named", "no name"),
+    ],
+)
+def test_what_is_no_store_is_refused_with_the_reason(url: str, why: str) -> None:
+    with pytest.raises(UnsupportedError, match=why) as caught:
+        connect(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_contradiction_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="contradicts"):
+        connect("sqlite:///jobs.db?durability=full", durability="normal")

@@ -1,0 +1,160 @@
+"""The public surface is a promise: this test changes only when the promise does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import leasehold
+import leasehold.errors
+import leasehold.testing
+
+NAMES = [
+    "TaskQueue",
+    "AsyncTaskQueue",
+    "Task",
+    "AsyncTask",
+    "NewJob",
+    "JobHandle",
+    "AsyncJobHandle",
+    "current_job",
+    "JobContext",
+    "Snooze",
+    "Retry",
+    "Cancel",
+    "PermanentError",
+    "RetryableError",
+    "Job",
+    "Status",
+    "Event",
+    "Priority",
+    "Attempt",
+    "HistoryEvent",
+    "JobError",
+    "JobFilter",
+    "Page",
+    "WorkerInfo",
+    "AuditRecord",
+    "Exponential",
+    "Linear",
+    "Constant",
+    "Delays",
+    "Lease",
+    "Renewed",
+    "Settled",
+    "LeaseholdError",
+    "InvalidJobError",
+    "PayloadError",
+    "PayloadTooLargeError",
+    "TaskNotImportableError",
+    "DuplicateJobError",
+    "IdempotencyConflictError",
+    "JobNotFoundError",
+    "InvalidTransitionError",
+    "LeaseLostError",
+    "LeaseConflictError",
+    "LeaseExpiredError",
+    "QueueFullError",
+    "QueueClosedError",
+    "UnknownTaskError",
+    "JobFailedError",
+    "JobCancelledError",
+    "JobTimeoutError",
+    "ResultTimeoutError",
+    "UnsupportedError",
+    "StoreError",
+    "StoreUnavailableError",
+    "StoreFullError",
+    "StoreCorruptError",
+    "StoreVersionError",
+    "StoreClosedError",
+]
+
+HEAVY = [
+    "asyncio",
+    "apsw",
+    "multiprocessing",
+    "concurrent.futures",
+    "subprocess",
+    "click",
+    "pydantic",
+    "hypothesis",
+    "pytest",
+    "inspect",
+    "msgspec",
+    "logging",
+    "threading",
+    "json",
+    "pickle",
+    "socket",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert leasehold.__all__ == NAMES
+    assert dir(leasehold) == sorted(NAMES)
+
+
+def test_every_public_name_is_there() -> None:
+    for name in NAMES:
+        assert getattr(leasehold, name).__name__ == name
+
+
+def test_every_error_is_public() -> None:
+    errors = {
+        name
+        for name, value in vars(leasehold.errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    assert errors <= set(NAMES)
+
+
+def test_the_testing_kit_is_these_names() -> None:
+    assert leasehold.testing.__all__ == [
+        "Drained",
+        "Env",
+        "InlineQueue",
+        "ManualClock",
+        "assert_submitted",
+        "drain",
+        "memory_queue",
+        "refute_submitted",
+        "submitted",
+    ]
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(leasehold, "Celery")
+
+
+def loaded_by(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print('\\n'.join(sys.modules))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_leasehold_loads_nothing_heavy() -> None:
+    assert loaded_by("import leasehold") & set(HEAVY) <= loaded_by("import typing")
+
+
+def test_a_producer_loads_no_worker_and_no_other_store() -> None:
+    loaded = loaded_by(
+        "from leasehold import TaskQueue; TaskQueue('memory://', num_workers=0).submit('t', 1)"
+    )
+    assert not loaded & {
+        "apsw",
+        "asyncio",
+        "concurrent.futures",
+        "leasehold.worker.worker",
+        "multiprocessing",
+        "pydantic",
+        "subprocess",
+    }
+
+
+def test_the_testing_kit_needs_no_test_framework() -> None:
+    assert not loaded_by("import leasehold.testing") & {"pytest", "hypothesis"}
