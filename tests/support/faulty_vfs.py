@@ -85,11 +85,7 @@ class Disk(apsw.VFS):
             self.failures += 1
             if self._failure == "full" and operation.kind != "sync":
                 raise apsw.FullError("the disk is full, says the test")
-            error = apsw.IOError("the disk is broken, says the test")
-            error.extendedresult = (
-                apsw.SQLITE_IOERR_FSYNC if operation.kind == "sync" else apsw.SQLITE_IOERR_WRITE
-            )
-            raise error
+            raise apsw.IOError("the disk is broken, says the test")
         if operation.kind != "sync" or not self.syncs_lie:
             self.operations.append(operation)
 
@@ -111,7 +107,7 @@ class _File(apsw.VFSFile):
         # As SQLite's own VFS does with the first sync of a WAL or journal that it may have made.
         self._syncs_folder = bool(flags[0] & _WATCHED & ~apsw.SQLITE_OPEN_MAIN_DB)
 
-    def xWrite(self, data: apsw.Buffer, offset: int) -> None:  # noqa: N802  # apsw's name
+    def xWrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:  # noqa: N802  # apsw's name
         if self._watched:
             self._disk.note(Operation("write", self._file, offset, bytes(data)))
         super().xWrite(data, offset)

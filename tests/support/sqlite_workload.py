@@ -112,8 +112,8 @@ def _enter(store: SQLiteStore) -> object:
     return store.register_worker(info)
 
 
-def _tell(store: SQLiteStore) -> object:
-    return store.tell("a", Event.HEARTBEAT_FAILED, worker="w", version=1, message="missed one")
+def _tell(store: SQLiteStore) -> None:
+    store.tell("a", Event.HEARTBEAT_FAILED, worker="w", version=1, message="missed one")
 
 
 def _recover_at(seconds: float) -> Call:

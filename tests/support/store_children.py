@@ -91,8 +91,9 @@ class _Child:
         lines = [f"L {lease.job_id} {lease.version}" for lease in answer.leases]
         for settlement, settled in zip(settlements, answer.settled, strict=True):
             about = f"{settlement.job_id} {settlement.version}"
-            known = isinstance(settled, Settled)
-            lines.append(f"E {about} {settled.event}" if known else f"R {about}")
+            lines.append(
+                f"E {about} {settled.event}" if isinstance(settled, Settled) else f"R {about}"
+            )
         self._tell(lines)
 
     def _outcome(self) -> Outcome:

@@ -1,0 +1,1 @@
+"""What runs jobs: leases, heartbeat, recovery sweep, supervisor, worker loop and executors."""

@@ -1,0 +1,216 @@
+"""What a running task knows about its job, and how it hears that it should stop.
+
+A task asks for it: `ctx = current_job()`. What it reports goes to a `Sink`: in the worker's own
+process that is the worker, which writes it in batches; in a child process it is a pipe.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from leasehold.codec import encode_document
+from leasehold.core.job import MetadataValue
+from leasehold.core.lease import Lease
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import JobCancelledError, JobTimeoutError, LeaseLostError
+
+
+class StopCause(Enum):
+    """Why a running attempt should end."""
+
+    CANCELLED = "cancelled"
+    """Somebody cancelled the job."""
+    TIMED_OUT = "timed_out"
+    """It ran longer than its job's timeout_seconds."""
+    LEASE_LOST = "lease_lost"
+    """This worker no longer holds the job: another one may be running it by now."""
+    HANDED_BACK = "handed_back"
+    """The worker stops and has handed the job back: another one will run it."""
+
+
+class Sink(Protocol):
+    """Where a context's reports go. Calls come from the task's thread and must return at once."""
+
+    def progress(self, lease: Lease, document: bytes) -> None:
+        """Keep this JSON document as the job's progress; only the latest one matters."""
+
+    def log(self, lease: Lease, line: str) -> None:
+        """Keep this line."""
+
+
+class JobContext:
+    """The running attempt, as its own code sees it."""
+
+    __slots__ = ("_condition", "_env", "_lease", "_sink", "_stop", "note")
+
+    def __init__(self, lease: Lease, sink: Sink, env: Env = SYSTEM) -> None:
+        self._lease = lease
+        self._sink = sink
+        self._env = env
+        self._stop: tuple[StopCause, str] | None = None
+        self._condition: threading.Condition | None = None
+        self.note: bytes | None = None
+        """What `attach` was given, as JSON."""
+
+    @property
+    def lease(self) -> Lease:
+        return self._lease
+
+    @property
+    def sink(self) -> Sink:
+        """Where reports go; an executor forwards there what a child process says."""
+        return self._sink
+
+    @property
+    def job_id(self) -> str:
+        return self._lease.job_id
+
+    @property
+    def fencing_token(self) -> int:
+        """Grows with every lease of this job: send it with your own writes to refuse stale ones."""
+        return self._lease.version
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._lease.attempt
+
+    @property
+    def task(self) -> str:
+        return self._lease.task
+
+    @property
+    def queue(self) -> str:
+        return self._lease.queue
+
+    @property
+    def metadata(self) -> dict[str, MetadataValue]:
+        return dict(self._lease.metadata or {})
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the job should be done; it is not stopped for being late."""
+        return self._lease.deadline
+
+    # -- should it go on? --------------------------------------------------------------------
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether nobody waits for this attempt any more, for whatever cause."""
+        return self._stop is not None
+
+    @property
+    def stopped(self) -> tuple[StopCause, str] | None:
+        """Why it should stop, cause and reason; None while it should not."""
+        return self._stop
+
+    @property
+    def cancelled(self) -> bool:
+        return self._stopped_by(StopCause.CANCELLED)
+
+    @property
+    def cancel_reason(self) -> str | None:
+        return self._stop[1] if self._stop is not None and self.cancelled else None
+
+    @property
+    def timed_out(self) -> bool:
+        return self._stopped_by(StopCause.TIMED_OUT)
+
+    @property
+    def lease_lost(self) -> bool:
+        """Whether the job is no longer this worker's: whatever the attempt returns is discarded."""
+        return self._stopped_by(StopCause.LEASE_LOST) or self._stopped_by(StopCause.HANDED_BACK)
+
+    def check(self) -> None:
+        """Raise JobCancelledError, JobTimeoutError or LeaseLostError if the attempt should stop."""
+        if self._stop is None:
+            return
+        cause, reason = self._stop
+        message = f"job {self.job_id} should stop ({cause.value.replace('_', ' ')}): {reason}"
+        if cause is StopCause.CANCELLED:
+            raise JobCancelledError(message)
+        if cause is StopCause.TIMED_OUT:
+            raise JobTimeoutError(message)
+        raise LeaseLostError(message)
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, but no longer than the attempt should live; True if it should stop now.
+
+        An async task awaits `asyncio.sleep` instead, which is cancelled when it should stop.
+        """
+        condition = self._condition
+        if condition is None:
+            with _making_condition:
+                condition = self._condition = self._condition or threading.Condition()
+        clock = self._env.clock
+        end = clock.monotonic() + seconds
+        with condition:
+            while self._stop is None and (left := end - clock.monotonic()) > 0:
+                clock.wait(condition, left)
+        return self._stop is not None
+
+    def stop(self, cause: StopCause, reason: str) -> None:
+        """Said by the worker: this attempt should end. The first cause stays."""
+        if self._stop is None:
+            self._stop = (cause, reason)
+        # The flag is set before the condition is looked for, and a waiter makes the condition
+        # before it looks at the flag: one of the two always sees the other.
+        condition = self._condition
+        if condition is not None:
+            with condition:
+                condition.notify_all()
+
+    def _stopped_by(self, cause: StopCause) -> bool:
+        return self._stop is not None and self._stop[0] is cause
+
+    @property
+    def _is_over(self) -> bool:
+        # A cancelled task may still say how it cleans up; in all other cases the lease is gone.
+        return self._stop is not None and not self.cancelled
+
+    # -- reports -----------------------------------------------------------------------------
+
+    def progress(
+        self, done: float, total: float | None = None, message: str = "", **extra: Any
+    ) -> None:
+        """Say how far the work is. Call it as often as you like: writes are coalesced."""
+        document: dict[str, Any] = {"done": done}
+        if total is not None:
+            document["total"] = total
+        if message:
+            document["message"] = message
+        if not self._is_over:
+            self._sink.progress(self._lease, encode_document(document | extra, "progress"))
+
+    def log(self, message: str) -> None:
+        """Keep a line with the job; it is written within about half a second."""
+        if not self._is_over:
+            self._sink.log(self._lease, message)
+
+    def attach(self, note: Any) -> None:
+        """Attach any JSON document to this attempt's record, written when the attempt completes."""
+        self.note = encode_document(note, "a note")
+
+
+def current_job() -> JobContext:
+    """The context of the job this code runs for; raises RuntimeError outside a job."""
+    context = _current.get(None)
+    if context is None:
+        raise RuntimeError(
+            "current_job() was called outside a job: only a task that a worker runs has a context"
+        )
+    return context
+
+
+def enter_context(context: JobContext) -> None:
+    """Make `current_job()` answer with this from now on, in this contextvars context."""
+    _current.set(context)
+
+
+_current: Final[ContextVar[JobContext]] = ContextVar("leasehold_current_job")
+# A condition is made only for a task that waits; one lock for all of them is never contended.
+_making_condition: Final = threading.Lock()

@@ -1,0 +1,269 @@
+"""The heartbeat: one write keeps all of a worker's leases alive, from a thread of its own.
+
+The holder trusts its own watch, not the store's silence: each lease has a local deadline, counted
+from the moment *before* its renewal was sent, and a lease that could not be renewed by then is
+abandoned, so that two workers never both believe that they hold a job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from leasehold.core.lease import Lease, Renewal
+from leasehold.core.status import Event
+from leasehold.core.store import Store
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError
+
+logger = logging.getLogger("leasehold.worker")
+
+MARGIN_SHARE: Final = 0.1
+MARGIN_SECONDS_MAX: Final = 5.0
+
+
+def local_deadline(sent_at: float, lease_seconds: float) -> float:
+    """Until when, by its own monotonic clock, a holder may believe that a lease is its own.
+
+    >>> local_deadline(100.0, 300.0)
+    395.0
+    """
+    return sent_at + lease_seconds - min(lease_seconds * MARGIN_SHARE, MARGIN_SECONDS_MAX)
+
+
+class _Held:
+    __slots__ = ("deadline", "lease", "renewed_at")
+
+    def __init__(self, lease: Lease, sent_at: float) -> None:
+        self.lease = lease
+        self.renewed(sent_at)
+
+    def renewed(self, sent_at: float) -> None:
+        self.renewed_at = sent_at
+        self.deadline = local_deadline(sent_at, self.lease.lease_seconds)
+
+
+class Heartbeat:
+    """Renews every lease it is given until it is told to forget it.
+
+    `on_lost` is called once for a lease that is lost or abandoned, `on_cancel` when somebody asked
+    to stop its job; both from the heartbeat's own thread. It also beats while nothing is held, to
+    keep the worker's registry entry alive.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        *,
+        env: Env = SYSTEM,
+        interval_seconds: float = 30.0,
+        failure_threshold: int = 3,
+        on_lost: Callable[[Lease, LeaseLostError | StoreError], None],
+        on_cancel: Callable[[Lease, str], None],
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._clock = env.clock
+        self._interval_seconds = interval_seconds
+        self._failure_threshold = failure_threshold
+        self._on_lost = on_lost
+        self._on_cancel = on_cancel
+        self._held: dict[tuple[str, int], _Held] = {}
+        self._condition = threading.Condition()
+        # Held while renewals are under way. It is reentrant because a simulated store runs the rest
+        # of its process inside a call.
+        self._renewing = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._hurry: set[str] = set()
+        self._wait_seconds = interval_seconds
+        self.consecutive_failures = 0
+
+    # -- what it keeps alive -----------------------------------------------------------------
+
+    def add(self, lease: Lease, sent_at: float | None = None) -> None:
+        """Keep this lease alive. `sent_at` is the monotonic time before the lease was asked for."""
+        self.add_all([lease], sent_at)
+
+    def add_all(self, leases: Iterable[Lease], sent_at: float | None = None) -> None:
+        if sent_at is None:
+            sent_at = self._clock.monotonic()
+        shortest = self._interval_seconds
+        with self._condition:
+            for lease in leases:
+                self._held[lease.job_id, lease.version] = _Held(lease, sent_at)
+                if lease.lease_seconds < 3 * shortest:
+                    shortest = lease.lease_seconds / 3
+            if shortest < self._wait_seconds:
+                # The thread sleeps longer than this lease can bear: let it reckon again.
+                self._condition.notify_all()
+
+    def discard(self, lease: Lease) -> None:
+        """Forget a lease, before it is settled: from now on no renewal of it is under way."""
+        self.discard_all([lease])
+
+    def discard_all(self, leases: Iterable[Lease]) -> None:
+        # A renewal that reached the store after the settlement would look like a stale holder's.
+        with self._renewing, self._condition:
+            for lease in leases:
+                self._held.pop((lease.job_id, lease.version), None)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    # -- beating -----------------------------------------------------------------------------
+
+    def beat(self, min_age_seconds: float = 0.0, job_ids: Collection[str] = ()) -> None:
+        """Renew, in one write, every lease that was last renewed that long ago or longer.
+
+        The leases of `job_ids` are renewed whatever their age.
+        """
+        self._abandon_overdue()
+        sent_at = self._clock.monotonic()
+        try:
+            with self._renewing:
+                due = self._due(sent_at - min_age_seconds, job_ids)
+                answers = self._store.renew(
+                    self._worker,
+                    [Renewal(h.lease.job_id, h.lease.version, h.lease.lease_seconds) for h in due],
+                )
+        except StoreError as error:
+            self._beat_failed(error)
+            return
+        self.consecutive_failures = 0
+        for held, answer in zip(due, answers, strict=True):
+            if isinstance(answer, LeaseLostError):
+                self._lose(held, answer)
+                continue
+            held.renewed(sent_at)
+            if answer.cancel_requested is not None:
+                self._on_cancel(held.lease, answer.cancel_requested)
+        # A slow store may have answered after a deadline that its answer has not moved.
+        self._abandon_overdue()
+
+    def _due(self, renewed_before: float, job_ids: Collection[str]) -> list[_Held]:
+        with self._condition:
+            return [
+                held
+                for held in self._held.values()
+                if held.renewed_at <= renewed_before or held.lease.job_id in job_ids
+            ]
+
+    def hurry(self, job_ids: Collection[str] | None = None) -> None:
+        """Beat at once for these jobs, or for all: somebody may have asked to stop one."""
+        with self._condition:
+            self._hurry.update((job_id for job_id, _ in self._held) if job_ids is None else job_ids)
+            self._condition.notify_all()
+
+    def _beat_failed(self, error: StoreError) -> None:
+        self.consecutive_failures += 1
+        with self._condition:
+            held = list(self._held.values())
+        logger.warning(
+            "heartbeat %d of %d failed for %d lease(s) of worker %s: %s",
+            self.consecutive_failures,
+            self._failure_threshold,
+            len(held),
+            self._worker,
+            error,
+        )
+        self._tell(held, Event.HEARTBEAT_FAILED, str(error))
+        if self.consecutive_failures >= self._failure_threshold:
+            self._abandon(held, error)
+        else:
+            self._abandon_overdue()
+
+    def _abandon_overdue(self) -> None:
+        now = self._clock.monotonic()
+        with self._condition:
+            overdue = [held for held in self._held.values() if held.deadline <= now]
+        if overdue:
+            self._abandon(
+                overdue,
+                LeaseExpiredError(f"worker {self._worker} could not renew the lease in time"),
+            )
+
+    def _abandon(self, held: list[_Held], error: LeaseLostError | StoreError) -> None:
+        lost = [one for one in held if self._lose(one, error)]
+        self._tell(lost, Event.ABANDONED, str(error))
+
+    def _lose(self, held: _Held, error: LeaseLostError | StoreError) -> bool:
+        lease = held.lease
+        with self._condition:
+            if self._held.pop((lease.job_id, lease.version), None) is None:
+                return False  # It was settled in the meantime.
+        logger.warning(
+            "job %s: lease %d is lost: %s",
+            lease.job_id,
+            lease.version,
+            error,
+            extra={"job_id": lease.job_id},
+        )
+        self._on_lost(lease, error)
+        return True
+
+    def _tell(self, held: list[_Held], event: Event, message: str) -> None:
+        """Write it to the jobs' history if the store lets us; nothing depends on it."""
+        try:
+            for one in held:
+                lease = one.lease
+                self._store.tell(
+                    lease.job_id, event, worker=self._worker, version=lease.version, message=message
+                )
+        except StoreError as error:
+            logger.info("the history of %d job(s) lacks %s: %s", len(held), event, error)
+
+    # -- its thread --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Beat from a thread of its own until `stop`."""
+        self._stopping = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"{self._worker}-heartbeat", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. The leases still held are left as they are."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        last_beat = self._clock.monotonic()
+        while True:
+            with self._condition:
+                self._sleep_until_due(last_beat)
+                if self._stopping:
+                    return
+                hurry, self._hurry = self._hurry, set()
+                # What was leased a moment ago needs no renewal yet, and may be settled while one is
+                # on its way, which would look like a stale holder.
+                min_age_seconds = self._wait_seconds / 2
+            last_beat = self._clock.monotonic()
+            try:
+                self.beat(min_age_seconds, hurry)
+            except Exception as error:
+                # The leases depend on this thread: it outlives a fault in a store or a callback.
+                logger.exception("a heartbeat of worker %s broke", self._worker)
+                self._beat_failed(StoreError(f"the heartbeat broke: {error!r}"))
+
+    def _sleep_until_due(self, last_beat: float) -> None:
+        while not self._stopping and not self._hurry:
+            shortest = min((h.lease.lease_seconds for h in self._held.values()), default=None)
+            interval = self._interval_seconds
+            if shortest is not None:
+                interval = min(interval, shortest / 3)
+            self._wait_seconds = interval
+            due = last_beat + interval
+            deadline = min((h.deadline for h in self._held.values()), default=due)
+            left = min(due, deadline) - self._clock.monotonic()
+            if left <= 0:
+                return
+            self._clock.wait(self._condition, left)

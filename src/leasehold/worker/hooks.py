@@ -1,0 +1,43 @@
+"""Hooks: plain callables that are told what happens to jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ParamSpec
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import Lease, Settled
+from leasehold.core.outcome import JobError
+from leasehold.errors import LeaseLostError, StoreError
+
+logger = logging.getLogger("leasehold.worker")
+
+_P = ParamSpec("_P")
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Who wants to be told. A hook should return at once, and one that raises is only logged."""
+
+    on_submit: Callable[[Draft], None] | None = None
+    """A job was submitted through the queue object that holds this hook."""
+    on_start: Callable[[Lease], None] | None = None
+    """A job was given to its executor, which runs it as soon as a slot is free."""
+    on_success: Callable[[Lease, Settled], None] | None = None
+    on_failure: Callable[[Lease, Settled, JobError], None] | None = None
+    """An attempt failed, whether or not another one follows."""
+    on_dead: Callable[[Lease, Settled, JobError], None] | None = None
+    """An attempt failed and the job will not be tried again."""
+    on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None
+
+
+def call_hook(hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwargs) -> None:
+    """Call a hook, if there is one; whatever it raises is logged and hurts nobody."""
+    if hook is None:
+        return
+    try:
+        hook(*args, **kwargs)
+    except Exception:
+        logger.exception("a hook failed: %r", hook)

@@ -1,0 +1,95 @@
+"""Word for the worker's loop from other threads, and the one condition on which it sleeps.
+
+The loop reads all of it in its next tick. A sender wakes it only if it is not going to look anyway:
+with thousands of jobs a second, most senders find that it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Collection
+
+from leasehold.core.lease import Lease
+from leasehold.env import Env
+from leasehold.errors import LeaseLostError, StoreError
+from leasehold.worker.context import StopCause
+from leasehold.worker.heartbeat import Heartbeat
+from leasehold.worker.inhand import InHand
+from leasehold.worker.run import Run
+
+
+class Inbox:
+    """What the loop has yet to look at."""
+
+    def __init__(self, in_hand: InHand, env: Env) -> None:
+        self._in_hand = in_hand
+        self._clock = env.clock
+        self._condition = threading.Condition()
+        self._is_awake = False
+        self.changes: deque[Run] = deque()
+        """Runs whose outcome was decided or whose code ended."""
+        self.lost: deque[tuple[Lease, LeaseLostError | StoreError]] = deque()
+        self.cancels: deque[tuple[Lease, str]] = deque()
+        self.jobs_may_be_ready = True
+        self.is_hungry = True
+        """Whether the loop wants to be woken for new jobs."""
+
+    def open(self) -> None:
+        """Said at the start of a tick: whatever comes from now on needs another one."""
+        self._is_awake = False
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until there is word, but no longer than this."""
+        with self._condition:
+            if not self._is_awake and seconds > 0:
+                self._clock.wait(self._condition, seconds)
+
+    def wake(self) -> None:
+        with self._condition:
+            self._is_awake = True
+            self._condition.notify()
+
+    def on_change(self, run: Run) -> None:
+        """Called for every run that ends: it must cost next to nothing."""
+        self.changes.append(run)
+        if not self._is_awake:
+            self.wake()
+
+    def on_lost(self, lease: Lease, error: LeaseLostError | StoreError) -> None:
+        """Tell the code at once, since the loop itself may be waiting for a store in trouble."""
+        run = self._in_hand.find(lease)
+        if run is not None:
+            run.context.stop(StopCause.LEASE_LOST, str(error))
+            self.lost.append((lease, error))
+            self.wake()
+
+    def on_cancel(self, lease: Lease, reason: str) -> None:
+        self.cancels.append((lease, reason))
+        self.wake()
+
+    def on_ready(self) -> None:
+        self.jobs_may_be_ready = True
+        if self.is_hungry and not self._is_awake:
+            self.wake()
+
+
+class Hints:
+    """The worker's `Listener`: takes the store's hints to whom they concern."""
+
+    def __init__(self, inbox: Inbox, in_hand: InHand, heartbeat: Heartbeat) -> None:
+        self._in_hand = in_hand
+        self._heartbeat = heartbeat
+        self._inbox = inbox
+
+    def on_ready(self) -> None:
+        self._inbox.on_ready()
+
+    def on_ended(self, job_ids: Collection[str] | None) -> None:
+        """Nobody here waits for a job's end."""
+
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
+        mine = {run.lease.job_id for run in tuple(self._in_hand.held)}
+        if mine if job_ids is None else not mine.isdisjoint(job_ids):
+            # The answer to a renewal says which job, and why.
+            self._heartbeat.hurry(job_ids)

@@ -1,0 +1,154 @@
+"""The runs a worker has in hand: whose lease is its own, and whose code fills a slot.
+
+The two are not the same. A job that timed out on a thread is settled at once, but fills its slot
+until the thread ends; a job whose lease was lost is nobody's to settle, but still runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from leasehold.core.lease import Lease
+from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.worker.executors.team import KILLING
+from leasehold.worker.prefetch import Prefetch
+from leasehold.worker.run import Run
+
+START_SECONDS_MAX: Final = 0.1
+"""A run that waits longer than this for a thread is handed back, so that others may take it."""
+
+
+class InHand:
+    """Bookkeeping for the worker's loop, which alone calls it (but for `find`)."""
+
+    def __init__(self, prefetch: Prefetch) -> None:
+        self._prefetch = prefetch
+        self.held: set[Run] = set()
+        """Runs that are still to be settled under their lease."""
+        self.occupying: set[Run] = set()
+        """Runs whose code has not ended; all that are held are among them."""
+        self._timed: set[Run] = set()
+        self._elsewhere = 0
+        self._batches: deque[tuple[float, Run]] = deque()
+
+    def add(self, run: Run) -> None:
+        self.held.add(run)
+        self.occupying.add(run)
+        if run.lease.timeout_seconds is not None:
+            self._timed.add(run)
+        if run.task.executor != "thread":
+            self._elsewhere += 1
+
+    def batch_handed_over(self, last: Run, now: float) -> None:
+        """Remember since when these runs wait for a thread; the last of them starts last."""
+        if last.task.executor == "thread":
+            self._batches.append((now, last))
+
+    def find(self, lease: Lease) -> Run | None:
+        """The held run of this lease. Any thread may ask: copying a set is one step."""
+        for run in tuple(self.held):
+            if run.lease.version == lease.version and run.lease.job_id == lease.job_id:
+                return run
+        return None
+
+    @property
+    def jobs_ahead(self) -> int:
+        """How many runs may wait beyond the slots. Only threads gain from that."""
+        return 0 if self._elsewhere else self._prefetch.jobs_ahead
+
+    @property
+    def stuck(self) -> int:
+        """How many slots are filled by code that nobody waits for any more."""
+        return len(self.occupying) - len(self.held)
+
+    def take_changes(
+        self, changes: deque[Run], *, wait_for_end: bool
+    ) -> list[tuple[Lease, Outcome]]:
+        """Free the slots of runs that ended, and answer with what is now to be settled."""
+        decided: list[tuple[Lease, Outcome]] = []
+        run_seconds, slowest_seconds, runs = 0.0, 0.0, 0
+        while changes:
+            run = changes.popleft()
+            if run.ended and run in self.occupying:
+                self.occupying.discard(run)
+                if run.task.executor != "thread":
+                    self._elsewhere -= 1
+                elif run.started is not None and run.finished is not None:
+                    seconds = run.finished - run.started
+                    run_seconds += seconds
+                    slowest_seconds = max(slowest_seconds, seconds)
+                    runs += 1
+            if run in self.held and not (
+                # What can be killed is settled when it is dead, so that its next attempt never
+                # runs beside it.
+                wait_for_end and not run.ended and run.task.executor in KILLING
+            ):
+                self.forget(run)
+                assert run.outcome is not None
+                decided.append((run.lease, run.outcome))
+        if runs:
+            self._prefetch.measured(run_seconds, runs, slowest_seconds)
+        return decided
+
+    def forget(self, run: Run) -> None:
+        """It is settled or lost; it may still fill its slot."""
+        self.held.discard(run)
+        self._timed.discard(run)
+
+    def give_up(self, run: Run) -> None:
+        """Its slot is replaced."""
+        self.occupying.discard(run)
+        if run.task.executor != "thread":
+            self._elsewhere -= 1
+
+    # -- time --------------------------------------------------------------------------------
+
+    def timed_out(self, now: float) -> list[Run]:
+        """Runs that ran longer than they may, and are not decided yet, in a stated order."""
+        timed_out = [
+            run
+            for run in self._timed
+            if run.started is not None
+            and run.outcome is None
+            and now >= run.started + (run.lease.timeout_seconds or 0.0)
+        ]
+        # A set has an order of its own in every process; the simulator needs the same in each.
+        return sorted(timed_out, key=lambda run: (run.lease.job_id, run.lease.version))
+
+    def waited_too_long(self, now: float) -> bool:
+        """Whether runs that were leased ahead did not get a thread in time."""
+        self._drop_started()
+        if not self._batches or now < self._batches[0][0] + START_SECONDS_MAX:
+            return False
+        self._batches.clear()
+        self._prefetch.reset()
+        return True
+
+    def next_moment(self, now: float) -> float:
+        """When the next run will have timed out or waited too long, at the earliest."""
+        self._drop_started()
+        moments = [
+            # One that has not started may start right now.
+            (now if run.started is None else run.started) + (run.lease.timeout_seconds or 0.0)
+            for run in self._timed
+            if run.outcome is None
+        ]
+        if self._batches:
+            moments.append(self._batches[0][0] + START_SECONDS_MAX)
+        return min(moments, default=float("inf"))
+
+    def _drop_started(self) -> None:
+        batches = self._batches
+        while batches and (batches[0][1].started is not None or batches[0][1].ended):
+            batches.popleft()
+
+
+def timeout_failure(lease: Lease) -> Fail:
+    """The outcome of an attempt that ran too long."""
+    return Fail(
+        JobError(
+            "JobTimeoutError",
+            f"job {lease.job_id} ran longer than its timeout of {lease.timeout_seconds:g} s",
+        )
+    )

@@ -1,0 +1,129 @@
+"""Leases for one worker: take jobs, keep them, and say what became of them.
+
+>>> from leasehold.stores.memory import MemoryStore
+>>> from leasehold.core.job import Draft
+>>> store = MemoryStore()
+>>> _ = store.submit([Draft(id="job-1", task="resize")])
+>>> leases = LeaseManager(store, "my-worker")
+>>> [lease] = leases.acquire()
+>>> leases.complete(lease, b'"done"').status
+<Status.COMPLETED: 'completed'>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasehold.core.job import DEFAULT_LEASE_SECONDS, DEFAULT_QUEUE
+from leasehold.core.lease import (
+    Exchange,
+    Lease,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+)
+from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.retry import is_retryable
+from leasehold.core.store import Store
+from leasehold.errors import LeaseLostError
+from leasehold.worker.attempt import describe_error
+
+
+class LeaseManager:
+    """Everything a worker says to the store about its leases, under the worker's own name."""
+
+    def __init__(
+        self, store: Store, worker: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS
+    ) -> None:
+        self.store = store
+        self.worker = worker
+        self.lease_seconds = lease_seconds
+
+    def acquire(
+        self,
+        queues: Sequence[str] = (DEFAULT_QUEUE,),
+        limit: int = 1,
+        tasks: Sequence[str] | None = None,
+        parent_id: str | None = None,
+    ) -> list[Lease]:
+        """Lease up to `limit` of the best available jobs; fewer, or none, if there are no more."""
+        return self.exchange((), queues, limit, tasks, parent_id).leases
+
+    def exchange(
+        self,
+        settlements: Sequence[Settlement] = (),
+        queues: Sequence[str] = (DEFAULT_QUEUE,),
+        limit: int = 0,
+        tasks: Sequence[str] | None = None,
+        parent_id: str | None = None,
+    ) -> Exchange:
+        """Settle what was run and lease what comes next, in one write."""
+        request = None
+        if limit > 0:
+            request = LeaseRequest(
+                worker=self.worker,
+                queues=tuple(queues),
+                limit=limit,
+                lease_seconds=self.lease_seconds,
+                tasks=None if tasks is None else tuple(tasks),
+                parent_id=parent_id,
+            )
+        return self.store.exchange(settlements, request)
+
+    def renew(self, lease: Lease) -> Renewed:
+        """Keep a lease for its full length from now.
+
+        Raises LeaseExpiredError when it ran out, LeaseConflictError when another worker has the
+        job, LeaseLostError otherwise.
+        """
+        renewal = Renewal(lease.job_id, lease.version, lease.lease_seconds)
+        [answer] = self.store.renew(self.worker, [renewal])
+        if isinstance(answer, LeaseLostError):
+            raise answer
+        return answer
+
+    def complete(
+        self,
+        lease: Lease,
+        result: bytes | None = None,
+        *,
+        note: bytes | None = None,
+        codec: str = "json",
+    ) -> Settled:
+        """The job is done; `result` and `note` are JSON documents, already encoded."""
+        return self.settle(lease, Complete(result, note, codec))
+
+    def fail(
+        self,
+        lease: Lease,
+        error: BaseException | JobError,
+        *,
+        retryable: bool | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> Settled:
+        """The attempt failed; the answer says whether it will be tried again.
+
+        Unless told, the default lists say which exceptions are worth another try.
+        """
+        if isinstance(error, JobError):
+            return self.settle(lease, Fail(error, retryable is not False, retry_after_seconds))
+        if retryable is None:
+            retryable = is_retryable(error)
+        return self.settle(lease, Fail(describe_error(error), retryable, retry_after_seconds))
+
+    def snooze(self, lease: Lease, seconds: float, reason: str = "") -> Settled:
+        """Run the job again in so many seconds, with no attempt spent."""
+        return self.settle(lease, Snooze(seconds, reason))
+
+    def release(self, lease: Lease, delay_seconds: float = 0.0, reason: str = "") -> Settled:
+        """Hand the job back unfinished, with no attempt spent."""
+        return self.settle(lease, Release(delay_seconds, reason))
+
+    def settle(self, lease: Lease, outcome: Outcome) -> Settled:
+        """Say what became of the job; raises LeaseLostError (or a kind of it) if it is not ours."""
+        [answer] = self.store.exchange([Settlement(lease.job_id, lease.version, outcome)]).settled
+        if isinstance(answer, LeaseLostError):
+            raise answer
+        return answer

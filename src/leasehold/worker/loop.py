@@ -1,0 +1,392 @@
+"""The worker's loop: settle what ended, lease what fits, hand it over, sleep until there is news.
+
+Everything the worker decides is decided here, in one thread, a tick at a time. Other threads only
+leave word in its `Inbox`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from leasehold.core.lease import Exchange, Lease, Settlement
+from leasehold.core.outcome import Cancel, Release
+from leasehold.env import Env
+from leasehold.errors import StoreClosedError, StoreCorruptError, StoreError, UnknownTaskError
+from leasehold.worker.context import JobContext, StopCause
+from leasehold.worker.executors.team import COMMAND, KILLING, Team
+from leasehold.worker.heartbeat import Heartbeat
+from leasehold.worker.hooks import Hooks, call_hook
+from leasehold.worker.inbox import Inbox
+from leasehold.worker.inhand import InHand, timeout_failure
+from leasehold.worker.leases import LeaseManager
+from leasehold.worker.memory import resident_mb
+from leasehold.worker.reports import Reports
+from leasehold.worker.run import Run
+from leasehold.worker.settling import Settling
+from leasehold.worker.stopping import Stopping, StopReason
+from leasehold.worker.task import COMMAND_TASK, TaskDefinition, TaskRegistry
+from leasehold.worker.unrunnable import Unrunnable
+
+logger = logging.getLogger("leasehold.worker")
+
+STORE_RETRY_SECONDS_FIRST: Final = 0.1
+STORE_RETRY_SECONDS_MAX: Final = 5.0
+HALF_STUCK_SECONDS_MAX: Final = 60.0
+"""How long half of the slots may be filled by code that does not stop."""
+MEMORY_CHECK_SECONDS: Final = 1.0
+SLEEP_SECONDS_MAX: Final = 60.0
+DUE_SECONDS_MIN: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a worker works."""
+
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...] | None
+    slots: int
+    poll_interval_seconds: float
+    max_jobs: int | None
+    max_memory_mb: float | None
+    allow_commands: bool
+
+
+class Loop:
+    """One worker's loop. It holds no thread of its own: `run` is called by one."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        registry: TaskRegistry,
+        leases: LeaseManager,
+        heartbeat: Heartbeat,
+        inbox: Inbox,
+        in_hand: InHand,
+        stopping: Stopping,
+        hooks: Hooks,
+        env: Env,
+    ) -> None:
+        self._rules = rules
+        self._registry = registry
+        self._leases = leases
+        self._heartbeat = heartbeat
+        self._inbox = inbox
+        self._in_hand = in_hand
+        self._stopping = stopping
+        self._hooks = hooks
+        self._env = env
+        self._clock = env.clock
+        self._team: Team
+        self._may_replace_stuck = False
+        self._reports = Reports(leases.store, env, inbox.wake)
+        self._unrunnable = Unrunnable()
+        self.settling = Settling(hooks)
+        self.started_jobs = 0
+        self.exchanges = 0
+        # When to do what, in monotonic time.
+        self._look_at = float("-inf")
+        self._retry_at = float("-inf")
+        self._store_failures = 0
+        self._half_stuck_since: float | None = None
+        self._memory_checked_at = float("-inf")
+
+    def run(self, team: Team, *, replace_stuck: bool) -> StopReason:
+        """Work until it is time to stop and everything is settled.
+
+        With `replace_stuck`, new threads are put beside those that do not stop; otherwise the loop
+        ends, to be run anew in another process.
+        """
+        self.begin(team, replace_stuck=replace_stuck)
+        while True:
+            delay_seconds = self._tick_safely()
+            if self._stopping.is_over(self._clock.monotonic(), self._has_work()):
+                break
+            self._inbox.sleep(delay_seconds)
+        if self.settling:
+            logger.error(
+                "worker %s stops with %d outcome(s) that the store did not take; their jobs are "
+                "run again when their leases expire",
+                self._leases.worker,
+                len(self.settling),
+            )
+        return self._stopping.reason
+
+    def begin(self, team: Team, *, replace_stuck: bool) -> None:
+        """Give the loop who runs its jobs; a simulator then ticks it itself."""
+        self._team = team
+        self._may_replace_stuck = replace_stuck
+
+    def _tick_safely(self) -> float:
+        try:
+            return self.tick()
+        except Exception:
+            # Nothing is lost by a tick that broke half-way: what was not done waits for the next.
+            logger.exception("worker %s: a tick broke", self._leases.worker)
+            return STORE_RETRY_SECONDS_MAX
+
+    def tick(self) -> float:
+        """Do all there is to do now; answers how many seconds until there may be more."""
+        self._inbox.open()
+        now = self._clock.monotonic()
+        self._drop_what_was_lost()
+        self._pass_on_cancels()
+        self._stop_what_timed_out(now)
+        self._hand_back_what_waits(now)
+        self._hand_back_what_must_end(now)
+        self._collect()
+        self._reports.write_due()
+        self._settle_and_lease(now)
+        self._recycle_if_worn(now)
+        return self._seconds_until_next()
+
+    # -- the steps of a tick -----------------------------------------------------------------
+
+    def _drop_what_was_lost(self) -> None:
+        while self._inbox.lost:
+            lease, error = self._inbox.lost.popleft()
+            run = self._in_hand.find(lease)
+            if run is not None:  # Otherwise it is being settled, and the store will judge that.
+                self._in_hand.forget(run)
+                self.settling.lose(lease, error)
+                run.decide(Release(reason="the lease was lost"))
+                self._team.stop(run)
+
+    def _pass_on_cancels(self) -> None:
+        while self._inbox.cancels:
+            lease, reason = self._inbox.cancels.popleft()
+            run = self._in_hand.find(lease)
+            if run is not None and not run.context.cancelled:
+                run.context.stop(StopCause.CANCELLED, reason)
+                # Code that is killed, or has not begun, cannot say anything more; other code may
+                # still complete.
+                if run.started is None or run.task.executor in KILLING:
+                    run.decide(Cancel(reason))
+                self._team.stop(run)
+
+    def _stop_what_timed_out(self, now: float) -> None:
+        for run in self._in_hand.timed_out(now):
+            failure = timeout_failure(run.lease)
+            if run.decide(failure):
+                run.context.stop(StopCause.TIMED_OUT, failure.error.message)
+                self._team.stop(run)
+
+    def _hand_back_what_waits(self, now: float) -> None:
+        if self._stopping.begins_now(now):
+            self._take_back(self._team.take_back(), "its worker stopped before it began")
+        elif self._in_hand.waited_too_long(now):
+            self._take_back(self._team.take_back(["thread"]), "no slot was free in time")
+
+    def _take_back(self, runs: list[Run], reason: str) -> None:
+        self.started_jobs -= len(runs)
+        for run in runs:
+            run.finish(Release(reason=reason))
+
+    def _hand_back_what_must_end(self, now: float) -> None:
+        if self._stopping.grace_ends_now(now):
+            for run in tuple(self._in_hand.held):
+                if run.decide(Release(reason="its worker stopped")):
+                    run.context.stop(StopCause.HANDED_BACK, "the worker stops")
+                    self._team.stop(run)
+
+    def _collect(self) -> None:
+        wait_for_end = not self._stopping.is_last_chance(self._clock.monotonic())
+        if not wait_for_end:
+            self._inbox.changes.extend(run for run in self._in_hand.held if run.outcome is not None)
+        for lease, outcome in self._in_hand.take_changes(
+            self._inbox.changes, wait_for_end=wait_for_end
+        ):
+            self.settling.add(lease, outcome)
+
+    def _settle_and_lease(self, now: float) -> None:
+        """One write settles what ended and leases what fits."""
+        room = self._room()
+        look = room > 0 and (
+            self._inbox.jobs_may_be_ready or bool(self.settling) or now >= self._look_at
+        )
+        if now < self._retry_at or not (look or self.settling):
+            return
+        self._inbox.jobs_may_be_ready = False
+        sent = self.settling.waiting()
+        if self._reports.due_at is not None:
+            self._reports.write_last(lease for lease, _ in sent)
+        settlements = [Settlement(lease.job_id, lease.version, outcome) for lease, outcome in sent]
+        self._heartbeat.discard_all(lease for lease, _ in sent)
+        asked_at = self._clock.monotonic()
+        try:
+            answer = self._leases.exchange(
+                settlements, self._rules.queues, room if look else 0, self._rules.tasks
+            )
+        except Exception as error:
+            # The outcomes stay, and so must the leases under which they are to be settled.
+            self._heartbeat.add_all(lease for lease, _ in sent)
+            if not isinstance(error, StoreError):
+                raise
+            self._store_failed(error)
+            return
+        self.exchanges += 1
+        self._store_failures = 0
+        # The threads get their next jobs before the books are brought up to date.
+        self._heartbeat.add_all(answer.leases, asked_at)
+        self._hand_over(answer.leases)
+        self.settling.answered(sent, answer.settled)
+        if look:
+            self._look_again(answer, room, asked_at)
+
+    def _hand_over(self, leases: list[Lease]) -> None:
+        last: Run | None = None
+        on_start = self._hooks.on_start
+        for lease in leases:
+            try:
+                task = self._find_task(lease)
+                context = JobContext(lease, self._reports, self._env)
+                run = Run(lease, task, context, self._inbox.on_change)
+                self._in_hand.add(run)
+                if on_start is not None:
+                    call_hook(on_start, lease)
+                self._team.start(run)
+            except Exception as error:  # noqa: BLE001 - importing a task runs anybody's code.
+                self._hand_back_unrunnable(lease, error)
+                continue
+            self.started_jobs += 1
+            last = run
+        if last is not None:
+            self._in_hand.batch_handed_over(last, self._clock.monotonic())
+
+    def _recycle_if_worn(self, now: float) -> None:
+        rules = self._rules
+        if self._stopping.is_asked:
+            return
+        if rules.max_jobs is not None and self.started_jobs >= rules.max_jobs:
+            self._recycle(StopReason.MAX_JOBS)
+        elif self._memory_is_used_up(now):
+            self._recycle(StopReason.MAX_MEMORY)
+        elif self._too_many_stuck(now):
+            if self._may_replace_stuck:
+                self._replace_stuck()
+            else:
+                self._recycle(StopReason.STUCK)
+
+    def _seconds_until_next(self) -> float:
+        now = self._clock.monotonic()
+        self._inbox.is_hungry = self._room() > 0
+        moments = [
+            now + SLEEP_SECONDS_MAX,
+            self._in_hand.next_moment(now),
+            self._stopping.next_moment(now),
+        ]
+        if self._reports.due_at is not None:
+            moments.append(self._reports.due_at)
+        if self._half_stuck_since is not None:
+            moments.append(self._half_stuck_since + HALF_STUCK_SECONDS_MAX)
+        if self.settling:
+            moments.append(self._retry_at)
+        elif self._inbox.is_hungry:
+            moments.append(
+                max(self._retry_at, now if self._inbox.jobs_may_be_ready else self._look_at)
+            )
+        return min(moments) - now
+
+    # -- leasing -----------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        """How many more jobs to lease now."""
+        if self._stopping.is_asked:
+            return 0
+        room = self._rules.slots + self._in_hand.jobs_ahead - len(self._in_hand.occupying)
+        if self._rules.max_jobs is not None:
+            room = min(room, self._rules.max_jobs - self.started_jobs)
+        return max(0, room)
+
+    def _look_again(self, answer: Exchange, asked_for: int, now: float) -> None:
+        """When to look for jobs again, if no hint comes first."""
+        self._look_at = now
+        if len(answer.leases) < asked_for:
+            self._look_at += self._rules.poll_interval_seconds
+            if answer.next_due_at is not None:
+                due_in = answer.next_due_at - self._leases.store.now()
+                # A store that keeps naming a moment that has passed must not make the loop spin.
+                due_seconds = max(DUE_SECONDS_MIN, due_in.total_seconds())
+                self._look_at = min(self._look_at, now + due_seconds)
+
+    def _find_task(self, lease: Lease) -> TaskDefinition:
+        if lease.task != COMMAND_TASK:
+            return self._registry.find(lease.task)
+        if not self._rules.allow_commands:
+            raise UnknownTaskError("this worker runs no commands: start it with allow_commands")
+        return COMMAND
+
+    def _hand_back_unrunnable(self, lease: Lease, error: Exception) -> None:
+        run = self._in_hand.find(lease)
+        if run is not None:
+            self._in_hand.forget(run)
+            self._in_hand.give_up(run)
+        release = self._unrunnable.release(lease, str(error))
+        self.settling.add(lease, release)
+        logger.warning(
+            "job %s is handed back for %.0f s: %s",
+            lease.job_id,
+            release.delay_seconds,
+            error,
+            extra={"job_id": lease.job_id},
+        )
+
+    def _store_failed(self, error: StoreError) -> None:
+        if isinstance(error, StoreClosedError | StoreCorruptError):
+            logger.error("worker %s stops: its store is gone: %s", self._leases.worker, error)
+            self._stopping.give_up(StopReason.STORE_LOST)
+            return
+        delay_seconds = min(
+            STORE_RETRY_SECONDS_FIRST * 2 ** min(self._store_failures, 16), STORE_RETRY_SECONDS_MAX
+        )
+        self._store_failures += 1
+        self._inbox.jobs_may_be_ready = True
+        self._retry_at = self._clock.monotonic() + delay_seconds
+        logger.warning(
+            "worker %s: its store is in trouble, %d outcome(s) wait for another try in %.1f s: %s",
+            self._leases.worker,
+            len(self.settling),
+            delay_seconds,
+            error,
+        )
+
+    # -- wear --------------------------------------------------------------------------------
+
+    def _recycle(self, reason: StopReason) -> None:
+        logger.info("worker %s asks to be started anew: %s", self._leases.worker, reason)
+        self._stopping.ask(reason)
+        self._inbox.wake()
+
+    def _memory_is_used_up(self, now: float) -> bool:
+        limit_mb = self._rules.max_memory_mb
+        if limit_mb is None or now < self._memory_checked_at + MEMORY_CHECK_SECONDS:
+            return False
+        self._memory_checked_at = now
+        return resident_mb() > limit_mb
+
+    def _too_many_stuck(self, now: float) -> bool:
+        stuck, slots = self._in_hand.stuck, self._rules.slots
+        if stuck == 0 or stuck * 2 < slots:
+            self._half_stuck_since = None
+            return False
+        if self._half_stuck_since is None:
+            self._half_stuck_since = now
+        return stuck >= slots or now >= self._half_stuck_since + HALF_STUCK_SECONDS_MAX
+
+    def _replace_stuck(self) -> None:
+        self._half_stuck_since = None
+        for run in self._in_hand.occupying - self._in_hand.held:
+            if self._team.give_up(run):
+                self._in_hand.give_up(run)
+                logger.error(
+                    "job %s (%s) does not stop; its slot is replaced, and its thread is lost until "
+                    "it ends: let the task look at should_stop, or run it in a process",
+                    run.lease.job_id,
+                    run.lease.task,
+                    extra={"job_id": run.lease.job_id},
+                )
+        self._inbox.wake()
+
+    def _has_work(self) -> bool:
+        return bool(self._in_hand.held or self.settling or self._inbox.changes)

@@ -1,0 +1,61 @@
+"""How many jobs to lease ahead of the free slots.
+
+Leasing ahead keeps the threads busy while the store commits, but an urgent job then waits behind
+what was leased before it. So it is done only for jobs of a few milliseconds, and only for a few
+milliseconds' worth of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+RUN_SECONDS_MAX: Final = 0.003
+"""With longer jobs than this, leasing ahead gains nothing worth the wait it causes."""
+WORK_SECONDS: Final = 0.015
+"""How much work to hold ready for each slot."""
+JOBS_MAX: Final = 256
+WEIGHT: Final = 0.3
+"""How much the latest measurement counts against all before it."""
+SLOW_SECONDS: Final = 0.05
+"""A run that takes this long makes those behind it wait in vain, however short they are."""
+SLOW_SECONDS_MAX: Final = 1.0
+FORGET: Final = 0.99
+"""What one more run leaves of the memory of a slow one: after 300 of them little is left."""
+
+
+class Prefetch:
+    """Follows the measured run times and says how far ahead to lease.
+
+    >>> prefetch = Prefetch(slots=4)
+    >>> prefetch.jobs_ahead
+    0
+    >>> prefetch.measured(total_seconds=0.01, runs=10, slowest_seconds=0.002)
+    >>> prefetch.jobs_ahead
+    60
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._run_seconds: float | None = None
+        self._slow_seconds = 0.0
+        self.jobs_ahead = 0
+
+    def measured(self, total_seconds: float, runs: int, slowest_seconds: float) -> None:
+        """So many runs took so long in all, and the slowest of them so long."""
+        self._slow_seconds = max(
+            min(slowest_seconds, SLOW_SECONDS_MAX), self._slow_seconds * FORGET**runs
+        )
+        sample = max(total_seconds / runs, 1e-6)
+        before = self._run_seconds
+        self._run_seconds = sample if before is None else before + WEIGHT * (sample - before)
+        self.jobs_ahead = self._reckon(self._run_seconds)
+
+    def reset(self) -> None:
+        """What was leased ahead did not get its turn: lease no more ahead for some hundred runs."""
+        self._slow_seconds = SLOW_SECONDS_MAX
+        self.jobs_ahead = 0
+
+    def _reckon(self, run_seconds: float) -> int:
+        if run_seconds > RUN_SECONDS_MAX or self._slow_seconds > SLOW_SECONDS:
+            return 0
+        return min(JOBS_MAX, int(self._slots * WORK_SECONDS / run_seconds))

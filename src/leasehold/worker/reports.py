@@ -1,0 +1,118 @@
+"""Progress and log lines on their way to the store, coalesced so that no task waits for a write."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from leasehold.core.lease import Lease
+from leasehold.core.store import Store
+from leasehold.env import Env
+from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
+
+logger = logging.getLogger("leasehold.worker")
+
+WRITE_INTERVAL_SECONDS: Final = 0.5
+LINES_MAX: Final = 1000
+"""The store keeps as many per job; more would be written for nothing."""
+
+
+class _Report:
+    __slots__ = ("lease", "lines", "progress")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.progress: bytes | None = None
+        self.lines: deque[str] = deque(maxlen=LINES_MAX)
+
+
+class Reports:
+    """The sink of every context in this process. The worker's own thread does the writing."""
+
+    def __init__(self, store: Store, env: Env, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = env.clock
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[str, int], _Report] = {}
+        self._written_at = float("-inf")
+
+    def progress(self, lease: Lease, document: bytes) -> None:
+        with self._lock:
+            self._report(lease).progress = document
+
+    def log(self, lease: Lease, line: str) -> None:
+        with self._lock:
+            self._report(lease).lines.append(line)
+
+    def _report(self, lease: Lease) -> _Report:
+        key = (lease.job_id, lease.version)
+        report = self._waiting.get(key)
+        if report is None:
+            if not self._waiting:
+                self._wake()
+            report = self._waiting[key] = _Report(lease)
+        return report
+
+    @property
+    def due_at(self) -> float | None:
+        """The monotonic time at which to write what waits; None when nothing does."""
+        return self._written_at + WRITE_INTERVAL_SECONDS if self._waiting else None
+
+    def write_due(self) -> None:
+        """Write all that waits, unless that was done a moment ago."""
+        if self._waiting and self._clock.monotonic() >= self._written_at + WRITE_INTERVAL_SECONDS:
+            self._written_at = self._clock.monotonic()
+            with self._lock:
+                reports, self._waiting = list(self._waiting.values()), {}
+            self._write(reports)
+
+    def write_last(self, leases: Iterable[Lease]) -> None:
+        """Write what these leases still have to say, before they are settled."""
+        if self._waiting:
+            with self._lock:
+                found = [self._waiting.pop((lease.job_id, lease.version), None) for lease in leases]
+            self._write([report for report in found if report is not None])
+
+    def _write(self, reports: list[_Report]) -> None:
+        for report in reports:
+            lease = report.lease
+            try:
+                if report.progress is not None:
+                    self._store.report_progress(lease.job_id, lease.version, report.progress)
+                if report.lines:
+                    self._store.append_log(lease.job_id, lease.version, list(report.lines))
+            except LeaseLostError:
+                # The heartbeat or the settlement will find out too, and they act on it.
+                logger.info(
+                    "job %s: a report came after its lease was lost",
+                    lease.job_id,
+                    extra={"job_id": lease.job_id},
+                )
+            except StoreError as error:
+                logger.warning(
+                    "job %s: its progress and log could not be written yet: %s",
+                    lease.job_id,
+                    error,
+                    extra={"job_id": lease.job_id},
+                )
+                self._keep(report)
+            except LeaseholdError as error:
+                logger.warning(
+                    "job %s: its progress or log was refused: %s",
+                    lease.job_id,
+                    error,
+                    extra={"job_id": lease.job_id},
+                )
+
+    def _keep(self, report: _Report) -> None:
+        with self._lock:
+            newer = self._waiting.get((report.lease.job_id, report.lease.version))
+            if newer is None:
+                self._waiting[report.lease.job_id, report.lease.version] = report
+                return
+            newer.progress = newer.progress or report.progress
+            newer.lines = deque([*report.lines, *newer.lines], maxlen=LINES_MAX)

@@ -1,0 +1,71 @@
+"""One attempt in this process: the lease, the code, the context, and how it ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leasehold.core.lease import Lease
+from leasehold.core.outcome import Outcome
+
+if TYPE_CHECKING:
+    from leasehold.worker.context import JobContext
+    from leasehold.worker.task import TaskDefinition
+
+
+class Run:
+    """One leased job on its way through an executor.
+
+    Its outcome is decided once, by whoever comes first: the executor when the code ends, or the
+    worker when the attempt timed out, was cancelled or lost its lease. The slot is free only when
+    the code itself has ended, which for a thread may be much later.
+    """
+
+    __slots__ = (
+        "_lock",
+        "_on_change",
+        "context",
+        "ended",
+        "finished",
+        "lease",
+        "outcome",
+        "started",
+        "task",
+    )
+
+    def __init__(
+        self,
+        lease: Lease,
+        task: TaskDefinition,
+        context: JobContext,
+        on_change: Callable[[Run], None],
+    ) -> None:
+        self.lease = lease
+        self.task = task
+        self.context = context
+        self.started: float | None = None
+        """Monotonic time at which the executor began to run the code; None while it waits."""
+        self.finished: float | None = None
+        """Monotonic time at which the code ended, where the executor measures it."""
+        self.outcome: Outcome | None = None
+        self.ended = False
+        self._on_change = on_change
+        self._lock = threading.Lock()
+
+    def decide(self, outcome: Outcome) -> bool:
+        """Set the outcome unless there is one; False if it came too late."""
+        with self._lock:
+            if self.outcome is not None:
+                return False
+            self.outcome = outcome
+        self._on_change(self)
+        return True
+
+    def finish(self, outcome: Outcome) -> None:
+        """Said by the executor, exactly once: the code has ended, with this outcome."""
+        with self._lock:
+            if self.outcome is None:
+                self.outcome = outcome
+            self.ended = True
+        self._on_change(self)

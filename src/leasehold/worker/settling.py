@@ -1,0 +1,96 @@
+"""Outcomes on their way to the store: each is kept until the store has answered it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from leasehold.core.lease import Lease, Settled
+from leasehold.core.outcome import Complete, Fail, JobError, Outcome
+from leasehold.core.status import Event
+from leasehold.errors import LeaseLostError, StoreError
+from leasehold.worker.hooks import Hooks, call_hook
+
+logger = logging.getLogger("leasehold.worker")
+
+RESULT_REFUSED: Final = JobError("PayloadTooLargeError", "the store refused the job's result")
+"""The only way in which a job that completed can fail (SET-6)."""
+
+
+class Settling:
+    """What is to be settled next, and what is done with the answers."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self._waiting: list[tuple[Lease, Outcome]] = []
+        self.completed = 0
+        self.failed = 0
+        self.dead = 0
+        self.handed_back = 0
+        """Snoozed or released: no attempt was spent."""
+        self.cancelled = 0
+        self.lost = 0
+        """Leases that were lost, and with them whatever their attempts came to."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, lease: Lease, outcome: Outcome) -> None:
+        self._waiting.append((lease, outcome))
+
+    def waiting(self) -> list[tuple[Lease, Outcome]]:
+        """All that is to be settled now."""
+        return list(self._waiting)
+
+    def answered(
+        self, sent: list[tuple[Lease, Outcome]], answers: Sequence[Settled | LeaseLostError]
+    ) -> None:
+        """The store answered what `waiting` gave out; what was added since still waits."""
+        del self._waiting[: len(sent)]
+        on_success = self._hooks.on_success
+        for (lease, outcome), answer in zip(sent, answers, strict=True):
+            if isinstance(answer, LeaseLostError):
+                self.lose(lease, answer)
+            elif type(outcome) is Complete and answer.event is Event.COMPLETED:
+                self.completed += 1
+                if on_success is not None:
+                    call_hook(on_success, lease, answer)
+            elif answer.event is Event.FAILED or answer.event is Event.DEAD:
+                self._failed(lease, outcome, answer)
+            elif answer.event is Event.CANCELLED:
+                self.cancelled += 1
+            else:
+                self.handed_back += 1
+
+    def lose(self, lease: Lease, error: LeaseLostError | StoreError) -> None:
+        """The lease is gone: whatever its attempt comes to is discarded."""
+        self.lost += 1
+        logger.warning(
+            "job %s: the result of attempt %d is discarded: %s",
+            lease.job_id,
+            lease.attempt,
+            error,
+            extra={"job_id": lease.job_id},
+        )
+        call_hook(self._hooks.on_lease_lost, lease, error)
+
+    def _failed(self, lease: Lease, outcome: Outcome, answer: Settled) -> None:
+        self.failed += 1
+        is_dead = answer.event is Event.DEAD
+        self.dead += is_dead
+        error = outcome.error if isinstance(outcome, Fail) else RESULT_REFUSED
+        logger.log(
+            logging.ERROR if is_dead else logging.WARNING,
+            "job %s (%s): attempt %d failed with %s: %s; %s",
+            lease.job_id,
+            lease.task,
+            lease.attempt,
+            error.type,
+            error.message,
+            "it is dead" if is_dead else f"it will be tried again at {answer.run_at}",
+            extra={"job_id": lease.job_id},
+        )
+        call_hook(self._hooks.on_failure, lease, answer, error)
+        if is_dead:
+            call_hook(self._hooks.on_dead, lease, answer, error)

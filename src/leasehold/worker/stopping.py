@@ -1,0 +1,110 @@
+"""How a worker stops: when, why, and how long it waits for what still runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+KILL_SECONDS: Final = 2.0
+"""How long, after the grace, killed code may take to end before its job is handed back anyway."""
+LAST_SECONDS: Final = 5.0
+"""How long, after the grace, a store in trouble may take to hear the last outcomes."""
+
+
+class StopReason(StrEnum):
+    """Why a worker stopped."""
+
+    STOPPED = "stopped"
+    """Somebody asked for it."""
+    MAX_JOBS = "max_jobs"
+    MAX_MEMORY = "max_memory"
+    STUCK = "stuck"
+    """Too many of its threads run code that does not stop."""
+    STORE_LOST = "store_lost"
+    """Its store was closed or is damaged."""
+
+    @property
+    def recycled(self) -> bool:
+        """Whether the worker asks to be started anew, in a new process."""
+        return self in (StopReason.MAX_JOBS, StopReason.MAX_MEMORY, StopReason.STUCK)
+
+
+class Stopping:
+    """The plan for stopping; `ask` and `hurry` may be called from any thread."""
+
+    def __init__(self, grace_seconds: float) -> None:
+        self._grace_seconds = grace_seconds
+        self._asked: StopReason | None = None
+        self._given_up = False
+        self._hurried = False
+        self._grace_ends_at: float | None = None
+        self._handed_back_at: float | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        return self._asked is not None
+
+    @property
+    def reason(self) -> StopReason:
+        return self._asked or StopReason.STOPPED
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody asked for it, other than the worker itself."""
+        return self._asked is StopReason.STOPPED
+
+    def ask(self, reason: StopReason) -> None:
+        """Stop leasing and finish what runs; a person's wish goes before a worker's own."""
+        if self._asked is None or reason is StopReason.STOPPED:
+            self._asked = reason
+
+    def hurry(self) -> None:
+        """Do not wait for anything that runs."""
+        self._hurried = True
+        self.ask(StopReason.STOPPED)
+
+    def give_up(self, reason: StopReason) -> None:
+        """There is nobody left to settle with: end now."""
+        self._asked = reason
+        self._given_up = True
+
+    def begins_now(self, now: float) -> bool:
+        """True once: when what has not begun is to be handed back and the grace begins.
+
+        A worker that recycles itself, worn by jobs or memory, finishes all it has, however long
+        that takes.
+        """
+        if self._grace_ends_at is not None:
+            return False
+        if self._asked not in (StopReason.STOPPED, StopReason.STUCK):
+            return False
+        self._grace_ends_at = now + self._grace_seconds
+        return True
+
+    def grace_ends_now(self, now: float) -> bool:
+        """True once: when what still runs is to be handed back."""
+        if self._handed_back_at is not None or self._grace_ends_at is None:
+            return False
+        if self._hurried or now >= self._grace_ends_at:
+            self._handed_back_at = now
+            return True
+        return False
+
+    def is_last_chance(self, now: float) -> bool:
+        """Whether even code that was killed has had time enough to end."""
+        return self._handed_back_at is not None and now >= self._handed_back_at + KILL_SECONDS
+
+    def is_over(self, now: float, has_work: bool) -> bool:
+        """Whether the loop may end."""
+        if self._asked is None:
+            return False
+        if self._given_up or not has_work:
+            return True
+        return self._handed_back_at is not None and now >= self._handed_back_at + LAST_SECONDS
+
+    def next_moment(self, now: float) -> float:
+        """When the next of these times comes."""
+        if self._handed_back_at is not None:
+            kill_ends_at = self._handed_back_at + KILL_SECONDS
+            return kill_ends_at if now < kill_ends_at else self._handed_back_at + LAST_SECONDS
+        return float("inf") if self._grace_ends_at is None else self._grace_ends_at

@@ -1,0 +1,74 @@
+"""The supervisor: for a person (or a program) who does not want to wait for a lease to expire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from leasehold.core.lease import StuckJob
+from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.errors import LeaseholdError, StoreError
+
+
+class Requeued(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one stuck job: its new status, or the reason why it was left alone."""
+
+    job: StuckJob
+    """Who held it, and since when it was silent."""
+    status: Status | None = None
+    reason: str = ""
+
+
+class RequeueReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one `requeue` did."""
+
+    requeued: tuple[Requeued, ...] = ()
+    not_requeued: tuple[Requeued, ...] = ()
+
+
+class Supervisor:
+    """Finds running jobs that show no sign of life, and takes them from their holders."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def find_stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, longest first."""
+        return self._store.stuck(silent_seconds)
+
+    def requeue(
+        self,
+        jobs: StuckJob | Iterable[StuckJob] | None = None,
+        *,
+        reset_attempts: bool = False,
+        reason: str = "requeued by a supervisor",
+    ) -> RequeueReport:
+        """Make stuck jobs pending again: one, several, or (by default) all that are found.
+
+        A job that moved on since it was found is left alone, and the report says so. One without
+        attempts left is dead afterwards, unless they are reset.
+        """
+        if jobs is None:
+            jobs = self.find_stuck()
+        elif isinstance(jobs, StuckJob):
+            jobs = (jobs,)
+        requeued: list[Requeued] = []
+        not_requeued: list[Requeued] = []
+        for job in jobs:
+            try:
+                settled = self._store.recover_one(
+                    job.job_id, job.lease_version, reset_attempts=reset_attempts, reason=reason
+                )
+            except StoreError:
+                raise  # Then it is the store that is in trouble, not this job.
+            except LeaseholdError as error:
+                not_requeued.append(Requeued(job=job, reason=str(error)))
+                continue
+            if settled.status is Status.PENDING:
+                requeued.append(Requeued(job=job, status=settled.status))
+            else:
+                why = f"it is {settled.status} now: it had no attempt left, or was to be cancelled"
+                not_requeued.append(Requeued(job=job, status=settled.status, reason=why))
+        return RequeueReport(requeued=tuple(requeued), not_requeued=tuple(not_requeued))

@@ -1,0 +1,192 @@
+"""The recovery sweep: takes jobs back from workers that were lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import datetime
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
+
+from leasehold.core.job import DEFAULT_LEASE_SECONDS
+from leasehold.core.lease import SweepReport
+from leasehold.core.store import Store
+from leasehold.env import SYSTEM, Env
+from leasehold.worker.attempt import describe_error
+
+logger = logging.getLogger("leasehold.worker")
+
+CLOCK_JUMP_SECONDS: Final = 5.0
+"""A wall clock that moves this much against the monotonic one was set, or the machine slept."""
+
+
+@runtime_checkable
+class ProvesDeath(Protocol):
+    """A store that knows at once, and cheaply, when a worker has died."""
+
+    def dead_workers(self) -> set[str]:
+        """The registered workers that are proved dead and not yet recovered."""
+
+
+class SweepStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sweeps of one `RecoverySweep` did so far."""
+
+    is_running: bool = False
+    is_paused: bool = False
+    """Whether sweeps wait because the wall clock jumped."""
+    total_scans: int = 0
+    total_recovered: int = 0
+    total_dead: int = 0
+    total_cancelled: int = 0
+    total_errors: int = 0
+    last_scan: datetime | None = None
+    last_report: SweepReport | None = None
+
+
+class RecoverySweep:
+    """Looks for lost jobs at its start, at every interval, and at once when a worker is known dead.
+
+    Any number of workers may run one: the store takes each job back once.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        env: Env = SYSTEM,
+        interval_seconds: float = 60.0,
+        death_check_seconds: float = 1.0,
+        pause_seconds: float = DEFAULT_LEASE_SECONDS,
+    ) -> None:
+        self._store = store
+        self._env = env
+        self._clock = env.clock
+        self._interval_seconds = interval_seconds
+        self._wait_seconds = (
+            min(death_check_seconds, interval_seconds)
+            if isinstance(store, ProvesDeath)
+            else interval_seconds
+        )
+        self._pause_seconds = pause_seconds
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._statistics = SweepStatistics()
+        self._next_scan_at = 0.0
+        self._paused_until = float("-inf")
+        self._wall_minus_monotonic = self._clock_difference()
+
+    def scan_and_recover(self) -> SweepReport:
+        """Take back every job whose lease expired or whose holder is proved dead.
+
+        A scan that fails is counted, logged and answered with its error, not raised: the next one
+        finds what this one left.
+        """
+        started = self._clock.monotonic()
+        try:
+            report = self._store.recover()
+        except Exception as error:
+            logger.exception("a recovery sweep failed; the next one will look again")
+            report = SweepReport(
+                errors=1,
+                scan_ms=(self._clock.monotonic() - started) * 1000,
+                last_error=describe_error(error),
+            )
+        self._count(report)
+        if report.recovered or report.dead or report.cancelled:
+            logger.warning(
+                "recovery sweep: %d lost job(s) found, %d to be run again, %d dead, %d cancelled%s",
+                report.expired_found,
+                report.recovered,
+                report.dead,
+                report.cancelled,
+                "".join(f"; worker {name} died" for name in report.workers_proved_dead),
+            )
+        return report
+
+    def statistics(self) -> SweepStatistics:
+        """The running totals."""
+        return msgspec.structs.replace(
+            self._statistics,
+            is_running=self._thread is not None and self._thread.is_alive(),
+            is_paused=self._clock.monotonic() < self._paused_until,
+        )
+
+    def start(self) -> None:
+        """Sweep from a thread of its own, now and from now on, until `stop`."""
+        self._stopping = False
+        self._next_scan_at = self._clock.monotonic()
+        self._wall_minus_monotonic = self._clock_difference()
+        self._thread = threading.Thread(target=self._run, name="leasehold-sweep", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, after the scan it may be in."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while not self._stopping:
+            delay_seconds = self.step()
+            with self._condition:
+                if not self._stopping:
+                    self._clock.wait(self._condition, delay_seconds)
+
+    def step(self) -> float:
+        """Scan if there is cause to; answers how long to wait before looking again."""
+        self._watch_the_clock()
+        now = self._clock.monotonic()
+        if now < self._paused_until:
+            return min(self._paused_until - now, self._wait_seconds)
+        if now >= self._next_scan_at or self._somebody_died():
+            self.scan_and_recover()
+            self._next_scan_at = now + self._interval_seconds
+        until_scan = self._next_scan_at - self._clock.monotonic()
+        return max(0.0, min(until_scan, self._wait_seconds))
+
+    def _watch_the_clock(self) -> None:
+        """Pause for one lease when the wall clock jumped.
+
+        Leases are kept in wall-clock time: after a jump forward, or a machine's sleep, all of them
+        look expired although their holders live and will renew them in a moment.
+        """
+        difference = self._clock_difference()
+        jump = difference - self._wall_minus_monotonic
+        self._wall_minus_monotonic = difference
+        if abs(jump) > CLOCK_JUMP_SECONDS:
+            self._paused_until = self._clock.monotonic() + self._pause_seconds
+            logger.warning(
+                "the wall clock jumped by %.1f s: no recovery sweep for %.0f s",
+                jump,
+                self._pause_seconds,
+            )
+
+    def _clock_difference(self) -> float:
+        return self._clock.time_micros() / 1e6 - self._clock.monotonic()
+
+    def _somebody_died(self) -> bool:
+        if not isinstance(self._store, ProvesDeath):
+            return False
+        try:
+            return bool(self._store.dead_workers())
+        except Exception:
+            logger.exception("looking for dead workers failed; leases still expire in time")
+            return False
+
+    def _count(self, report: SweepReport) -> None:
+        with self._condition:
+            before = self._statistics
+            self._statistics = SweepStatistics(
+                total_scans=before.total_scans + 1,
+                total_recovered=before.total_recovered + report.recovered,
+                total_dead=before.total_dead + report.dead,
+                total_cancelled=before.total_cancelled + report.cancelled,
+                total_errors=before.total_errors + report.errors,
+                last_scan=self._env.now(),
+                last_report=report,
+            )

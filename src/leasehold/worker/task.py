@@ -1,0 +1,135 @@
+"""Tasks: names for code, and the registry in which a worker looks them up."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from leasehold.codec import CallCodec
+from leasehold.core.retry import PERMANENT, RETRYABLE
+from leasehold.errors import InvalidJobError, TaskNotImportableError, UnknownTaskError
+
+ExecutorKind = Literal["thread", "async", "process", "command"]
+
+COMMAND_TASK = "command"
+"""The built-in task that runs a shell command."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDefinition:
+    """Code under a name, and how a worker runs it."""
+
+    name: str
+    func: Callable[..., Any]
+    codec: CallCodec
+    executor: ExecutorKind = "thread"
+    permanent: tuple[type[BaseException], ...] = PERMANENT
+    retryable: tuple[type[BaseException], ...] = RETRYABLE
+    backoff: Callable[[int, BaseException], float] | None = None
+    """A retry delay worked out by the worker; policies that are data travel with the job."""
+
+
+def task_name(func: Callable[..., Any]) -> str:
+    """The name under which any process can find a function again: `module:qualified.name`.
+
+    >>> import json
+    >>> task_name(json.dumps)
+    'json:dumps'
+    """
+    name = getattr(func, "__qualname__", "")
+    module = getattr(func, "__module__", None)
+    if "<lambda>" in name:
+        raise TaskNotImportableError(
+            "a lambda cannot be a task: no worker could find it by name. "
+            "Define a function at the top level of a module and submit that."
+        )
+    if "<locals>" in name:
+        raise TaskNotImportableError(
+            f"{name} is defined inside another function, so no worker could find it by name. "
+            "Move it to the top level of a module, or register it with @queue.task(name=...)."
+        )
+    if not name or not module:
+        raise TaskNotImportableError(
+            f"{func!r} is not a plain function: wrap it in one at the top level of a module"
+        )
+    return f"{module}:{name}"
+
+
+def default_executor(func: Callable[..., Any]) -> ExecutorKind:
+    """Where a function runs unless told otherwise: async functions on an event loop."""
+    return "async" if inspect.iscoroutinefunction(func) else "thread"
+
+
+class TaskRegistry:
+    """The tasks a worker may run.
+
+    A task is found by the name it was registered under. A name of the form `module:function` is
+    imported only if its module is in the allow-list (or `import_any` says that the store is
+    trusted): a job must never be able to name arbitrary code.
+    """
+
+    def __init__(
+        self, *, allow_import: tuple[str, ...] = (), pickle_key: bytes | None = None
+    ) -> None:
+        self._tasks: dict[str, TaskDefinition] = {}
+        self._allow_import = allow_import
+        self._pickle_key = pickle_key
+
+    def __iter__(self) -> Iterator[TaskDefinition]:
+        return iter(list(self._tasks.values()))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tasks
+
+    def register(self, definition: TaskDefinition) -> None:
+        """Add a task; a second one under the same name is refused unless it is the same code."""
+        known = self._tasks.get(definition.name)
+        if known is not None and not _same_code(known.func, definition.func):
+            raise InvalidJobError(
+                f"a task named {definition.name!r} is registered already: give one another name"
+            )
+        self._tasks[definition.name] = definition
+
+    def find(self, name: str) -> TaskDefinition:
+        """The task under this name; raises UnknownTaskError if there is none to be had."""
+        known = self._tasks.get(name)
+        if known is not None:
+            return known
+        definition = self._import(name)
+        self._tasks[name] = definition
+        return definition
+
+    def _import(self, name: str) -> TaskDefinition:
+        module_name, separator, path = name.partition(":")
+        if not separator:
+            raise UnknownTaskError(f"no task named {name!r} is registered with this worker")
+        if not any(
+            module_name == allowed or module_name.startswith(f"{allowed}.")
+            for allowed in self._allow_import
+        ):
+            raise UnknownTaskError(
+                f"no task named {name!r} is registered with this worker, and it may not import "
+                f"{module_name!r}: name the module in TaskQueue(import_tasks=[...])"
+            )
+        try:
+            target: Any = importlib.import_module(module_name)
+            for part in path.split("."):
+                target = getattr(target, part)
+        except (ImportError, AttributeError) as error:
+            raise UnknownTaskError(f"task {name!r} cannot be imported here: {error}") from error
+        # A decorated task stands in its module under its own name.
+        definition = getattr(target, "definition", None)
+        if isinstance(definition, TaskDefinition):
+            return definition
+        if not callable(target):
+            raise UnknownTaskError(f"{name!r} is not a function")
+        codec = CallCodec(target, pickle_key=self._pickle_key)
+        return TaskDefinition(name, target, codec, default_executor(target))
+
+
+def _same_code(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    # A reloaded module brings the same function as a new object; that is no conflict.
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)

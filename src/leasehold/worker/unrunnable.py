@@ -1,0 +1,29 @@
+"""Jobs that this worker cannot run: handed back, each time for longer, and never lost."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from leasehold.core.lease import Lease
+from leasehold.core.outcome import Release
+
+DELAY_SECONDS_FIRST: Final = 1.0
+DELAY_SECONDS_MAX: Final = 300.0
+JOBS_MAX: Final = 10_000
+
+
+class Unrunnable:
+    """Remembers, by job, for how long it was handed back last; forgets the oldest when full."""
+
+    def __init__(self) -> None:
+        self._delays: OrderedDict[str, float] = OrderedDict()
+
+    def release(self, lease: Lease, reason: str) -> Release:
+        """The outcome that hands this job back."""
+        last = self._delays.pop(lease.job_id, DELAY_SECONDS_FIRST / 2)
+        delay_seconds = min(last * 2, DELAY_SECONDS_MAX)
+        self._delays[lease.job_id] = delay_seconds
+        if len(self._delays) > JOBS_MAX:
+            self._delays.popitem(last=False)
+        return Release(delay_seconds, reason)

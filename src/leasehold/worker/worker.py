@@ -1,0 +1,275 @@
+"""The worker: leases jobs, runs them, keeps their leases alive, and says what became of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+import msgspec
+
+from leasehold.core.job import DEFAULT_LEASE_SECONDS, DEFAULT_QUEUE
+from leasehold.core.store import Store, WorkerInfo, WorkerLife
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import LeaseholdError
+from leasehold.worker.executors.team import MAKERS, ExecutorMaker, Setup, Team
+from leasehold.worker.heartbeat import Heartbeat
+from leasehold.worker.hooks import Hooks
+from leasehold.worker.inbox import Hints, Inbox
+from leasehold.worker.inhand import InHand
+from leasehold.worker.leases import LeaseManager
+from leasehold.worker.loop import Loop, Rules
+from leasehold.worker.prefetch import Prefetch
+from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
+from leasehold.worker.sweep import RecoverySweep, SweepStatistics
+from leasehold.worker.task import ExecutorKind, TaskRegistry
+
+logger = logging.getLogger("leasehold.worker")
+
+
+class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker did so far, and has in hand."""
+
+    running: int
+    """Jobs it holds, those that wait for a slot included."""
+    stuck: int
+    """Slots filled by code that does not stop although nobody waits for it any more."""
+    completed: int
+    failed: int
+    dead: int
+    cancelled: int
+    handed_back: int
+    leases_lost: int
+    exchanges: int
+    """How often it spoke to the store to settle and lease."""
+    sweep: SweepStatistics | None
+
+
+class Worker:
+    """Runs jobs in up to `slots` slots, in the background (`start`) or the foreground (`run`).
+
+    It is put together from `LeaseManager`, `Heartbeat` and `RecoverySweep`, as anybody's own worker
+    may be. A worker is started once; make a new one to start again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: TaskRegistry,
+        *,
+        env: Env = SYSTEM,
+        queues: tuple[str, ...] = (DEFAULT_QUEUE,),
+        tasks: tuple[str, ...] | None = None,
+        slots: int = 4,
+        worker_id: str | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        heartbeat_interval_seconds: float = 30.0,
+        heartbeat_failure_threshold: int = 3,
+        sweep_interval_seconds: float = 60.0,
+        enable_recovery: bool = True,
+        poll_interval_seconds: float = 5.0,
+        grace_seconds: float = 30.0,
+        max_jobs: int | None = None,
+        max_memory_mb: float | None = None,
+        allow_commands: bool = False,
+        output_dir: str | None = None,
+        executors: Mapping[ExecutorKind, ExecutorMaker] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        if slots < 1:
+            raise ValueError(f"a worker needs at least one slot, not {slots}")
+        if allow_commands and output_dir is None:
+            raise ValueError("a worker that runs commands needs an output_dir to keep their output")
+        self.id = worker_id or f"{socket.gethostname()}-{os.getpid()}-{env.new_id()[-8:]}"
+        self._store = store
+        self._env = env
+        self._output_dir = output_dir
+        self._makers = {**MAKERS, **(executors or {})}
+        self._rules = Rules(
+            queues=queues,
+            tasks=tasks,
+            slots=slots,
+            poll_interval_seconds=poll_interval_seconds,
+            max_jobs=max_jobs,
+            max_memory_mb=max_memory_mb,
+            allow_commands=allow_commands,
+        )
+        self._stopping = Stopping(grace_seconds)
+        self._in_hand = InHand(Prefetch(slots))
+        self._inbox = Inbox(self._in_hand, env)
+        self._heartbeat = Heartbeat(
+            store,
+            self.id,
+            env=env,
+            interval_seconds=heartbeat_interval_seconds,
+            failure_threshold=heartbeat_failure_threshold,
+            on_lost=self._inbox.on_lost,
+            on_cancel=self._inbox.on_cancel,
+        )
+        self._loop = Loop(
+            self._rules,
+            registry,
+            LeaseManager(store, self.id, lease_seconds=lease_seconds),
+            self._heartbeat,
+            self._inbox,
+            self._in_hand,
+            self._stopping,
+            hooks or Hooks(),
+            env,
+        )
+        self._sweep = (
+            RecoverySweep(
+                store, env=env, interval_seconds=sweep_interval_seconds, pause_seconds=lease_seconds
+            )
+            if enable_recovery
+            else None
+        )
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Condition()
+        self._stop_reason: StopReason | None = None
+
+    @property
+    def running(self) -> int:
+        """How many jobs it holds now."""
+        return len(self._in_hand.held)
+
+    @property
+    def statistics(self) -> WorkerStatistics:
+        settling, in_hand = self._loop.settling, self._in_hand
+        return WorkerStatistics(
+            running=len(in_hand.held),
+            stuck=in_hand.stuck,
+            completed=settling.completed,
+            failed=settling.failed,
+            dead=settling.dead,
+            cancelled=settling.cancelled,
+            handed_back=settling.handed_back,
+            leases_lost=settling.lost,
+            exchanges=self._loop.exchanges,
+            sweep=None if self._sweep is None else self._sweep.statistics(),
+        )
+
+    def start(self) -> None:
+        """Work in the background, inside a program that does other things too.
+
+        Threads that do not stop are replaced, since nobody could start this process anew.
+        """
+        self._start(replace_stuck=True)
+
+    def run(self) -> StopReason:
+        """Work until told to stop by SIGTERM or SIGINT, or until worn; answers why it stopped.
+
+        The first signal lets what runs finish within the grace; the second hands it back at once.
+        """
+        with self._signals_stop_it():
+            self._start(replace_stuck=False)
+            reason = self.wait()
+        assert reason is not None
+        return reason
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stop leasing, finish what runs within the grace, and hand back the rest.
+
+        After `timeout` seconds what still runs is handed back at once. True if it has stopped.
+        """
+        self.request_stop()
+        if self._thread is None:
+            return True
+        if self.wait(timeout) is not None:
+            return True
+        self.request_stop(now=True)
+        return self.wait(LAST_SECONDS) is not None
+
+    def request_stop(self, *, now: bool = False) -> None:
+        """Ask it to stop, gracefully or `now`, and return at once."""
+        if now:
+            self._stopping.hurry()
+        else:
+            self._stopping.ask(StopReason.STOPPED)
+        self._inbox.wake()
+
+    def wait(self, timeout: float | None = None) -> StopReason | None:
+        """Wait until it has stopped; None if that took longer than `timeout` seconds."""
+        clock = self._env.clock
+        end = None if timeout is None else clock.monotonic() + timeout
+        with self._ended:
+            while self._stop_reason is None:
+                left = None if end is None else end - clock.monotonic()
+                if left is not None and left <= 0:
+                    break
+                clock.wait(self._ended, left)
+            return self._stop_reason
+
+    def _start(self, *, replace_stuck: bool) -> None:
+        if self._thread is not None:
+            raise RuntimeError(f"worker {self.id} was started already: make a new one")
+        now = self._env.now()
+        life = self._store.register_worker(
+            WorkerInfo(
+                id=self.id,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                queues=self._rules.queues,
+                slots=self._rules.slots,
+                started_at=now,
+                heartbeat_at=now,
+            )
+        )
+        setup = Setup(self.id, self._rules.slots, self._env, self._output_dir, life.lock_fd)
+        self._thread = threading.Thread(
+            target=self._main,
+            args=(Team(self._makers, setup), life, replace_stuck),
+            name=self.id,
+            daemon=True,
+        )
+        self._thread.start()
+
+    def _main(self, team: Team, life: WorkerLife, replace_stuck: bool) -> None:
+        unsubscribe = self._store.subscribe(Hints(self._inbox, self._in_hand, self._heartbeat))
+        self._heartbeat.start()
+        if self._sweep is not None:
+            self._sweep.start()
+        reason = StopReason.STORE_LOST
+        try:
+            reason = self._loop.run(team, replace_stuck=replace_stuck)
+        finally:
+            unsubscribe()
+            self._shut_down(team, life)
+            with self._ended:
+                self._stop_reason = reason
+                self._ended.notify_all()
+
+    def _shut_down(self, team: Team, life: WorkerLife) -> None:
+        """End everything in the order in which each still needs the next."""
+        if self._sweep is not None:
+            self._sweep.stop()
+        self._heartbeat.stop()
+        # Children must be gone before the worker's sign of life is.
+        team.close()
+        try:
+            life.close()
+        except LeaseholdError as error:
+            logger.warning("worker %s could not leave the registry: %s", self.id, error)
+
+    @contextmanager
+    def _signals_stop_it(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # Only the main thread may handle signals.
+            return
+
+        def handle(_signal_number: int, _frame: FrameType | None) -> None:
+            self.request_stop(now=self._stopping.is_wanted)
+
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in before:
+            signal.signal(number, handle)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,143 @@
+"""Worker processes to be killed and stopped, and the tasks they run.
+
+Tasks tell what they do through a FIFO, and hold on until the test opens their gate: another FIFO,
+one per attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from pathlib import Path
+from typing import Any
+
+from leasehold import TaskQueue
+from leasehold.core.lease import Lease
+from leasehold.env import SYSTEM
+from leasehold.errors import LeaseLostError
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.worker.context import current_job
+from leasehold.worker.task import TaskRegistry
+from leasehold.worker.worker import Worker
+
+PATIENCE_SECONDS = 60.0
+
+
+def work(path: str, news: str, options: dict[str, Any]) -> None:
+    """A worker as an application runs it."""
+
+    def lost(lease: Lease, _: Exception) -> None:
+        _tell(news, "lost", lease.job_id, os.getpid(), lease.version)
+
+    queue = TaskQueue(path, on_lease_lost=lost, **options)
+    queue.task(name="hold")(hold)
+    queue.task(name="hold in process", executor="process")(hold_in_process)
+    queue.task(name="stray")(stray)
+    queue.task(name="spin")(spin)
+    queue.run_worker()
+
+
+def work_on_commands(path: str, output_dir: str) -> None:
+    """A worker that runs commands."""
+    store = SQLiteStore(path)
+    Worker(store, TaskRegistry(), allow_commands=True, output_dir=output_dir).run()
+
+
+def consume(path: str, news: str, lease_seconds: float) -> None:
+    """Lease a job without a worker, and acknowledge it when its gate is opened."""
+    queue = TaskQueue(path, num_workers=0)
+    lease = queue.lease(lease_seconds=lease_seconds)
+    assert lease is not None
+    _hold(news, lease.job_id, lease.version)
+    try:
+        queue.ack(lease, "too late")
+        answer = "acknowledged"
+    except LeaseLostError as error:
+        answer = type(error).__name__
+    _tell(news, answer, lease.job_id, os.getpid(), lease.version)
+    while True:
+        signal.pause()
+
+
+def hold(news: str, name: str) -> int:
+    """Tell that it runs, and go on when its gate is opened."""
+    _hold(news, name, current_job().fencing_token)
+    return os.getpid()
+
+
+def _hold(news: str, name: str, version: int) -> None:
+    gate = _gate(news, name, version)
+    os.mkfifo(gate)
+    _tell(news, "started", name, os.getpid(), version)
+    with open(gate, "rb") as file:
+        file.read(1)
+
+
+def hold_in_process(news: str, name: str) -> int:
+    """The same, in a process of its own."""
+    return hold(news, name)
+
+
+def spin(seconds: float) -> int:
+    """Keep the interpreter busy."""
+    end = SYSTEM.clock.monotonic() + seconds
+    while SYSTEM.clock.monotonic() < end:
+        pass
+    return current_job().fencing_token
+
+
+def stray(news: str, name: str) -> None:
+    """Leave a process behind that holds on to everything this one has, its sign of life too."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        while True:
+            signal.pause()
+    _tell(news, "stray", name, child, current_job().fencing_token)
+    hold(news, name)
+
+
+def _tell(news: str, what: str, name: object, pid: int, version: int) -> None:
+    fd = os.open(news, os.O_WRONLY)
+    os.write(fd, f"{what}\t{name}\t{pid}\t{version}\n".encode())
+    os.close(fd)
+
+
+def _gate(news: str, name: str, version: int) -> str:
+    return f"{news}-{name}-{version}"
+
+
+class News:
+    """The test's end of the line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        os.mkfifo(path)
+        self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self._gates: list[int] = []
+        self._rest = b""
+        self._unread: list[tuple[str, str, int, int]] = []
+
+    def wait_for(self, what: str, name: str | None = None) -> tuple[int, int]:
+        """(pid, version) of the next news of this kind, about this job; others are kept."""
+        while True:
+            for news in self._unread:
+                if news[0] == what and name in (None, news[1]):
+                    self._unread.remove(news)
+                    return news[2], news[3]
+            readable = select.select([self._fd], [], [], PATIENCE_SECONDS)[0]
+            assert readable, f"no news of {what} {name}; there is {self._unread}"
+            *lines, self._rest = (self._rest + os.read(self._fd, 65536)).split(b"\n")
+            for line in lines:
+                kind, about, pid, version = line.decode().split("\t")
+                self._unread.append((kind, about, int(pid), int(version)))
+
+    def open_gate(self, name: str, version: int) -> None:
+        """Let this attempt go on."""
+        self._gates.append(os.open(_gate(self.path, name, version), os.O_RDWR))
+        os.write(self._gates[-1], b"!")
+
+    def close(self) -> None:
+        for fd in (self._fd, *self._gates):
+            os.close(fd)

@@ -1,0 +1,110 @@
+"""The pure parts of the loop: leasing ahead, handing back, and stopping."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold.core.lease import Lease
+from leasehold.worker.leases import LeaseManager
+from leasehold.worker.prefetch import JOBS_MAX, RUN_SECONDS_MAX, WORK_SECONDS, Prefetch
+from leasehold.worker.stopping import KILL_SECONDS, LAST_SECONDS, Stopping, StopReason
+from leasehold.worker.unrunnable import DELAY_SECONDS_MAX, Unrunnable
+from support.workers import MoodyStore, submit_to
+
+
+@given(st.integers(1, 64), st.lists(st.floats(0, 0.05), max_size=20))
+def test_leasing_ahead_is_bounded_in_number_and_in_time(slots: int, samples: list[float]) -> None:
+    prefetch = Prefetch(slots)
+    assert prefetch.jobs_ahead == 0
+    for seconds in samples:
+        prefetch.measured(seconds, 1, seconds)
+        assert 0 <= prefetch.jobs_ahead <= JOBS_MAX
+    if samples and min(samples) > RUN_SECONDS_MAX:
+        assert prefetch.jobs_ahead == 0
+    if samples:
+        least = max(min(samples), 1e-6)
+        assert prefetch.jobs_ahead * least <= slots * WORK_SECONDS * 1.001
+
+
+def test_slow_runs_end_leasing_ahead_soon_and_a_reset_at_once() -> None:
+    prefetch = Prefetch(4)
+    prefetch.measured(0.001, 100, 0.00002)
+    assert prefetch.jobs_ahead > 0
+    prefetch.measured(1.0, 1, 1.0)
+    assert prefetch.jobs_ahead == 0
+    prefetch = Prefetch(4)
+    prefetch.measured(0.001, 100, 0.00002)
+    prefetch.reset()
+    assert prefetch.jobs_ahead == 0
+
+
+def test_one_slow_run_among_many_short_ones_is_remembered_and_forgotten() -> None:
+    prefetch = Prefetch(4)
+    prefetch.measured(0.3, 1000, 0.29)
+    assert prefetch.jobs_ahead == 0
+    prefetch.measured(0.001, 100, 0.00002)
+    assert prefetch.jobs_ahead == 0
+    prefetch.measured(0.003, 300, 0.00002)
+    assert prefetch.jobs_ahead > 0
+
+
+def lease_of(store: MoodyStore, job_id: str) -> Lease:
+    submit_to(store, "nobody-knows", id=job_id)
+    return LeaseManager(store, "me").acquire()[0]
+
+
+def test_what_cannot_be_run_is_handed_back_for_longer_each_time(store: MoodyStore) -> None:
+    unrunnable = Unrunnable()
+    one, other = lease_of(store, "one"), lease_of(store, "other")
+    delays = [unrunnable.release(one, "no such task").delay_seconds for _ in range(12)]
+    assert delays[:4] == [1, 2, 4, 8]
+    assert delays == sorted(delays)
+    assert delays[-1] == DELAY_SECONDS_MAX
+    assert unrunnable.release(other, "nor this").delay_seconds == 1
+
+
+def test_a_person_gets_the_grace_and_then_the_rest_back() -> None:
+    stopping = Stopping(grace_seconds=30)
+    assert not stopping.is_over(0, has_work=False)
+    stopping.ask(StopReason.STOPPED)
+    assert stopping.begins_now(100)
+    assert not stopping.begins_now(101)
+    assert not stopping.grace_ends_now(129)
+    assert stopping.next_moment(129) == 130
+    assert stopping.grace_ends_now(130)
+    assert not stopping.grace_ends_now(131)
+    assert not stopping.is_last_chance(131)
+    assert stopping.is_last_chance(130 + KILL_SECONDS)
+    assert not stopping.is_over(131, has_work=True)
+    assert stopping.is_over(131, has_work=False)
+    assert stopping.is_over(130 + LAST_SECONDS, has_work=True)
+
+
+def test_hurry_ends_the_grace() -> None:
+    stopping = Stopping(grace_seconds=30)
+    stopping.hurry()
+    assert stopping.begins_now(0)
+    assert stopping.grace_ends_now(0)
+    assert stopping.reason is StopReason.STOPPED
+
+
+def test_a_worn_worker_waits_as_long_as_it_takes_until_a_person_asks() -> None:
+    stopping = Stopping(grace_seconds=30)
+    stopping.ask(StopReason.MAX_JOBS)
+    assert stopping.is_asked
+    assert not stopping.begins_now(0)
+    assert not stopping.grace_ends_now(1e9)
+    stopping.ask(StopReason.STOPPED)
+    assert stopping.begins_now(1e9)
+    assert stopping.reason is StopReason.STOPPED
+    stopping.ask(StopReason.MAX_MEMORY)
+    assert stopping.reason is StopReason.STOPPED
+
+
+def test_only_worn_workers_ask_to_be_started_anew() -> None:
+    assert [reason for reason in StopReason if reason.recycled] == [
+        StopReason.MAX_JOBS,
+        StopReason.MAX_MEMORY,
+        StopReason.STUCK,
+    ]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from leasehold.core.lease import Lease
+from leasehold.env import Env, ManualClock
+from leasehold.worker.leases import LeaseManager
+from leasehold.worker.reports import LINES_MAX, WRITE_INTERVAL_SECONDS, Reports
+from support.workers import MoodyStore, submit_to
+
+
+class Desk:
+    """Reports of one leased job, and how often the worker was woken for them."""
+
+    def __init__(self, store: MoodyStore, env: Env) -> None:
+        self.store = store
+        self.woken = 0
+        self.reports = Reports(store, env, self._wake)
+        submit_to(store, "t", id="job-1")
+        self.lease: Lease = LeaseManager(store, "me").acquire()[0]
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+
+@pytest.fixture
+def desk(timed_store: MoodyStore, env: Env) -> Desk:
+    return Desk(timed_store, env)
+
+
+def test_many_reports_make_few_writes_and_the_last_one_counts(
+    desk: Desk, clock: ManualClock
+) -> None:
+    for number in range(1000):
+        clock.advance(0.001)
+        desk.reports.progress(desk.lease, b'{"done":%d}' % number)
+        desk.reports.write_due()
+    assert desk.store.calls["report_progress"] <= 3
+    desk.reports.write_last([desk.lease])
+    assert desk.store.job("job-1").progress == {"done": 999}
+
+
+def test_the_worker_is_woken_once_and_knows_when_to_write(desk: Desk, clock: ManualClock) -> None:
+    assert desk.reports.due_at is None
+    desk.reports.log(desk.lease, "one")
+    desk.reports.write_due()
+    desk.reports.log(desk.lease, "two")
+    desk.reports.log(desk.lease, "three")
+    assert desk.woken == 2
+    assert desk.reports.due_at == clock.monotonic() + WRITE_INTERVAL_SECONDS
+    desk.reports.write_due()
+    assert desk.store.log("job-1") == ["one"]
+    clock.advance(WRITE_INTERVAL_SECONDS)
+    desk.reports.write_due()
+    assert desk.store.log("job-1") == ["one", "two", "three"]
+    assert desk.reports.due_at is None
+
+
+def test_what_the_store_could_not_take_is_kept(desk: Desk, clock: ManualClock) -> None:
+    desk.store.refused.add("report_progress")
+    desk.reports.progress(desk.lease, b'{"done":1}')
+    desk.reports.log(desk.lease, "first")
+    desk.reports.write_due()
+    desk.reports.log(desk.lease, "second")
+    desk.store.refused.clear()
+    clock.advance(1)
+    desk.reports.write_due()
+    assert desk.store.job("job-1").progress == {"done": 1}
+    assert desk.store.log("job-1") == ["first", "second"]
+
+
+def test_a_stale_report_is_dropped(desk: Desk, clock: ManualClock) -> None:
+    desk.store.recover_one("job-1", desk.lease.version, reset_attempts=False, reason="test")
+    desk.reports.progress(desk.lease, b'{"done":1}')
+    desk.reports.write_due()
+    assert desk.reports.due_at is None
+    assert desk.store.job("job-1").progress is None
+
+
+def test_a_flood_of_lines_is_bounded(desk: Desk) -> None:
+    for number in range(LINES_MAX + 5):
+        desk.reports.log(desk.lease, str(number))
+    desk.reports.write_last([desk.lease])
+    lines = desk.store.log("job-1")
+    assert len(lines) == LINES_MAX
+    assert lines[-1] == str(LINES_MAX + 4)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from leasehold.core.status import Status
+from leasehold.env import ManualClock
+from leasehold.worker.leases import LeaseManager
+from leasehold.worker.supervisor import Supervisor
+from support.workers import MoodyStore, submit_to
+
+
+@pytest.fixture
+def silent(timed_store: MoodyStore, clock: ManualClock) -> MoodyStore:
+    """A store with two jobs whose worker has been silent for 130 s, and one that is fresh."""
+    for job_id in ("one", "two"):
+        submit_to(timed_store, "t", id=job_id, max_retries=0 if job_id == "two" else 3)
+    LeaseManager(timed_store, "silent").acquire(limit=2)
+    clock.advance(130)
+    submit_to(timed_store, "t", id="fresh")
+    LeaseManager(timed_store, "busy").acquire()
+    return timed_store
+
+
+def test_it_finds_only_what_is_silent(silent: MoodyStore) -> None:
+    stuck = Supervisor(silent).find_stuck()
+    assert {job.job_id for job in stuck} == {"one", "two"}
+    assert {job.worker for job in stuck} == {"silent"}
+    assert Supervisor(silent).find_stuck(silent_seconds=140) == []
+
+
+def test_requeue_reports_what_it_did_and_did_not(silent: MoodyStore) -> None:
+    report = Supervisor(silent).requeue()
+    [requeued], [refused] = report.requeued, report.not_requeued
+    assert (requeued.job.job_id, requeued.job.worker) == ("one", "silent")
+    assert silent.job("one").status is Status.PENDING
+    assert (refused.job.job_id, refused.status) == ("two", Status.DEAD)
+    assert "no attempt left" in refused.reason
+
+
+def test_requeue_with_reset_gives_all_attempts_back(silent: MoodyStore) -> None:
+    report = Supervisor(silent).requeue(reset_attempts=True)
+    assert len(report.requeued) == 2
+    assert silent.job("two").attempts == 0
+
+
+def test_a_job_that_moved_on_is_left_alone(silent: MoodyStore) -> None:
+    supervisor = Supervisor(silent)
+    stale = next(job for job in supervisor.find_stuck() if job.job_id == "one")
+    supervisor.requeue(stale)
+    LeaseManager(silent, "new").acquire()
+    report = supervisor.requeue(stale)
+    assert report.requeued == ()
+    assert report.not_requeued[0].reason
+    assert silent.job("one").worker == "new"

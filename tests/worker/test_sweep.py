@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leasehold.core.status import Status
+from leasehold.env import Env, ManualClock
+from leasehold.worker.leases import LeaseManager
+from leasehold.worker.sweep import ProvesDeath, RecoverySweep
+from support.workers import MoodyStore, MortalStore, submit_to
+
+
+def lose_a_job(store: MoodyStore, clock: ManualClock) -> str:
+    job_id = submit_to(store, "t")
+    LeaseManager(store, "gone", lease_seconds=10).acquire()
+    clock.advance(11)
+    return job_id
+
+
+def advance_until(
+    store: MoodyStore, clock: ManualClock, condition: Callable[[], bool], seconds: float = 1.0
+) -> None:
+    """Turn the clock, a little at a time, as often as it takes."""
+    while not condition():
+        clock.advance(seconds)
+        with store.news:
+            store.news.wait(0.01)
+
+
+def test_it_recovers_and_reports(timed_store: MoodyStore, clock: ManualClock, env: Env) -> None:
+    job_id = lose_a_job(timed_store, clock)
+    sweep = RecoverySweep(timed_store, env=env)
+    report = sweep.scan_and_recover()
+    assert (report.expired_found, report.recovered, report.checkpoints_created) == (1, 1, 1)
+    assert timed_store.job(job_id).status is Status.PENDING
+    statistics = sweep.statistics()
+    assert not statistics.is_running
+    assert (statistics.total_scans, statistics.total_recovered, statistics.total_dead) == (1, 1, 0)
+    assert statistics.last_scan == clock.now()
+    assert statistics.last_report == report
+
+
+def test_it_sweeps_at_its_start_and_at_every_interval(
+    timed_store: MoodyStore, clock: ManualClock, env: Env
+) -> None:
+    job_id = lose_a_job(timed_store, clock)
+    sweep = RecoverySweep(timed_store, env=env, interval_seconds=60)
+    sweep.start()
+    try:
+        timed_store.until_status(job_id, Status.PENDING)
+        assert sweep.statistics().is_running
+        began = clock.monotonic()
+        advance_until(timed_store, clock, lambda: timed_store.calls["recover"] == 2)
+        assert clock.monotonic() - began >= 59
+    finally:
+        sweep.stop()
+    assert not sweep.statistics().is_running
+
+
+def test_a_failing_scan_is_counted_and_the_next_one_comes(
+    timed_store: MoodyStore, clock: ManualClock, env: Env
+) -> None:
+    job_id = lose_a_job(timed_store, clock)
+    timed_store.refused.add("recover")
+    sweep = RecoverySweep(timed_store, env=env, interval_seconds=60)
+    sweep.start()
+    try:
+        advance_until(timed_store, clock, lambda: sweep.statistics().total_errors >= 1)
+        timed_store.refused.clear()
+        advance_until(timed_store, clock, lambda: timed_store.job(job_id).status is Status.PENDING)
+        report = sweep.statistics().last_report
+        assert report is not None
+        assert report.errors == 0
+    finally:
+        sweep.stop()
+
+
+def test_a_failed_scan_says_why(timed_store: MoodyStore, env: Env) -> None:
+    timed_store.refused.add("recover")
+    report = RecoverySweep(timed_store, env=env).scan_and_recover()
+    assert report.errors == 1
+    assert report.last_error is not None
+    assert "refused" in report.last_error.message
+
+
+def test_a_proved_death_is_swept_at_once(
+    mortal_store: MortalStore, clock: ManualClock, env: Env
+) -> None:
+    assert isinstance(mortal_store, ProvesDeath)
+    sweep = RecoverySweep(mortal_store, env=env, interval_seconds=60, death_check_seconds=1)
+    sweep.start()
+    try:
+        mortal_store.until(lambda: mortal_store.calls["recover"] == 1)
+        began = clock.monotonic()
+        mortal_store.before["recover"] = mortal_store.dead.clear
+        mortal_store.dead.add("somebody")
+        advance_until(mortal_store, clock, lambda: mortal_store.calls["recover"] == 2, 0.5)
+        assert clock.monotonic() - began < 30
+    finally:
+        sweep.stop()
+
+
+def test_a_store_that_cannot_prove_death_is_not_asked(timed_store: MoodyStore) -> None:
+    assert not isinstance(timed_store, ProvesDeath)
+
+
+def test_sweeps_pause_for_one_lease_after_a_clock_jump(
+    mortal_store: MortalStore, clock: ManualClock, env: Env
+) -> None:
+    submit_to(mortal_store, "t", id="held")
+    LeaseManager(mortal_store, "alive", lease_seconds=300).acquire()
+    sweep = RecoverySweep(mortal_store, env=env, interval_seconds=60, pause_seconds=300)
+    sweep.start()
+    try:
+        mortal_store.until(lambda: mortal_store.calls["recover"] == 1)
+        clock.step_wall_clock(3600)
+        jumped_at = clock.monotonic()
+        advance_until(mortal_store, clock, lambda: sweep.statistics().is_paused)
+        assert mortal_store.job("held").status is Status.RUNNING
+        advance_until(mortal_store, clock, lambda: mortal_store.calls["recover"] == 2, 5)
+        assert clock.monotonic() - jumped_at >= 300
+    finally:
+        sweep.stop()
