@@ -39,6 +39,7 @@ NAMES = [
     "Linear",
     "Constant",
     "Delays",
+    "Breaker",
     "Lease",
     "Renewed",
     "Settled",

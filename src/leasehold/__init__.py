@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from leasehold.aio import AsyncJobHandle, AsyncTaskQueue
+    from leasehold.core.breaker import Breaker
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
@@ -89,6 +90,7 @@ __all__ = [
     "Linear",
     "Constant",
     "Delays",
+    "Breaker",
     # For a consumer's own loop.
     "Lease",
     "Renewed",
@@ -124,6 +126,7 @@ __all__ = [
 
 _HOMES: Final = {
     "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue"),
+    "leasehold.core.breaker": ("Breaker",),
     "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),

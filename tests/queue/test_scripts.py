@@ -160,3 +160,39 @@ def test_signed_pickle_from_submit_to_result(tmp_path: Path, size: str) -> None:
         job = queue.submit(sorted, value, reverse=True)
         assert job.result(WAIT) == sorted(value, reverse=True)
         assert job.job().codec == "pickle"
+
+
+def test_a_child_process_submits_jobs_but_runs_no_workers_of_its_own(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "shop.py",
+        """
+        import os
+        from leasehold import TaskQueue
+
+        queue = TaskQueue("jobs.db", num_workers=2)
+
+        @queue.task(executor="process")
+        def outer() -> list[object]:
+            return [os.getpid(), inner.submit().id]
+
+        @queue.task()
+        def inner() -> int:
+            return os.getpid()
+        """,
+    )
+    write(
+        tmp_path,
+        "main.py",
+        """
+        import os
+        import shop
+
+        with shop.queue as queue:
+            child, job_id = shop.outer.submit().result(timeout=30)
+            runner = queue.get_result(job_id, timeout=30)
+            print(child != os.getpid(), runner == os.getpid(), len(queue.workers()))
+        """,
+    )
+    done = run("main.py", cwd=tmp_path)
+    assert done.stdout == "True True 1\n", done.stderr

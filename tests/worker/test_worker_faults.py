@@ -52,13 +52,16 @@ def test_a_finished_result_outlives_a_store_that_is_away(
 ) -> None:
     held = Held(tasks)
     job_id = submit_to(store, "task")
-    start_worker()
+    start_worker(heartbeat_interval_seconds=0.05)
     held.until_begun()
     store.refused.add("exchange")
     calls = store.calls["exchange"]
     held.go.set()
     store.until(lambda: store.calls["exchange"] >= calls + 3)
     assert store.job(job_id).status is Status.RUNNING
+    # Its lease is kept as long as its result waits.
+    store.renewed.clear()
+    store.until(lambda: job_id in store.renewed)
     store.refused.clear()
     assert store.until_status(job_id, Status.COMPLETED).result == "stale"
 

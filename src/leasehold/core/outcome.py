@@ -12,6 +12,7 @@ from random import Random
 
 import msgspec
 
+from leasehold.core.breaker import Breaker
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.retry import DEFAULT_POLICY, DELAY_SECONDS_MAX, RetryPolicy
 from leasehold.core.status import Event, Status
@@ -39,6 +40,8 @@ class Fail(msgspec.Struct, frozen=True, tag="fail"):
     error: JobError
     retryable: bool = True
     retry_after_seconds: float | None = None
+    breaker: Breaker | None = None
+    """The task's circuit breaker, if it has one."""
 
 
 class Snooze(msgspec.Struct, frozen=True, tag="snooze"):

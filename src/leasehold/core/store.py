@@ -185,6 +185,11 @@ class Store(Protocol):
                  instead of leased.
         - LEA-6  At most `limit` leases; fewer only if no more are available.
         - LEA-7  A job may be settled and leased again in one exchange.
+        - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they
+                 came from, no job of that task and queue is leased for its pause; `next_due_at`
+                 knows when that ends. Other tasks are not affected.
+        - BRK-2  Then one of them is leased as a probe, and no other for another pause.
+        - BRK-3  A completed job of that task and queue ends the hold and the row of failures.
         """
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:

@@ -22,6 +22,7 @@ from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.options import JobRef, NewJob, id_of
 from leasehold.queue.producer import Producing
 from leasehold.queue.results import Results
+from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ class TaskQueue(Producing, Results):
             self.store.close()
 
     def _ensure_workers(self) -> None:
-        if self._worker is not None or self._num_workers == 0 or self._closed:
+        # A task in a child process may submit jobs, but its worker is the one that runs them.
+        if self._worker or not self._num_workers or self._closed or is_child_process():
             return
         with self._lock:
             if self._worker is not None or self._closed:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from leasehold.codec import CallCodec
+from leasehold.core.breaker import Breaker
 from leasehold.core.job import MetadataValue, PriorityLike
 from leasehold.core.retry import PERMANENT, RETRYABLE, Backoff
 from leasehold.errors import InvalidJobError, TaskNotImportableError
@@ -73,6 +74,7 @@ class TaskMaking(QueueBase):
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
         retryable: Errors = (),
+        breaker: Breaker | None = None,
     ) -> Decorator: ...
     def task(
         self,
@@ -84,13 +86,14 @@ class TaskMaking(QueueBase):
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
         retryable: Errors = (),
+        breaker: Breaker | None = None,
         **options: Any,
     ) -> Any:
         """Make a function a task: `@queue.task` or `@queue.task(priority="high", ...)`.
 
         `retry` is a policy, a list of delays, seconds, or a function of (attempt, error) that the
         worker asks. `permanent` and `retryable` are exception classes that join the default lists,
-        and overrule them.
+        and overrule them. `breaker` holds the task back while it keeps failing.
         """
         backoff = retry if callable(retry) else None
         options["retry"] = None if backoff is not None else retry
@@ -106,6 +109,7 @@ class TaskMaking(QueueBase):
                 never,
                 again,
                 backoff,
+                breaker,
             )
             task = self._new_task(definition, safe)
             self._by_function[function] = task

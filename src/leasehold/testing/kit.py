@@ -18,7 +18,6 @@ is submitted. Both go by a clock that stands still until you turn it:
 
 from __future__ import annotations
 
-import contextvars
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -255,7 +254,8 @@ def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> Outcome:
         leases.release(lease, reason="its code is not here")
         raise
     context = JobContext(lease, _Reports(queue.store))
-    return contextvars.copy_context().run(attempt, lease, task, context)
+    # `attempt` runs it in a copy of the context variables, so that nothing of it stays behind.
+    return task.judge(attempt(lease, task, context))
 
 
 def _call_of(queue: TaskQueue, job: Job) -> Any:

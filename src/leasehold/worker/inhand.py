@@ -85,8 +85,7 @@ class InHand:
                 wait_for_end and not run.ended and run.task.executor in KILLING
             ):
                 self.forget(run)
-                assert run.outcome is not None
-                decided.append((run.lease, run.outcome))
+                decided.append((run.lease, run.verdict))
         if runs:
             self._prefetch.measured(run_seconds, runs, slowest_seconds)
         return decided

@@ -53,6 +53,12 @@ class Run:
         self._on_change = on_change
         self._lock = threading.Lock()
 
+    @property
+    def verdict(self) -> Outcome:
+        """The outcome as the store is to hear it."""
+        assert self.outcome is not None, "it is not decided yet"
+        return self.task.judge(self.outcome)
+
     def decide(self, outcome: Outcome) -> bool:
         """Set the outcome unless there is one; False if it came too late."""
         with self._lock:

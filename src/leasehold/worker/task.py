@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from leasehold.codec import CallCodec
+from leasehold.core.breaker import Breaker
+from leasehold.core.outcome import Fail, Outcome
 from leasehold.core.retry import PERMANENT, RETRYABLE
 from leasehold.errors import InvalidJobError, TaskNotImportableError, UnknownTaskError
 
@@ -30,6 +34,14 @@ class TaskDefinition:
     retryable: tuple[type[BaseException], ...] = RETRYABLE
     backoff: Callable[[int, BaseException], float] | None = None
     """A retry delay worked out by the worker; policies that are data travel with the job."""
+    breaker: Breaker | None = None
+    """When to hold the task back because it keeps failing."""
+
+    def judge(self, outcome: Outcome) -> Outcome:
+        """An outcome as the store is to hear it: a failure carries the task's circuit breaker."""
+        if self.breaker is not None and isinstance(outcome, Fail):
+            return msgspec.structs.replace(outcome, breaker=self.breaker)
+        return outcome
 
 
 def task_name(func: Callable[..., Any]) -> str:

@@ -90,14 +90,21 @@ class Lanes:
         """The heaps that together hold exactly the ready jobs a lease is narrowed to."""
         if tasks is None and parent_id is None:
             return [self.ready]
+        by_task = self._narrowed().get(parent_id, {})
+        names = by_task if tasks is None else dict.fromkeys(tasks)
+        return [by_task[name] for name in names if name in by_task]
+
+    def tasks(self) -> list[str]:
+        """The tasks that have ready jobs."""
+        return list(self._narrowed().get(None, {}))
+
+    def _narrowed(self) -> dict[str | None, dict[str, LazyHeap]]:
         if self._narrow is None:
             self._narrow = {}
             for entry in self.ready.entries:
                 if entry[2].stamp == entry[1]:
                     self._add_narrow(self._narrow, entry)
-        by_task = self._narrow.get(parent_id, {})
-        names = by_task if tasks is None else dict.fromkeys(tasks)
-        return [by_task[name] for name in names if name in by_task]
+        return self._narrow
 
     def heaps(self) -> list[LazyHeap]:
         """Every heap there is, to see how healthy they are."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -14,7 +16,15 @@ from leasehold.core.lease import (
     Settlement,
 )
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
-from leasehold.core.outcome import Complete, Decision, Fail, JobError, decide, within_limits
+from leasehold.core.outcome import (
+    Complete,
+    Decision,
+    Fail,
+    JobError,
+    Outcome,
+    decide,
+    within_limits,
+)
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import (
@@ -23,7 +33,7 @@ from leasehold.errors import (
 from leasehold.stores.memory.heaps import best_of
 from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
-from leasehold.stores.memory.state import QueueState, State
+from leasehold.stores.memory.state import BreakerState, QueueState, State
 
 _EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
 """What the decision's message is the job's reason for; the other statuses need none."""
@@ -47,7 +57,9 @@ def exchange(
     if len(leases) >= request.limit:
         return Exchange(settled, leases)
     delayed = filter(None, (queue.lanes.delayed.first() for queue in queues))
-    return Exchange(settled, leases, moment(min((entry[0] for entry in delayed), default=None)))
+    moments = [entry[0] for entry in delayed]
+    moments += [at for queue in queues for at in _probes_to_come(queue)]
+    return Exchange(settled, leases, moment(min(moments, default=None)))
 
 
 # -- settling ----------------------------------------------------------------------------------
@@ -68,7 +80,10 @@ def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | Le
         now=now,
         random=state.random,
     )
-    totals = state.queues[record.draft.queue].totals
+    queue = state.queues[record.draft.queue]
+    totals = queue.totals
+    if queue.breakers or type(outcome) is Fail:
+        _tell_breaker(state, queue, record.draft.task, outcome)
     if decision.event is Event.COMPLETED:
         assert isinstance(outcome, Complete)
         record.result = outcome.result
@@ -143,7 +158,11 @@ def _lease(
     lease_micros: int,
 ) -> list[Lease]:
     heaps = [
-        heap for queue in queues for heap in queue.lanes.heaps_for(request.tasks, request.parent_id)
+        heap
+        for queue in queues
+        for heap in queue.lanes.heaps_for(
+            _tasks_let_through(state, queue, request.tasks), request.parent_id
+        )
     ]
     leases: list[Lease] = []
     while heaps and len(leases) < request.limit and (record := best_of(heaps)) is not None:
@@ -155,7 +174,52 @@ def _lease(
         own = record.draft.lease_seconds
         micros = lease_micros if own is None else round(own * 1e6)
         leases.append(_grant(state, record, request.worker, now, micros))
+        breaker = state.queues[record.draft.queue].breakers.get(record.draft.task)
+        if breaker is not None and breaker.held_until is not None:
+            # That was the probe: the task waits for its end, or for another pause.
+            breaker.held_until = state.now + breaker.hold_micros
+            narrowed = msgspec.structs.replace(request, limit=request.limit - len(leases))
+            return leases + _lease(state, narrowed, queues, now, lease_micros)
     return leases
+
+
+# -- circuit breakers --------------------------------------------------------------------------
+
+
+def _tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) -> None:
+    if isinstance(outcome, Complete):
+        closed = queue.breakers.pop(task, None)
+        if closed is not None and closed.held_until is not None and state.news is not None:
+            state.news.ready = True
+    elif isinstance(outcome, Fail) and outcome.breaker is not None:
+        breaker = queue.breakers.setdefault(task, BreakerState())
+        breaker.failures_in_row += 1
+        if outcome.breaker.opens_at(breaker.failures_in_row):
+            breaker.hold_micros = round(outcome.breaker.pause_seconds * 1e6)
+            breaker.held_until = state.now + breaker.hold_micros
+
+
+def _tasks_let_through(
+    state: State, queue: QueueState, tasks: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    """The tasks that may be leased, or None for all of them."""
+    held = {
+        task
+        for task, breaker in queue.breakers.items()
+        if breaker.held_until is not None and breaker.held_until > state.now
+    }
+    if not held:
+        return tasks
+    return tuple(task for task in tasks or queue.lanes.tasks() if task not in held)
+
+
+def _probes_to_come(queue: QueueState) -> list[int]:
+    waiting = set(queue.lanes.tasks()) if queue.breakers else ()
+    return [
+        breaker.held_until
+        for task, breaker in queue.breakers.items()
+        if breaker.held_until is not None and task in waiting
+    ]
 
 
 def _grant(state: State, record: Record, worker: str, now: datetime, micros: int) -> Lease:

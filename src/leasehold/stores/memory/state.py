@@ -63,13 +63,23 @@ class Totals(msgspec.Struct):
     cleaned: int = 0
 
 
+class BreakerState(msgspec.Struct):
+    """A task's circuit breaker in one queue."""
+
+    failures_in_row: int = 0
+    held_until: int | None = None
+    hold_micros: int = 0
+
+
 class QueueState:
     """One queue: who waits in it, and its figures."""
 
-    __slots__ = ("counts", "lanes", "totals")
+    __slots__ = ("breakers", "counts", "lanes", "totals")
 
     def __init__(self) -> None:
         self.lanes = Lanes()
+        self.breakers: dict[str, BreakerState] = {}
+        """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
 

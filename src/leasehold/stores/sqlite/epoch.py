@@ -8,6 +8,8 @@ clock, in a part of the number that counting alone never reaches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import apsw
@@ -22,19 +24,33 @@ _SHIFT: Final = 20
 
 READ: Final = "SELECT value FROM meta WHERE key = ?"
 WRITE: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-RAISE: Final = "UPDATE store_state SET version_floor = max(version_floor + 1, ?)"
+# Above all that was counted from the last floor, even if the clock shows no later time.
+RAISE: Final = f"""
+    UPDATE store_state SET version_floor = max((version_floor >> {_SHIFT}) + 1, ?) << {_SHIFT}
+"""  # noqa: S608  # our own number
 
 
 def open_epoch(db: apsw.Connection, files: StoreFiles, durability: str, env: Env) -> None:
     """Compare the file with what it was at the last opening; raise the floor if it may be older."""
     now = {"identity": files.identity(), "boot": boot_id(), "durability": durability}
-    with translated(files.database), transaction(db):
+    with translated(files.database), _synced(db, durability), transaction(db):
         before = {key: _read(db, key) for key in now}
         if before["identity"] is not None and _may_be_older(before, now):
-            db.execute(RAISE, (env.now_micros() // 1_000_000 << _SHIFT,))
+            db.execute(RAISE, (env.now_micros() // 1_000_000,))
+        if before["durability"] == "normal" and before["boot"] == now["boot"]:
+            # Whoever wrote without syncing may do so still, so the next start must not rely on it.
+            now["durability"] = "normal"
         if before != now:
             for key, value in now.items():
                 db.execute(WRITE, (key, value))
+
+
+@contextmanager
+def _synced(db: apsw.Connection, durability: str) -> Iterator[None]:
+    """Sync what is written inside: were it lost together with grants, nobody would miss them."""
+    db.execute("PRAGMA synchronous = FULL")
+    yield
+    db.execute(f"PRAGMA synchronous = {durability}")
 
 
 def _may_be_older(before: dict[str, str | None], now: dict[str, str]) -> bool:

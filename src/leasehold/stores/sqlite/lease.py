@@ -28,8 +28,11 @@ FORGET_WAITING: Final = "DELETE FROM waiting WHERE seq = ?"
 MAKE_READY: Final = "INSERT INTO ready VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 RECORD_PROMOTED: Final = "INSERT INTO event VALUES (?, ?, ?, 1, ?, 2, ?, NULL, ?, NULL)"
 NEXT_DUE: Final = "SELECT min(due) FROM waiting WHERE due IS NOT NULL"
+NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0"
 
-LANES_WITH_WORK: Final = "SELECT id, queue, task FROM lane WHERE queue = ? AND pending > 0"
+LANES_WITH_WORK: Final = """
+    SELECT id, queue, task, held_until, hold_micros FROM lane WHERE queue = ? AND pending > 0
+"""
 _COLUMNS: Final = """
     ready.rank, ready.seq, ready.lane, version, attempts, events, available_at, job.id, payload,
     codec, priority, allowance, lease_seconds, timeout_seconds, deadline, start_by, retry, metadata,
@@ -43,6 +46,7 @@ READY_IN_GROUP: Final = f"""
     SELECT {_COLUMNS} FROM ready JOIN job USING (seq) WHERE ready.parent_id = ?
     ORDER BY rank, ready.seq
 """  # noqa: S608  # our own names
+HOLD: Final = "UPDATE lane SET held_until = ?, hold_micros = ? WHERE id = ?"
 TAKE: Final = "DELETE FROM ready WHERE lane = ? AND rank = ? AND seq = ?"
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
 
@@ -67,9 +71,9 @@ def promote(step: Step) -> int:
 
 
 def next_due(step: Step) -> int | None:
-    """When the next waiting job is due."""
-    row = step.execute(NEXT_DUE).fetchone()
-    return None if row is None else row[0]
+    """When the next waiting job is due, or the next task that is held back may be probed."""
+    moments = (step.execute(query).fetchone() for query in (NEXT_DUE, NEXT_PROBE))
+    return min((row[0] for row in moments if row and row[0] is not None), default=None)
 
 
 def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[int, int]]]:
@@ -78,33 +82,46 @@ def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[in
     # The counters say which lanes have work, so they must be true now.
     step.flush()
     lanes: dict[int, tuple[str, str]] = {}
+    probed: dict[int, int] = {}
     for queue in dict.fromkeys(request.queues):
-        for number, name, task in step.execute(LANES_WITH_WORK, (queue,)):
-            if request.tasks is None or task in request.tasks:
+        for number, name, task, held_until, pause in step.execute(LANES_WITH_WORK, (queue,)):
+            if request.tasks is not None and task not in request.tasks:
+                continue
+            if held_until is None:
                 lanes[number] = (name, task)
+            elif held_until <= step.now:
+                lanes[number] = (name, task)
+                probed[number] = pause
     if not lanes:
         return [], []
-    rows = list(_best(step, request, lanes))
+    rows = list(_best(step, request, lanes, probed))
     return _grant(step, request, lanes, rows)
 
 
 def _best(
-    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]]
+    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]], probed: dict[int, int]
 ) -> Iterator[tuple[Any, ...]]:
     """The best available jobs, best first; those never started in time are cancelled on the way."""
     late: list[tuple[Any, ...]] = []
+    probes: dict[int, int] = {}
     taken = 0
     for row in _in_order(step, request, lanes):
-        version, start_by = row[3], row[15]
-        if start_by is not None and start_by <= step.now and not version:
+        lane, version, start_by = row[2], row[3], row[15]
+        if start_by is not None and start_by < step.now and not version:
             late.append(row)
             continue
+        if lane in probed:
+            if lane in probes:
+                continue
+            probes[lane] = probed[lane]
         yield row
         taken += 1
         if taken >= request.limit:
             break
     for row in late:
         cancel_late(step, row)
+    for lane, pause in probes.items():
+        step.execute(HOLD, (step.now + pause, pause, lane))
 
 
 def _in_order(

@@ -35,7 +35,7 @@ LATE: Final = """
     SELECT ready.rank, ready.seq, ready.lane, version, attempts, events, available_at, job.id
     FROM job JOIN ready
         ON ready.lane = job.lane AND ready.rank = 100 - job.priority AND ready.seq = job.seq
-    WHERE start_by <= ? AND version = 0 LIMIT 1000
+    WHERE start_by < ? AND version = 0 LIMIT 1000
 """
 RESET_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1 WHERE seq = ?"
 STUCK: Final = """

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.breaker import Breaker
 from leasehold.core.lease import Settled, Settlement
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
 from leasehold.core.outcome import (
@@ -29,7 +30,7 @@ from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseConflictError, LeaseLostError
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.finish import INSERT_FINISHED
-from leasehold.stores.sqlite.lease import MAKE_READY
+from leasehold.stores.sqlite.lease import HOLD, MAKE_READY
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.step import Step
 
@@ -53,6 +54,9 @@ KEEP_ITS_EVENTS: Final = """
         FROM attempt WHERE seq = ?1 AND version <= ?2
 """
 DROP_ATTEMPTS: Final = "DELETE FROM attempt WHERE seq = ? AND version <= ?"
+FAILED_AGAIN: Final = """
+    UPDATE lane SET failures_in_row = failures_in_row + 1 WHERE id = ? RETURNING failures_in_row
+"""
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 JOB_RULES: Final = "SELECT lane, priority, allowance, retry, parent_id FROM job WHERE seq = ?"
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
@@ -101,7 +105,9 @@ def settle(
             continue
         outcome = within_limits(settlement.outcome, settlement.job_id)
         if isinstance(outcome, Complete):
-            completed_in[lanes.get(key[0]) or _lane(step, key[0])] += 1
+            lane = lanes.get(key[0]) or _lane(step, key[0])
+            completed_in[lane] += 1
+            step.succeeded.add(lane)
             _complete(step.now, row, outcome, attempts, finished)
             step.hints.ended.append(settlement.job_id)
             answers.append(
@@ -192,9 +198,21 @@ def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> S
         random=step.random,
     )
     error = outcome.error if isinstance(outcome, Fail) else None
-    if error is not None:
+    if isinstance(outcome, Fail):
         step.count(rules[0], "total_failed")
+        if outcome.breaker is not None:
+            _count_failure(step, rules[0], outcome.breaker)
     return apply_decision(step, job_id, row, rules, decision, error)
+
+
+def _count_failure(step: Step, lane: int, breaker: Breaker) -> None:
+    """Count one more failure in a row, and hold the lane back when they are too many."""
+    step.flush()
+    row = step.execute(FAILED_AGAIN, (lane,)).fetchone()
+    assert row is not None
+    if breaker.opens_at(row[0]):
+        pause = round(breaker.pause_seconds * 1e6)
+        step.execute(HOLD, (step.now + pause, pause, lane))
 
 
 def apply_decision(

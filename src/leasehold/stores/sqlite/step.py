@@ -13,6 +13,9 @@ from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 
 READ_STATE: Final = "SELECT clock, version_floor, next_seq FROM store_state"
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
+CLOSE_BREAKER: Final = """
+    UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
+"""
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -58,6 +61,8 @@ class Step:
         self.next_seq = next_seq
         self.new_lanes: set[tuple[str, str]] = set()
         """Queue and task of the lanes that this write makes, or made and took back."""
+        self.succeeded: set[int] = set()
+        """Lanes in which a job was completed: their circuit breakers close."""
         self.hints = Hints()
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
@@ -83,6 +88,11 @@ class Step:
 
     def flush(self) -> None:
         """Write the counters."""
+        for lane in self.succeeded:
+            self.execute(CLOSE_BREAKER, (lane,))
+            if self.db.changes():
+                self.hints.ready = True
+        self.succeeded.clear()
         if self._tally:
             for lane, tally in self._tally.items():
                 columns = sorted(name for name, by in tally.items() if by)
@@ -102,6 +112,7 @@ class Step:
     def forget(self) -> None:
         """Drop what an operation that failed has counted."""
         self._tally.clear()
+        self.succeeded.clear()
         self.hints.clear()
 
     def record(

@@ -53,6 +53,8 @@ T = TypeVar("T")
 
 DISK_RESERVE_BYTES: Final = 16 * 1024 * 1024
 """Submits are refused below this much free space, so that what runs can still be settled."""
+DISK_IS_ROOMY_BYTES: Final = 16 * DISK_RESERVE_BYTES
+"""With more free space than this, it is enough to look at the disk now and then."""
 DISK_LOOK_MICROS: Final = 1_000_000
 KNOWN_LEASES_MAX: Final = 100_000
 
@@ -105,20 +107,21 @@ class SQLiteStore:
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self._disk_looked_at = 0
-        self._disk_is_low = False
+        self._disk_free_bytes = 0
 
     # -- producers ---------------------------------------------------------------------------
 
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        self._refuse_when_disk_is_low()
         if not partial:
             for draft in drafts:
                 submit.check_draft(draft)
+            self._refuse_when_disk_is_low(drafts)
             return self._write(lambda step: submit.submit(step, self._lanes, drafts, partial=False))
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
         good = [draft for i, draft in enumerate(drafts) if i not in bad]
+        self._refuse_when_disk_is_low(good)
         stored = iter(
             self._write(lambda step: submit.submit(step, self._lanes, good, partial=True))
         )
@@ -129,24 +132,26 @@ class SQLiteStore:
     def exchange(
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
-        return self._write(lambda step: self._exchange(step, settlements, request))
+        answer, numbers = self._write(lambda step: self._exchange(step, settlements, request))
+        # Only now that they are committed: numbers of a write that was rolled back are used again.
+        known = self._known_leases
+        for settlement in settlements:
+            known.pop((settlement.job_id, settlement.version), None)
+        if len(known) > KNOWN_LEASES_MAX:
+            known.clear()
+        for granted, number in zip(answer.leases, numbers, strict=True):
+            known[granted.job_id, granted.version] = number
+        return answer
 
     def _exchange(
         self, step: Step, settlements: Sequence[Settlement], request: LeaseRequest | None
-    ) -> Exchange:
-        known = self._known_leases
-        settled = settle.settle(step, settlements, known) if settlements else []
-        for settlement in settlements:
-            known.pop((settlement.job_id, settlement.version), None)
+    ) -> tuple[Exchange, list[tuple[int, int]]]:
+        settled = settle.settle(step, settlements, self._known_leases) if settlements else []
         if request is None or request.limit <= 0:
-            return Exchange(settled, [])
+            return Exchange(settled, []), []
         leases, numbers = leasing.lease(step, request)
-        if len(known) > KNOWN_LEASES_MAX:
-            known.clear()
-        for granted, number in zip(leases, numbers, strict=True):
-            known[granted.job_id, granted.version] = number
         due = leasing.next_due(step) if len(leases) < request.limit else None
-        return Exchange(settled, leases, None if due is None else from_micros(due))
+        return Exchange(settled, leases, None if due is None else from_micros(due)), numbers
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._write(lambda step: renew.renew(step, worker, renewals))
@@ -184,9 +189,12 @@ class SQLiteStore:
 
     def recover(self) -> SweepReport:
         started = self._env.clock.monotonic()
-        dead = self._deaths.find()
+        dead: set[str] = set()
 
         def operation(step: Step) -> SweepReport:
+            # Inside the write: a worker that comes back under its old id has its lock again before
+            # it can lease anything.
+            dead.update(self._deaths.find())
             report = recover.recover(step, dead)
             for row in recover.late_rows(step):
                 leasing.cancel_late(step, row)
@@ -385,12 +393,18 @@ class SQLiteStore:
                 "connection must not be carried across: open the queue again in the child"
             )
 
-    def _refuse_when_disk_is_low(self) -> None:
+    def _refuse_when_disk_is_low(self, drafts: Sequence[Draft]) -> None:
+        # Every byte is written to the write-ahead log, and to the database later on.
+        needed = 2 * sum(len(draft.payload) for draft in drafts)
         now = self._env.now_micros()
-        if abs(now - self._disk_looked_at) > DISK_LOOK_MICROS:
+        if (
+            self._disk_free_bytes - needed < DISK_IS_ROOMY_BYTES
+            or abs(now - self._disk_looked_at) > DISK_LOOK_MICROS
+        ):
             self._disk_looked_at = now
-            self._disk_is_low = self._files.free_bytes() < DISK_RESERVE_BYTES
-        if self._disk_is_low:
+            self._disk_free_bytes = self._files.free_bytes()
+        self._disk_free_bytes -= needed
+        if self._disk_free_bytes < DISK_RESERVE_BYTES:
             raise StoreFullError(
                 f"less than {DISK_RESERVE_BYTES // 1024**2} MiB are free where "
                 f"{self._files.database} is kept: new jobs are refused so that running ones can "

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
 from leasehold.core.store import Listener
 from leasehold.env import Env
 from leasehold.stores.sqlite.step import Hints
+
+logger = logging.getLogger("leasehold.store")
 
 READY: Final = b"r"
 ENDED: Final = b"e"
@@ -58,27 +61,44 @@ class Wake:
         return end
 
     def send(self, hints: Hints) -> None:
-        """Tell everybody, here and elsewhere, what a commit brought."""
-        for listener in self._listeners:
-            if hints.ready:
-                listener.on_ready()
-            if hints.ended:
-                listener.on_ended(hints.ended)
-            if hints.cancel_requested:
-                listener.on_cancel_requested(hints.cancel_requested)
+        """Tell everybody, here and elsewhere, what a commit brought.
+
+        Nothing that goes wrong here is raised: what the caller wrote has been committed.
+        """
         news = (
             (READY if hints.ready else b"")
             + (ENDED if hints.ended else b"")
             + (CANCEL if hints.cancel_requested else b"")
         )
-        with self._mutex:
-            for name, fifo in list(self._find_peers().items()):
-                try:
-                    os.write(fifo, news)
-                except BlockingIOError:
-                    pass  # It is full of unread bytes: the peer will be awake for a long time.
-                except OSError:
-                    self._forget(name)
+        self._tell_listeners(news, hints.ended, hints.cancel_requested)
+        try:
+            with self._mutex:
+                self._tell_peers(news)
+        except OSError as error:
+            logger.warning("other processes could not be woken, and will look later: %s", error)
+
+    def _tell_listeners(
+        self, news: bytes, ended: Collection[str] | None, cancel_requested: Collection[str] | None
+    ) -> None:
+        for listener in self._listeners:
+            try:
+                if READY in news:
+                    listener.on_ready()
+                if ENDED in news:
+                    listener.on_ended(ended)
+                if CANCEL in news:
+                    listener.on_cancel_requested(cancel_requested)
+            except Exception:
+                logger.exception("a listener of the store failed; the others are told all the same")
+
+    def _tell_peers(self, news: bytes) -> None:
+        for name, fifo in list(self._find_peers().items()):
+            try:
+                os.write(fifo, news)
+            except BlockingIOError:
+                pass  # It is full of unread bytes: the peer will be awake for a long time.
+            except OSError:
+                self._forget(name)
 
     def close(self) -> None:
         """Stop listening, and leave no FIFO behind."""
@@ -154,10 +174,4 @@ class Wake:
                 continue
             if _STOP in news:
                 return
-            for listener in self._listeners:
-                if READY in news:
-                    listener.on_ready()
-                if ENDED in news:
-                    listener.on_ended(None)
-                if CANCEL in news:
-                    listener.on_cancel_requested(None)
+            self._tell_listeners(news, None, None)

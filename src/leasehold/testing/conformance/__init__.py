@@ -20,12 +20,13 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
-            "people", "reading", "waking",
+            "people", "reading", "waking", "breaking",
         )
     )
 )  # fmt: skip
 
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
+from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
@@ -42,6 +43,7 @@ class StoreConformance(
     SubmittingClauses,
     SettlingClauses,
     LeasingClauses,
+    BreakingClauses,
     HoldingClauses,
     RecoveringClauses,
     PeopleClauses,

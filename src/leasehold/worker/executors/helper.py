@@ -62,8 +62,16 @@ class HelperProcess:
         except OSError:
             ours.close()
             raise
-        # With a socket at hand this never waits for anything.
-        return cls(process, *await asyncio.open_unix_connection(sock=ours))
+        try:
+            # With a socket at hand this waits for nothing but the event loop's next round.
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+        except BaseException:
+            # The executor was closed in that moment, and nobody else knows of the process yet.
+            kill_group(process.pid)
+            process.wait()
+            ours.close()
+            raise
+        return cls(process, reader, writer)
 
     @property
     def lost(self) -> bool:

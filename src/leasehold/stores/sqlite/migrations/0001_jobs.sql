@@ -45,6 +45,11 @@ CREATE TABLE lane (
     total_recovered INTEGER NOT NULL DEFAULT 0,
     total_rejected  INTEGER NOT NULL DEFAULT 0,
     total_cleaned   INTEGER NOT NULL DEFAULT 0,
+    -- The circuit breaker: failures in a row, until when the lane is held back, and for how long
+    -- again when a probe is let through.
+    failures_in_row INTEGER NOT NULL DEFAULT 0,
+    held_until      INTEGER,
+    hold_micros     INTEGER,
     UNIQUE (queue, task)
 );
 
