@@ -141,8 +141,8 @@ Image = dict[str, bytes]
 class _Remains:
     """One file on the platters, and what was asked of it since its last sync."""
 
-    def __init__(self) -> None:
-        self.durable: bytes | None = None
+    def __init__(self, durable: bytes | None = None) -> None:
+        self.durable = durable
         self.pending: list[Operation] = []
 
     def take(self, operation: Operation) -> None:
@@ -199,13 +199,17 @@ def _sectors(write: Operation) -> Iterator[Operation]:
         start = stop
 
 
-def crash_images(operations: list[Operation], seed: int) -> Iterator[tuple[int, str, Image]]:
+def crash_images(
+    operations: list[Operation], seed: int, at_first: Image | None = None
+) -> Iterator[tuple[int, str, Image]]:
     """For each point in time, what a loss of power just then could leave: (point, how, files).
+
+    `at_first` is what was on the disk before the operations.
 
     Before each sync, when most is at stake, come "nothing unsynced", "everything" and three chance
     parts of it; between syncs one chance part per point.
     """
-    remains: dict[str, _Remains] = {}
+    remains = {name: _Remains(data) for name, data in (at_first or {}).items()}
     random = Random(seed)
     for point in range(len(operations) + 1):
         is_last_before_sync = point == len(operations) or operations[point].kind == "sync"

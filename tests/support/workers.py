@@ -34,6 +34,7 @@ class MoodyStore(MemoryStore):
         super().__init__(env)
         self.calls: Counter[str] = Counter()
         self.refused: set[str] = set()
+        self.renewed: set[str] = set()
         self.before: dict[str, Callable[[], None]] = {}
         self.dead: set[str] = set()
         self.news = threading.Condition()
@@ -48,6 +49,7 @@ class MoodyStore(MemoryStore):
         return answer
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+        self.renewed.update(renewal.job_id for renewal in renewals)
         self._called("renew")
         return super().renew(worker, renewals)
 
