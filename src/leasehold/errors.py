@@ -78,11 +78,11 @@ class LeaseConflictError(LeaseLostError):
 
 
 class LeaseExpiredError(LeaseLostError):
-    """Raised when a lease ran out before it was renewed (it may still settle, if nobody took it)."""
+    """Raised when a lease ran out before it was renewed (it may still settle)."""
 
 
 class QueueFullError(LeaseholdError):
-    """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to try again."""
+    """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to retry."""
 
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)

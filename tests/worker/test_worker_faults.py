@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from leasehold.core.lease import Lease, Settlement
+from leasehold.core.lease import Exchange, Lease, LeaseRequest, Settlement
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import Complete
+from leasehold.core.outcome import Complete, Snooze
 from leasehold.core.status import Event, Status
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.context import JobContext, current_job
@@ -145,6 +145,32 @@ def test_a_tick_that_breaks_does_not_end_the_worker(
     start_worker()
     assert broken.wait(PATIENCE_SECONDS)
     store.until_status(submit_to(store, "quick"), Status.COMPLETED)
+
+
+def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(
+    store: MoodyStore, tasks: Tasks, start_worker: Start
+) -> None:
+    original = store.exchange
+
+    def picky(
+        settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        for settlement in settlements:
+            if isinstance(settlement.outcome, Snooze):
+                raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+        return original(settlements, request)
+
+    store.exchange = picky  # type: ignore[method-assign]
+    tasks.add(lambda: Snooze(1, "\ud800"), "strange")
+    tasks.add(lambda: None, "quick")
+    strange, quick = submit_to(store, "strange"), submit_to(store, "quick")
+    start_worker()
+    store.until_status(quick, Status.COMPLETED)
+    store.until_status(strange, Status.DEAD)
+    job = store.get(strange)
+    assert job is not None
+    assert job.error is not None
+    assert "cannot be stored" in job.error.message
 
 
 def test_a_worker_recovers_what_another_one_lost(

@@ -179,8 +179,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     depends_on: tuple[str, ...] = ()
     on_dependency_failure: DependencyPolicy = "cancel"
-    stdout_path: str | None = None
-    stderr_path: str | None = None
 
     @property
     def payload(self) -> Any:
@@ -193,6 +191,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if self.result_data is None:
             return None
         return _plain(self.result_data, self.result_codec, self.id, "result")
+
+    @property
+    def stdout_path(self) -> str | None:
+        """Where the output of a command job's latest attempt is kept."""
+        return (self.progress or {}).get("stdout_path")
+
+    @property
+    def stderr_path(self) -> str | None:
+        """Where the error output of a command job's latest attempt is kept."""
+        return (self.progress or {}).get("stderr_path")
 
     @property
     def is_done(self) -> bool:

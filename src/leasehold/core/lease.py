@@ -21,6 +21,8 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1
     lease_seconds: float = 300.0
     """For jobs that name none of their own."""
+    lease_seconds_by_task: dict[str, float] | None = None
+    """For jobs of these tasks that name none of their own, before `lease_seconds`."""
     tasks: tuple[str, ...] | None = None
     """Only these tasks; None for any."""
     parent_id: str | None = None

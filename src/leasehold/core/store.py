@@ -176,8 +176,8 @@ class Store(Protocol):
         - LEA-1  Leases go to the best available jobs of these queues: highest priority first, then
                  first submitted first. Narrowed by `tasks` and `parent_id` where given.
         - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
-                 holder, an expiry of job.lease_seconds or request.lease_seconds, and one more
-                 attempt.
+                 holder, an expiry of job.lease_seconds or what the request says for its task or
+                 for all, and one more attempt.
         - LEA-3  Never two unexpired leases for one job, however many call at once.
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from leasehold.codec.signed import check_key
 from leasehold.connect import Durability, connect
@@ -62,7 +62,7 @@ class TaskQueue(Producing, Results):
         num_workers: int = 4,
         queues: str | Sequence[str] = (DEFAULT_QUEUE,),
         poll_interval: float | None = None,
-        lease_seconds: float | None = None,
+        lease_seconds: float | Literal["auto"] | None = None,
         heartbeat_interval: float | None = None,
         heartbeat_failure_threshold: int | None = None,
         sweep_interval: float | None = None,
@@ -106,7 +106,7 @@ class TaskQueue(Producing, Results):
         self._by_name = {}
         self._by_function = {}
         self._actor = actor
-        self._lease_seconds = lease_seconds
+        self._lease_seconds = None if lease_seconds == "auto" else lease_seconds
         self._sweep_interval = sweep_interval
         self._enable_recovery = enable_recovery
         self._worker_options = _given(

@@ -12,6 +12,7 @@ from typing import Final
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.worker.executors.team import KILLING
+from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.run import Run
 
@@ -22,8 +23,9 @@ START_SECONDS_MAX: Final = 0.1
 class InHand:
     """Bookkeeping for the worker's loop, which alone calls it (but for `find`)."""
 
-    def __init__(self, prefetch: Prefetch) -> None:
+    def __init__(self, prefetch: Prefetch, measured: MeasuredLeases | None = None) -> None:
         self._prefetch = prefetch
+        self._measured = measured
         self.held: set[Run] = set()
         """Runs that are still to be settled under their lease."""
         self.occupying: set[Run] = set()
@@ -63,7 +65,7 @@ class InHand:
         return len(self.occupying) - len(self.held)
 
     def take_changes(
-        self, changes: deque[Run], *, wait_for_end: bool
+        self, changes: deque[Run], now: float, *, wait_for_end: bool
     ) -> list[tuple[Lease, Outcome]]:
         """Free the slots of runs that ended, and answer with what is now to be settled."""
         decided: list[tuple[Lease, Outcome]] = []
@@ -72,6 +74,8 @@ class InHand:
             run = changes.popleft()
             if run.ended and run in self.occupying:
                 self.occupying.discard(run)
+                if self._measured is not None and run.started is not None:
+                    self._measured.measured(run.lease.task, now - run.started)
                 if run.task.executor != "thread":
                     self._elsewhere -= 1
                 elif run.started is not None and run.finished is not None:

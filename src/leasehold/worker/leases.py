@@ -40,6 +40,8 @@ class LeaseManager:
         self.store = store
         self.worker = worker
         self.lease_seconds = lease_seconds
+        self.lease_seconds_by_task: dict[str, float] | None = None
+        """Leases for jobs of these tasks that name none of their own."""
 
     def acquire(
         self,
@@ -67,6 +69,7 @@ class LeaseManager:
                 queues=tuple(queues),
                 limit=limit,
                 lease_seconds=self.lease_seconds,
+                lease_seconds_by_task=self.lease_seconds_by_task,
                 tasks=None if tasks is None else tuple(tasks),
                 parent_id=parent_id,
             )

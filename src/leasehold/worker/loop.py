@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leasehold.core.lease import Exchange, Lease, Settlement
-from leasehold.core.outcome import Cancel, Release
+from leasehold.core.outcome import Cancel, Fail, JobError, Outcome, Release
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreCorruptError, StoreError, UnknownTaskError
 from leasehold.worker.context import JobContext, StopCause
@@ -21,21 +21,18 @@ from leasehold.worker.hooks import Hooks, call_hook
 from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand, timeout_failure
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.memory import resident_mb
 from leasehold.worker.reports import Reports
 from leasehold.worker.run import Run
 from leasehold.worker.settling import Settling
 from leasehold.worker.stopping import Stopping, StopReason
 from leasehold.worker.task import COMMAND_TASK, TaskDefinition, TaskRegistry
 from leasehold.worker.unrunnable import Unrunnable
+from leasehold.worker.wear import Wear
 
 logger = logging.getLogger("leasehold.worker")
 
 STORE_RETRY_SECONDS_FIRST: Final = 0.1
 STORE_RETRY_SECONDS_MAX: Final = 5.0
-HALF_STUCK_SECONDS_MAX: Final = 60.0
-"""How long half of the slots may be filled by code that does not stop."""
-MEMORY_CHECK_SECONDS: Final = 1.0
 SLEEP_SECONDS_MAX: Final = 60.0
 DUE_SECONDS_MIN: Final = 0.001
 
@@ -89,8 +86,9 @@ class Loop:
         self._look_at = float("-inf")
         self._retry_at = float("-inf")
         self._store_failures = 0
-        self._half_stuck_since: float | None = None
-        self._memory_checked_at = float("-inf")
+        self._wear = Wear(
+            slots=rules.slots, max_jobs=rules.max_jobs, max_memory_mb=rules.max_memory_mb
+        )
 
     def run(self, team: Team, *, replace_stuck: bool) -> StopReason:
         """Work until it is time to stop and everything is settled.
@@ -191,11 +189,12 @@ class Loop:
                     self._team.stop(run)
 
     def _collect(self) -> None:
-        wait_for_end = not self._stopping.is_last_chance(self._clock.monotonic())
+        now = self._clock.monotonic()
+        wait_for_end = not self._stopping.is_last_chance(now)
         if not wait_for_end:
             self._inbox.changes.extend(run for run in self._in_hand.held if run.outcome is not None)
         for lease, outcome in self._in_hand.take_changes(
-            self._inbox.changes, wait_for_end=wait_for_end
+            self._inbox.changes, now, wait_for_end=wait_for_end
         ):
             self.settling.add(lease, outcome)
 
@@ -221,9 +220,12 @@ class Loop:
         except Exception as error:
             # The outcomes stay, and so must the leases under which they are to be settled.
             self._heartbeat.add_all(lease for lease, _ in sent)
-            if not isinstance(error, StoreError):
+            if isinstance(error, StoreError):
+                self._store_failed(error)
+            elif sent:
+                self._settle_each(sent)
+            else:
                 raise
-            self._store_failed(error)
             return
         self.exchanges += 1
         self._store_failures = 0
@@ -233,6 +235,23 @@ class Loop:
         self.settling.answered(sent, answer.settled)
         if look:
             self._look_again(answer, room, asked_at)
+
+    def _settle_each(self, sent: list[tuple[Lease, Outcome]]) -> None:
+        """One of these cannot be stored: its own job fails, and the others do not wait for it."""
+        for lease, outcome in sent:
+            try:
+                answer = self._leases.exchange([Settlement(lease.job_id, lease.version, outcome)])
+            except StoreError as error:
+                self._store_failed(error)
+                return
+            except Exception as error:  # noqa: BLE001 - it is told to the job, and logged as its end.
+                message = f"what became of the attempt cannot be stored: {error!r}"
+                failure = Fail(JobError("StoreError", ascii(message)), retryable=False)
+                answer = self._leases.exchange([Settlement(lease.job_id, lease.version, failure)])
+                self.settling.answered([(lease, failure)], answer.settled)
+            else:
+                self.settling.answered([(lease, outcome)], answer.settled)
+            self._heartbeat.discard_all([lease])
 
     def _hand_over(self, leases: list[Lease]) -> None:
         last: Run | None = None
@@ -255,18 +274,15 @@ class Loop:
             self._in_hand.batch_handed_over(last, self._clock.monotonic())
 
     def _recycle_if_worn(self, now: float) -> None:
-        rules = self._rules
         if self._stopping.is_asked:
             return
-        if rules.max_jobs is not None and self.started_jobs >= rules.max_jobs:
-            self._recycle(StopReason.MAX_JOBS)
-        elif self._memory_is_used_up(now):
-            self._recycle(StopReason.MAX_MEMORY)
-        elif self._too_many_stuck(now):
-            if self._may_replace_stuck:
-                self._replace_stuck()
-            else:
-                self._recycle(StopReason.STUCK)
+        reason = self._wear.reason(now, started_jobs=self.started_jobs, stuck=self._in_hand.stuck)
+        if reason is StopReason.STUCK and self._may_replace_stuck:
+            self._replace_stuck()
+        elif reason is not None:
+            logger.info("worker %s asks to be started anew: %s", self._leases.worker, reason)
+            self._stopping.ask(reason)
+            self._inbox.wake()
 
     def _seconds_until_next(self) -> float:
         now = self._clock.monotonic()
@@ -275,11 +291,10 @@ class Loop:
             now + SLEEP_SECONDS_MAX,
             self._in_hand.next_moment(now),
             self._stopping.next_moment(now),
+            self._wear.next_moment(),
         ]
         if self._reports.due_at is not None:
             moments.append(self._reports.due_at)
-        if self._half_stuck_since is not None:
-            moments.append(self._half_stuck_since + HALF_STUCK_SECONDS_MAX)
         if self.settling:
             moments.append(self._retry_at)
         elif self._inbox.is_hungry:
@@ -295,9 +310,7 @@ class Loop:
         if self._stopping.is_asked:
             return 0
         room = self._rules.slots + self._in_hand.jobs_ahead - len(self._in_hand.occupying)
-        if self._rules.max_jobs is not None:
-            room = min(room, self._rules.max_jobs - self.started_jobs)
-        return max(0, room)
+        return int(max(0, min(room, self._wear.jobs_left(self.started_jobs))))
 
     def _look_again(self, answer: Exchange, asked_for: int, now: float) -> None:
         """When to look for jobs again, if no hint comes first."""
@@ -353,29 +366,8 @@ class Loop:
 
     # -- wear --------------------------------------------------------------------------------
 
-    def _recycle(self, reason: StopReason) -> None:
-        logger.info("worker %s asks to be started anew: %s", self._leases.worker, reason)
-        self._stopping.ask(reason)
-        self._inbox.wake()
-
-    def _memory_is_used_up(self, now: float) -> bool:
-        limit_mb = self._rules.max_memory_mb
-        if limit_mb is None or now < self._memory_checked_at + MEMORY_CHECK_SECONDS:
-            return False
-        self._memory_checked_at = now
-        return resident_mb() > limit_mb
-
-    def _too_many_stuck(self, now: float) -> bool:
-        stuck, slots = self._in_hand.stuck, self._rules.slots
-        if stuck == 0 or stuck * 2 < slots:
-            self._half_stuck_since = None
-            return False
-        if self._half_stuck_since is None:
-            self._half_stuck_since = now
-        return stuck >= slots or now >= self._half_stuck_since + HALF_STUCK_SECONDS_MAX
-
     def _replace_stuck(self) -> None:
-        self._half_stuck_since = None
+        self._wear.stuck_were_replaced()
         for run in self._in_hand.occupying - self._in_hand.held:
             if self._team.give_up(run):
                 self._in_hand.give_up(run)

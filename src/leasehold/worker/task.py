@@ -79,8 +79,8 @@ class TaskRegistry:
     """The tasks a worker may run.
 
     A task is found by the name it was registered under. A name of the form `module:function` is
-    imported only if its module is in the allow-list (or `import_any` says that the store is
-    trusted): a job must never be able to name arbitrary code.
+    imported only if its module is in the allow-list: a job must never be able to name arbitrary
+    code.
     """
 
     def __init__(

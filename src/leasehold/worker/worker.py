@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
+from typing import Literal
 
 import msgspec
 
@@ -24,6 +25,7 @@ from leasehold.worker.inbox import Hints, Inbox
 from leasehold.worker.inhand import InHand
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.loop import Loop, Rules
+from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.sweep import RecoverySweep, SweepStatistics
@@ -67,7 +69,7 @@ class Worker:
         tasks: tuple[str, ...] | None = None,
         slots: int = 4,
         worker_id: str | None = None,
-        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        lease_seconds: float | Literal["auto"] = DEFAULT_LEASE_SECONDS,
         heartbeat_interval_seconds: float = 30.0,
         heartbeat_failure_threshold: int = 3,
         sweep_interval_seconds: float = 60.0,
@@ -100,7 +102,14 @@ class Worker:
             allow_commands=allow_commands,
         )
         self._stopping = Stopping(grace_seconds)
-        self._in_hand = InHand(Prefetch(slots))
+        leases = LeaseManager(store, self.id)
+        measured = None
+        if lease_seconds == "auto":
+            measured = MeasuredLeases()
+            leases.lease_seconds_by_task = measured.by_task
+        else:
+            leases.lease_seconds = lease_seconds
+        self._in_hand = InHand(Prefetch(slots), measured)
         self._inbox = Inbox(self._in_hand, env)
         self._heartbeat = Heartbeat(
             store,
@@ -114,7 +123,7 @@ class Worker:
         self._loop = Loop(
             self._rules,
             registry,
-            LeaseManager(store, self.id, lease_seconds=lease_seconds),
+            leases,
             self._heartbeat,
             self._inbox,
             self._in_hand,
@@ -124,7 +133,10 @@ class Worker:
         )
         self._sweep = (
             RecoverySweep(
-                store, env=env, interval_seconds=sweep_interval_seconds, pause_seconds=lease_seconds
+                store,
+                env=env,
+                interval_seconds=sweep_interval_seconds,
+                pause_seconds=leases.lease_seconds,
             )
             if enable_recovery
             else None

@@ -164,6 +164,7 @@ def _lease(
             _tasks_let_through(state, queue, request.tasks), request.parent_id
         )
     ]
+    by_task = request.lease_seconds_by_task or {}
     leases: list[Lease] = []
     while heaps and len(leases) < request.limit and (record := best_of(heaps)) is not None:
         if record.start_by is not None and record.start_by < state.now and not record.attempt_rows:
@@ -171,7 +172,7 @@ def _lease(
             count_end(state, record, Event.CANCELLED)
             state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
             continue
-        own = record.draft.lease_seconds
+        own = record.draft.lease_seconds or by_task.get(record.draft.task)
         micros = lease_micros if own is None else round(own * 1e6)
         leases.append(_grant(state, record, request.worker, now, micros))
         breaker = state.queues[record.draft.queue].breakers.get(record.draft.task)

@@ -169,6 +169,7 @@ def _grant(
     expiries: dict[float, tuple[int, Any]] = {}
     leases, taken, granted, seqs = [], [], [], []
     per_lane = dict.fromkeys(lanes, 0)
+    by_task = request.lease_seconds_by_task or {}
     for (
         rank,
         seq,
@@ -191,7 +192,8 @@ def _grant(
         parent_id,
     ) in rows:
         version = max(before, floor) + 1
-        seconds = lease_seconds or request.lease_seconds
+        queue, task = lanes[lane]
+        seconds = lease_seconds or by_task.get(task) or request.lease_seconds
         expiry = expiries.get(seconds)
         if expiry is None:
             micros = now + round(seconds * 1e6)
@@ -212,7 +214,6 @@ def _grant(
             )
         )
         seqs.append((seq, lane))
-        queue, task = lanes[lane]
         leases.append(
             Lease(
                 job_id=job_id,

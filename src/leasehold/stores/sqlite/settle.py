@@ -101,7 +101,10 @@ def settle(
     for settlement, key in zip(settlements, keys, strict=True):
         row = held.pop(key, None)
         if row is None:
-            answers.append(refuse(step, settlement.job_id, key[0], settlement.version))
+            # Looked up anew: the known number may be that of a discarded job whose id lives again.
+            found = step.execute(FIND_SEQ, (settlement.job_id,)).fetchone()
+            number = found[0] if found else 0
+            answers.append(refuse(step, settlement.job_id, number, settlement.version))
             continue
         outcome = within_limits(settlement.outcome, settlement.job_id)
         if isinstance(outcome, Complete):
@@ -199,7 +202,9 @@ def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> S
     )
     error = outcome.error if isinstance(outcome, Fail) else None
     if isinstance(outcome, Fail):
-        step.count(rules[0], "total_failed")
+        # An attempt that was to be stopped anyway ends as cancelled, not as failed.
+        if decision.event is not Event.CANCELLED:
+            step.count(rules[0], "total_failed")
         if outcome.breaker is not None:
             _count_failure(step, rules[0], outcome.breaker)
     return apply_decision(step, job_id, row, rules, decision, error)

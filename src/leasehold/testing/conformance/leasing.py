@@ -158,6 +158,14 @@ class LeasingClauses(ConformanceBase):
         assert versions == sorted(set(versions))
         assert get(store).attempts == 3
 
+    def test_lea_2_a_request_may_name_the_lease_per_task(self, store: Store) -> None:
+        submit(store, draft("own", lease_seconds=7.0), draft("task"), draft("other", task="resize"))
+        by_task = {"work": 50.0}
+        leases = lease_all(store, lease_seconds=20.0, lease_seconds_by_task=by_task)
+        assert [lease.lease_seconds for lease in leases] == [7.0, 50.0, 20.0]
+        for lease in leases:
+            assert (lease.expires_at - lease.acquired_at).total_seconds() == lease.lease_seconds
+
     def test_lea_3_never_two_leases_for_one_job(self, store: Store) -> None:
         store.submit([draft(f"job-{number}") for number in range(60)])
 

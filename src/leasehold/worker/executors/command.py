@@ -104,6 +104,8 @@ class _CommandSlot(Slot):
             reply = await self._ticket.reply()
             if isinstance(reply, Started):
                 run.started = self._env.clock.monotonic()
+                # So that the output can be found while it runs, and after it failed.
+                run.context.progress(0, stdout_path=output[0], stderr_path=output[1])
                 reply = await self._ticket.reply()
         finally:
             if self._kill_timer is not None:

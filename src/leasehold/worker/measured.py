@@ -1,0 +1,39 @@
+"""Leases from measured run times: `lease_seconds="auto"`.
+
+The advice is a lease of twice the expected run time. Long enough that a few missed heartbeats do no
+harm, short enough that a lost worker's jobs do not wait for an hour. Where death cannot be proved,
+this is what decides how long they wait.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FACTOR: Final = 2.0
+LEASE_SECONDS_MIN: Final = 30.0
+LEASE_SECONDS_MAX: Final = 3600.0
+FORGET: Final = 0.98
+"""What one more run leaves of the memory of the longest: after a hundred of them, an eighth."""
+TASKS_MAX: Final = 10_000
+
+
+class MeasuredLeases:
+    """Follows how long each task runs, and says how long a lease it needs.
+
+    >>> leases = MeasuredLeases()
+    >>> leases.measured("report", 120.0)
+    >>> leases.by_task
+    {'report': 240.0}
+    """
+
+    def __init__(self) -> None:
+        self._longest: dict[str, float] = {}
+        self.by_task: dict[str, float] = {}
+
+    def measured(self, task: str, run_seconds: float) -> None:
+        """One run of this task took so long."""
+        longest = max(run_seconds, self._longest.get(task, 0.0) * FORGET)
+        if task not in self._longest and len(self._longest) >= TASKS_MAX:
+            return
+        self._longest[task] = longest
+        self.by_task[task] = min(max(FACTOR * longest, LEASE_SECONDS_MIN), LEASE_SECONDS_MAX)
