@@ -59,7 +59,7 @@ def test_a_good_draft_passes(
     Draft(
         id=job_id, task="work", priority=priority, max_retries=max_retries,
         delay_seconds=seconds, timeout_seconds=seconds, lease_seconds=seconds,
-        start_within_seconds=seconds, result_ttl_seconds=seconds, deadline=START,
+        start_within_seconds=seconds, deadline=START,
     ).check()  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_a_good_draft_passes(
         ("id", ""), ("id", "x" * 256), ("id", "a\x00b"), ("id", 7), ("task", ""), ("queue", "\n"),
         ("priority", -1), ("priority", 101), ("max_retries", -1), ("max_retries", 1_000_001),
         ("delay_seconds", -0.1), ("delay_seconds", math.nan), ("timeout_seconds", 0),
-        ("lease_seconds", math.inf), ("start_within_seconds", 0), ("result_ttl_seconds", -1),
+        ("lease_seconds", math.inf), ("start_within_seconds", 0),
         ("idempotency_key", ""), ("parent_id", "\x1b"), ("run_at", NAIVE),
         ("deadline", NAIVE),
     ],

@@ -10,6 +10,7 @@ from leasehold import (
     LeaseConflictError,
     LeaseExpiredError,
     LeaseLostError,
+    NewJob,
     Status,
     TaskQueue,
 )
@@ -56,6 +57,18 @@ def test_leasing_is_narrowed_by_queue_task_and_parent(still: TaskQueue) -> None:
     assert still.lease("other", wait=0).job_id == other_queue.id  # type: ignore[union-attr]
     assert still.lease(tasks=["rotate"], wait=0).job_id == other_task.id  # type: ignore[union-attr]
     assert still.lease(parent="group", tasks=[resize], wait=0).job_id == child.id  # type: ignore[union-attr]
+
+
+def test_nack_classifies_an_exception_unless_told(still: TaskQueue) -> None:
+    still.submit_many([NewJob(resize, ("a",)) for _ in range(4)])
+    leases = still.lease_many(4, wait=0)
+    errors = [ValueError("bad"), OSError("down"), ValueError("bad"), OSError("down")]
+    told = [None, None, True, False]
+    settled = [
+        still.nack(lease, error, requeue=requeue).status
+        for lease, error, requeue in zip(leases, errors, told, strict=True)
+    ]
+    assert settled == [Status.DEAD, Status.FAILED, Status.FAILED, Status.DEAD]
 
 
 def test_nack_retries_with_its_own_delay_or_gives_up(still: TaskQueue, clock: ManualClock) -> None:

@@ -141,3 +141,15 @@ def test_the_store_can_be_checked_described_and_copied(still: TaskQueue, tmp_pat
         still.backup(copy)
         with TaskQueue(copy, num_workers=0) as other:
             assert other.get_queue_stats()["pending"] == 1
+
+
+def test_only_dead_letters_are_discarded_as_such(still: TaskQueue) -> None:
+    done = still.submit("work")
+    lease = still.lease(wait=0)
+    assert lease is not None
+    still.ack(lease)
+    with pytest.raises(InvalidTransitionError, match="not a dead letter"):
+        still.dead_letters.discard(done)
+    assert still.discard(done).status is Status.COMPLETED
+    with pytest.raises(JobNotFoundError):
+        still.get(done)

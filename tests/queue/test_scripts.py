@@ -196,3 +196,34 @@ def test_a_child_process_submits_jobs_but_runs_no_workers_of_its_own(tmp_path: P
     )
     done = run("main.py", cwd=tmp_path)
     assert done.stdout == "True True 1\n", done.stderr
+
+
+def test_run_worker_is_the_only_worker_of_its_process(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "shop.py",
+        """
+        from leasehold import TaskQueue
+
+        queue = TaskQueue("jobs.db", num_workers=2)
+
+        @queue.task()
+        def outer() -> None:
+            inner.submit()
+
+        @queue.task()
+        def inner() -> None:
+            print(len(queue.workers()), flush=True)
+
+        if __name__ == "__main__":
+            outer.submit()
+            print(queue.run_worker(slots=1, max_jobs=2).value)
+        """,
+    )
+    done = run("shop.py", cwd=tmp_path)
+    assert "1\n" in done.stdout, done.stderr
+
+
+def test_a_lambda_is_told_that_it_is_one_even_without_workers(tmp_path: Path) -> None:
+    code = "from leasehold import TaskQueue; TaskQueue('a.db', num_workers=0).submit(lambda: 1)"
+    assert "a lambda cannot be a task" in run("-c", code, cwd=tmp_path).stderr

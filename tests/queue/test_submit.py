@@ -332,3 +332,8 @@ def test_after_shutdown_nothing_is_accepted(queue: TaskQueue) -> None:
     ):
         with pytest.raises(QueueClosedError):
             submit()
+
+
+def test_a_task_without_code_here_is_named_in_errors(still: TaskQueue) -> None:
+    with pytest.raises(PayloadError, match="mail:send"):
+        still.submit("mail:send", "x" * 300_000)

@@ -232,7 +232,7 @@ def test_what_it_cannot_do_it_says(env: Env) -> None:
     store = MemoryStore(env)
     with pytest.raises(UnsupportedError, match="backed up"):
         store.backup("copy.db")
-    with pytest.raises(UnsupportedError, match="job two depends"):
+    with pytest.raises(UnsupportedError, match="job two: dependencies"):
         store.submit([Draft(id="two", task="work", depends_on=("one",))])
 
 

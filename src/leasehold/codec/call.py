@@ -35,10 +35,17 @@ class CallCodec:
     (['Ada'], {'times': 2})
     """
 
-    __slots__ = ("_func", "_key", "_plan")
+    __slots__ = ("_func", "_key", "_plan", "_title")
 
-    def __init__(self, func: Callable[..., Any], *, pickle_key: bytes | None = None) -> None:
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        *,
+        pickle_key: bytes | None = None,
+        title: str | None = None,
+    ) -> None:
         self._func = func
+        self._title: str = title or getattr(func, "__qualname__", None) or repr(func)
         self._key = None if pickle_key is None else signed.check_key(pickle_key)
         # Hints may name what is defined later in the module: read them at the first call.
         self._plan: _Plan | None = None
@@ -125,15 +132,15 @@ class CallCodec:
             return value
 
     def _make_plan(self) -> _Plan:
-        self._plan = _Plan(self._func)
+        self._plan = _Plan(self._func, self._title)
         return self._plan
 
 
 class _Plan:
     """What a function's signature and hints mean for its calls, worked out once."""
 
-    def __init__(self, func: Callable[..., Any]) -> None:
-        self.title = getattr(func, "__qualname__", repr(func))
+    def __init__(self, func: Callable[..., Any], title: str) -> None:
+        self.title = title
         hints = hints_of(func)
         self.result = converter(hints.get("return"))
         self.converters: dict[str, Converter] = {}

@@ -14,7 +14,13 @@ from leasehold.core.limits import NAME_LENGTH_MAX, PAYLOAD_BYTES_MAX, SECONDS_MA
 from leasehold.core.outcome import JobError
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
-from leasehold.errors import InvalidJobError, PayloadError, PayloadTooLargeError
+from leasehold.errors import (
+    IdempotencyConflictError,
+    InvalidJobError,
+    PayloadError,
+    PayloadTooLargeError,
+    UnsupportedError,
+)
 
 DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRIES: Final = 3
@@ -103,6 +109,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
                 f"{PAYLOAD_BYTES_MAX:,} are kept: store the data elsewhere and submit a reference"
             )
         self._check_times()
+        if self.depends_on or self.result_ttl_seconds is not None:
+            raise UnsupportedError(
+                f"job {self.id}: dependencies and results that expire come with a later version"
+            )
 
     def _check_times(self) -> None:
         if self.run_at is not None:
@@ -129,6 +139,14 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
         return digest.digest()
+
+    def conflict_with(self, first_id: str) -> IdempotencyConflictError:
+        """The error for a key that was first used for another job than this one."""
+        return IdempotencyConflictError(
+            f"idempotency key {self.idempotency_key!r} of queue {self.queue!r} belongs to job "
+            f"{first_id}, which has another task or payload than job {self.id}: use another key "
+            "for another job"
+        )
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

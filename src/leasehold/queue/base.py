@@ -34,7 +34,7 @@ class QueueBase:
         self.registry = TaskRegistry(allow_import=import_tasks, pickle_key=pickle_key)
         self._waiters = Waiters(store, env)
         self._closed = False
-        self._any_codec = CallCodec(_anything, pickle_key=pickle_key)
+        self._codecs_by_name: dict[str, CallCodec] = {}
 
     def _check_open(self) -> None:
         if self._closed:
@@ -50,7 +50,11 @@ class QueueBase:
         try:
             return self.registry.find(task).codec
         except UnknownTaskError:
-            return self._any_codec
+            codec = self._codecs_by_name.get(task)
+            if codec is None:
+                codec = CallCodec(_anything, pickle_key=self._pickle_key, title=task)
+                self._codecs_by_name[task] = codec
+            return codec
 
 
 def name_of(task: BaseTask[..., Any] | Callable[..., Any] | str) -> str:

@@ -109,13 +109,17 @@ class Consuming(People):
         lease: Lease,
         error: BaseException | str = "",
         *,
-        requeue: bool = True,
+        requeue: bool | None = None,
         retry_after: float | None = None,
     ) -> Settled:
         """The attempt failed; the answer says whether, and when, there will be another one.
 
-        With `requeue=False` the job is dead at once. `retry_after` overrules its backoff.
+        Unless `requeue` or `retry_after` says so, the default lists decide which exceptions are
+        worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
+        its backoff.
         """
+        if requeue is None and retry_after is not None:
+            requeue = True
         described: BaseException | JobError = (
             JobError("Nack", error or "not acknowledged") if isinstance(error, str) else error
         )

@@ -11,7 +11,7 @@ from leasehold.core.job import Job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
-from leasehold.errors import JobNotFoundError, LeaseholdError
+from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.options import JobRef, id_of
 
@@ -70,7 +70,18 @@ class DeadLetters:
         return self._change(replay, where, fields)
 
     def discard(self, *jobs: JobRef) -> int:
-        """Delete these dead letters with all their records; answers how many."""
+        """Delete these dead letters with all their records; answers how many.
+
+        A job that is not dead is refused with InvalidTransitionError: that is what
+        `queue.discard` is for.
+        """
+        for job in jobs:
+            snapshot = self._store.get(id_of(job))
+            if snapshot is not None and snapshot.status is not Status.DEAD:
+                raise InvalidTransitionError(
+                    f"job {snapshot.id} is {snapshot.status}, not a dead letter: queue.discard "
+                    "deletes any job that has ended"
+                )
         return self._change(self._discard, jobs, {})
 
     def purge(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> int:

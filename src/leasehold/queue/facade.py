@@ -72,8 +72,6 @@ class TaskQueue(Producing, Results):
         allow_commands: bool = False,
         output_dir: str | os.PathLike[str] | None = None,
         pickle_key: bytes | None = None,
-        max_jobs: int | None = None,
-        max_memory_mb: float | None = None,
         actor: str = "python",
         env: Env = SYSTEM,
         on_submit: Callable[[Draft], None] | None = None,
@@ -116,8 +114,6 @@ class TaskQueue(Producing, Results):
             heartbeat_failure_threshold=heartbeat_failure_threshold,
             sweep_interval_seconds=sweep_interval,
             enable_recovery=enable_recovery,
-            max_jobs=max_jobs,
-            max_memory_mb=max_memory_mb,
             allow_commands=allow_commands,
             output_dir=_output_dir(self.store, output_dir) if allow_commands else None,
         )
@@ -149,14 +145,30 @@ class TaskQueue(Producing, Results):
         self._ensure_workers()
 
     def run_worker(
-        self, *, slots: int | None = None, queues: str | Sequence[str] | None = None
+        self,
+        *,
+        slots: int | None = None,
+        queues: str | Sequence[str] | None = None,
+        max_jobs: int | None = None,
+        max_memory_mb: float | None = None,
+        grace_seconds: float | None = None,
     ) -> StopReason:
         """Run jobs in the foreground until SIGTERM or SIGINT: the main loop of a worker process.
 
-        The first signal lets what runs finish; a second one hands it back at once.
+        The first signal lets what runs finish within the grace (30 s); a second one hands it back
+        at once. After `max_jobs` jobs, or above `max_memory_mb`, it finishes what it has and
+        returns too; the answer says why, so that whoever started the process can start it anew.
         """
-        self._check_open()
-        return self._new_worker(slots or self._num_workers or 4, queues).run()
+        limits = _given(max_jobs=max_jobs, max_memory_mb=max_memory_mb, grace_seconds=grace_seconds)
+        with self._lock:
+            self._check_open()
+            embedded = self._worker
+            # From here on it is this process's only worker: a task that submits starts no other.
+            worker = self._new_worker(slots or self._num_workers or 4, queues, limits)
+            self._worker = worker
+        if embedded is not None:
+            embedded.stop()
+        return worker.run()
 
     def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
@@ -187,13 +199,15 @@ class TaskQueue(Producing, Results):
         with self._lock:
             if self._worker is not None or self._closed:
                 return
-            worker = self._new_worker(self._num_workers, None)
+            worker = self._new_worker(self._num_workers, None, {})
             worker.start()
             self._worker = worker
             # A program that forgets to shut down still lets its running jobs finish.
             atexit.register(self.shutdown)
 
-    def _new_worker(self, slots: int, queues: str | Sequence[str] | None) -> Worker:
+    def _new_worker(
+        self, slots: int, queues: str | Sequence[str] | None, limits: Mapping[str, Any]
+    ) -> Worker:
         from leasehold.worker.worker import Worker
 
         return Worker(
@@ -204,6 +218,7 @@ class TaskQueue(Producing, Results):
             slots=slots,
             hooks=self._hooks,
             **self._worker_options,
+            **limits,
         )
 
     # -- awaiting ----------------------------------------------------------------------------

@@ -126,6 +126,11 @@ class People(QueueBase):
     retry = replay
     """The word that other queues use."""
 
+    def discard(self, job: JobRef) -> Job:
+        """Delete a job that has ended, with all its records; answers with its last snapshot."""
+        job_id = id_of(job)
+        return only(self.store.discard([job_id], actor=self._actor), job_id)
+
     @cached_property
     def dead_letters(self) -> DeadLetters:
         """The jobs that will not run again unless you say so."""

@@ -69,7 +69,6 @@ class TaskMaking(QueueBase):
         timeout_seconds: float | None = None,
         lease_seconds: float | None = None,
         start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
@@ -145,19 +144,16 @@ class TaskMaking(QueueBase):
         return self._adopt(function, task_name)
 
     def _adopt(self, function: Callable[..., Any], task_name: str | None) -> BaseTask[..., Any]:
+        # First of all, so that a lambda is told that it is one.
+        name = task_name or name_for(function)
         if task_name is None and is_of_main(function) and not self._runs_here:
             raise TaskNotImportableError(
                 f"{function.__qualname__} is defined in the script that was started, and this "
                 "process has no workers (num_workers=0): no other process would find it. Move "
                 "it to a module, or give it a name with @queue.task."
             )
-        definition = TaskDefinition(
-            task_name or name_for(function),
-            function,
-            CallCodec(function, pickle_key=self._pickle_key),
-            default_executor(function),
-        )
-        task = self._new_task(definition, {})
+        codec = CallCodec(function, pickle_key=self._pickle_key)
+        task = self._new_task(TaskDefinition(name, function, codec, default_executor(function)), {})
         if task_name is None:
             self._by_function[function] = task
         return task

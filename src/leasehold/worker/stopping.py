@@ -53,8 +53,10 @@ class Stopping:
         """Whether somebody asked for it, other than the worker itself."""
         return self._asked is StopReason.STOPPED
 
-    def ask(self, reason: StopReason) -> None:
+    def ask(self, reason: StopReason, grace_seconds: float | None = None) -> None:
         """Stop leasing and finish what runs; a person's wish goes before a worker's own."""
+        if grace_seconds is not None:
+            self._grace_seconds = grace_seconds
         if self._asked is None or reason is StopReason.STOPPED:
             self._asked = reason
 

@@ -187,9 +187,9 @@ class Worker:
     def stop(self, timeout: float | None = None) -> bool:
         """Stop leasing, finish what runs within the grace, and hand back the rest.
 
-        After `timeout` seconds what still runs is handed back at once. True if it has stopped.
+        `timeout` seconds take the place of the worker's own grace. True if it has stopped.
         """
-        self.request_stop()
+        self.request_stop(grace_seconds=timeout)
         if self._thread is None:
             return True
         if self.wait(timeout) is not None:
@@ -197,12 +197,12 @@ class Worker:
         self.request_stop(now=True)
         return self.wait(LAST_SECONDS) is not None
 
-    def request_stop(self, *, now: bool = False) -> None:
+    def request_stop(self, *, now: bool = False, grace_seconds: float | None = None) -> None:
         """Ask it to stop, gracefully or `now`, and return at once."""
         if now:
             self._stopping.hurry()
         else:
-            self._stopping.ask(StopReason.STOPPED)
+            self._stopping.ask(StopReason.STOPPED, grace_seconds)
         self._inbox.wake()
 
     def wait(self, timeout: float | None = None) -> StopReason | None:

@@ -69,6 +69,9 @@ class MemoryStore:
         self._listeners: list[Listener] = []
         self._closed = False
 
+    def __repr__(self) -> str:
+        return "MemoryStore()"
+
     # -- producers ---------------------------------------------------------------------------
 
     def submit(

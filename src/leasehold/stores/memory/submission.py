@@ -11,10 +11,8 @@ from leasehold.core.store import Submitted
 from leasehold.env import to_micros
 from leasehold.errors import (
     DuplicateJobError,
-    IdempotencyConflictError,
     LeaseholdError,
     QueueFullError,
-    UnsupportedError,
 )
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
@@ -48,14 +46,10 @@ def submit(
 def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None) -> Submitted:
     """Reserve a draft's id and key; raises what stands against it."""
     draft.check()
-    if draft.depends_on:
-        raise UnsupportedError(
-            f"job {draft.id} depends on other jobs: the memory store does not keep dependencies yet"
-        )
     if draft.idempotency_key is not None:
         known = state.keys.get((draft.queue, draft.idempotency_key))
         if known is not None:
-            return _duplicate(state, draft, draft.idempotency_key, known)
+            return _duplicate(state, draft, known)
     if draft.id in state.records:
         raise DuplicateJobError(
             f"a job with id {draft.id} exists already: choose another id, or give an "
@@ -80,12 +74,9 @@ def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None)
     return Submitted(draft.id, record.status)
 
 
-def _duplicate(state: State, draft: Draft, key: str, known: KnownKey) -> Submitted:
+def _duplicate(state: State, draft: Draft, known: KnownKey) -> Submitted:
     if known.digest != draft.fingerprint():
-        raise IdempotencyConflictError(
-            f"idempotency key {key!r} of queue {draft.queue!r} belongs to job {known.job_id}, "
-            "which has another task or payload: use another key for another job"
-        )
+        raise draft.conflict_with(known.job_id)
     first = state.records.get(known.job_id)
     status: Status = known.status if first is None else first.status
     return Submitted(known.job_id, status, is_duplicate=True)

@@ -91,6 +91,9 @@ def settle(
         else:
             keys.append((known[0], settlement.version))
             lanes[known[0]] = known[1]
+    if len({seq for seq, _ in keys}) < len(keys):
+        # One job twice, under an old lease and a new one: each is judged by what the last one left.
+        return [answer for each in settlements for answer in settle(step, [each], seq_of)]
     held: dict[tuple[int, int], Held] = {
         (row[_SEQ], row[_VERSION]): row for row in step.executemany(END_LEASE, keys)
     }

@@ -109,6 +109,9 @@ class SQLiteStore:
         self._disk_looked_at = 0
         self._disk_free_bytes = 0
 
+    def __repr__(self) -> str:
+        return f"SQLiteStore({str(self._files.database)!r})"
+
     # -- producers ---------------------------------------------------------------------------
 
     def submit(
@@ -116,7 +119,7 @@ class SQLiteStore:
     ) -> list[Submitted | LeaseholdError]:
         if not partial:
             for draft in drafts:
-                submit.check_draft(draft)
+                draft.check()
             self._refuse_when_disk_is_low(drafts)
             return self._write(lambda step: submit.submit(step, self._lanes, drafts, partial=False))
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
@@ -414,7 +417,7 @@ class SQLiteStore:
 
 def _refused(draft: Draft) -> LeaseholdError | None:
     try:
-        submit.check_draft(draft)
+        draft.check()
     except LeaseholdError as error:
         return error
     return None

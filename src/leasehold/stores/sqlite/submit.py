@@ -16,9 +16,7 @@ from leasehold.core.store import Submitted
 from leasehold.env import to_micros
 from leasehold.errors import (
     DuplicateJobError,
-    IdempotencyConflictError,
     LeaseholdError,
-    UnsupportedError,
 )
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.lanes import Lanes
@@ -44,15 +42,6 @@ STATUS_NOW: Final = """
 
 _SCHEDULED = STATUS_CODE[Status.SCHEDULED]
 _encode = msgspec.json.Encoder().encode
-
-
-def check_draft(draft: Draft) -> None:
-    """Everything about a draft that can be refused without looking at the store."""
-    draft.check()
-    if draft.depends_on:
-        raise UnsupportedError(
-            f"job {draft.id} depends on others; this version has no dependencies yet"
-        )
 
 
 def submit(
@@ -96,10 +85,7 @@ def _known_key(step: Step, draft: Draft) -> Submitted | None:
         return None
     first_id, digest, seq = row
     if digest != draft.fingerprint():
-        raise IdempotencyConflictError(
-            f"idempotency key {draft.idempotency_key!r} of queue {draft.queue!r} belongs to job "
-            f"{first_id}, which has another task or payload than job {draft.id}"
-        )
+        raise draft.conflict_with(first_id)
     status = step.execute(STATUS_NOW, {"seq": seq}).fetchone()
     assert status is not None
     return Submitted(first_id, STATUS_OF[status[0]], is_duplicate=True)

@@ -91,7 +91,7 @@ class SubmittingClauses(ConformanceBase):
         options: dict[str, Any] = {
             "task": "tasks:work", "payload": b'{"args":[1],"kwargs":{}}', "queue": "letters",
             "priority": 75, "max_retries": 7, "deadline": now + timedelta(hours=1),
-            "timeout_seconds": 1.5, "lease_seconds": 20.0, "result_ttl_seconds": 60.0,
+            "timeout_seconds": 1.5, "lease_seconds": 20.0,
             "metadata": {"tenant": "a", "size": 3, "ratio": 0.5, "vip": True, "none": None},
             "idempotency_key": "key", "parent_id": "parent",
         }  # fmt: skip
