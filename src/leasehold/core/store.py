@@ -302,6 +302,13 @@ class Store(Protocol):
     def get(self, job_id: str) -> Job | None:
         """A snapshot, or None."""
 
+    def position(self, job_id: str) -> int | None:
+        """How many pending jobs of its queue are served before this one; None if it is not pending.
+
+        - POS-1  0 is the next to be leased. Counting takes time with the position, not with the
+                 queue: it is for people who ask, not for loops.
+        """
+
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         """Jobs that fit, the last submitted first, page by page."""
 

@@ -73,6 +73,10 @@ class JobHandle(Generic[R]):
         """
         return cast("R", self._queue.result_of(self.wait(timeout), self._codec))
 
+    def position(self) -> int | None:
+        """How many jobs of its queue are served before it; None once it is not pending."""
+        return self._queue.position(self._id)
+
     def cancel(self, reason: str = "") -> Job:
         """Stop the job: at once if it waits, as soon as its code lets go if it runs."""
         return self._queue.cancel(self._id, reason)

@@ -36,6 +36,13 @@ class People(QueueBase):
     def get_status(self, job: JobRef) -> Status:
         return self.get(job).status
 
+    def position(self, job: JobRef) -> int | None:
+        """How many pending jobs of its queue are served before this one; None if it is not pending.
+
+        It counts them: for people who ask, not for loops.
+        """
+        return self.store.position(id_of(job))
+
     def search(
         self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
     ) -> Iterator[Job]:

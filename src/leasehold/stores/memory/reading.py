@@ -8,6 +8,7 @@ import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import Status
 from leasehold.core.store import WorkerInfo
 from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot
 from leasehold.stores.memory.state import State
@@ -34,6 +35,16 @@ def search(state: State, where: JobFilter, limit: int, cursor: str | None) -> Pa
                 found.append(record)
                 jobs.append(job)
     return Page(jobs)
+
+
+def position(state: State, job_id: str) -> int | None:
+    record = state.records.get(job_id)
+    if record is None or record.status is not Status.PENDING:
+        return None
+    entries = state.queues[record.draft.queue].lanes.ready.entries
+    live = [entry for entry in entries if entry[2].stamp == entry[1]]
+    own = next(entry[0] for entry in live if entry[2] is record)
+    return sum(entry[0] < own for entry in live)
 
 
 def attempts(state: State, job_id: str) -> list[Attempt]:

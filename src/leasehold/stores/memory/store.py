@@ -144,6 +144,9 @@ class MemoryStore:
     def get(self, job_id: str) -> Job | None:
         return self._run(reading.get, job_id)
 
+    def position(self, job_id: str) -> int | None:
+        return self._run(reading.position, job_id)
+
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         return self._run(reading.search, where, limit, cursor)
 

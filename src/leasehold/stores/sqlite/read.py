@@ -60,6 +60,15 @@ _EVENTS: Final = """
     SELECT n, at, event, before, after, attempts, worker, version, message
     FROM event WHERE seq = ?
 """
+_READY_PLACE: Final = """
+    SELECT lane.queue, ready.rank, ready.seq FROM job JOIN lane ON lane.id = job.lane JOIN ready
+        ON ready.lane = job.lane AND ready.rank = 100 - job.priority AND ready.seq = job.seq
+    WHERE job.id = ?
+"""
+_SERVED_BEFORE: Final = """
+    SELECT count(*) FROM ready WHERE lane IN (SELECT id FROM lane WHERE queue = ?1)
+        AND rank <= ?2 AND (rank, seq) < (?2, ?3)
+"""
 _CREATED: Final = "SELECT seq, created_at, born FROM job WHERE id = ?"
 
 _decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
@@ -70,6 +79,16 @@ def read_job(db: apsw.Connection, job_id: str) -> Job | None:
     """A snapshot of one job."""
     row = db.execute(f"{_JOB} WHERE job.id = ?", (job_id,)).fetchone()
     return None if row is None else _job(db, row)
+
+
+def position(db: apsw.Connection, job_id: str) -> int | None:
+    """How many pending jobs of its queue are served before this one."""
+    place = db.execute(_READY_PLACE, (job_id,)).fetchone()
+    if place is None:
+        return None
+    row = db.execute(_SERVED_BEFORE, place).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None) -> Page:

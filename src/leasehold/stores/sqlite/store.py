@@ -304,6 +304,10 @@ class SQLiteStore:
         with self._read() as db:
             return read.read_job(db, job_id)
 
+    def position(self, job_id: str) -> int | None:
+        with self._read() as db:
+            return read.position(db, job_id)
+
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         with self._read() as db:
             return read.search(db, where, limit, cursor)

@@ -39,6 +39,21 @@ FILTERS: list[dict[str, Any]] = [
 
 
 class ReadingClauses(ConformanceBase):
+    def test_pos_1_how_many_are_served_before(self, store: Store) -> None:
+        submit(
+            store,
+            draft("a", priority=10),
+            draft("b", task="play"),
+            draft("c"),
+            draft("d", priority=90),
+            draft("e", queue="other"),
+            draft("f", delay_seconds=60),
+        )
+        assert [store.position(name) for name in "abcdef"] == [3, 1, 2, 0, 0, None]
+        assert lease_one(store).job_id == "d"
+        assert [store.position(name) for name in "abcd"] == [2, 0, 1, None]
+        assert store.position("nobody") is None
+
     def test_his_1_no_gaps(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft(delay_seconds=1))
         clock.advance(1)
