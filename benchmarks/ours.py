@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from benchmarks import tasks
@@ -93,7 +94,11 @@ def fill_finished(path: str, jobs: int) -> None:
 
 
 def drain(path: str, durability: Durability, jobs: int) -> float:
-    """Jobs per second from the worker's start until so many are completed and durable."""
+    """Jobs per second from the worker's start until so many are completed and durable.
+
+    The worker's modules are imported before, as they are in any worker process.
+    """
+    import_module("leasehold.worker.worker")
     queue = TaskQueue(path, num_workers=SLOTS, durability=durability, import_tasks=["benchmarks"])
     before = queue.get_queue_stats()["total_completed"]
 
@@ -129,7 +134,7 @@ def together(path: str, durability: Durability, jobs: int) -> float:
 
 def _until_completed(queue: TaskQueue, total: int) -> None:
     while queue.get_queue_stats()["total_completed"] < total:
-        time.sleep(0.005)
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -180,6 +185,8 @@ def recovery(path: str, durability: Durability) -> float:
         job = queue.submit(tasks.hold, str(starts), 60)
         _until(lambda: starts.exists() and starts.read_text().endswith("\n"))
         with worker_process(path, durability):
+            # Workers look for the dead once a second: be killed at any point of that second.
+            time.sleep(random.uniform(0, 1))
             killed = time.time()
             first.kill()
             _until(lambda: len(starts.read_text().splitlines()) == 2)

@@ -103,6 +103,8 @@ def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], JobOptions]:
 
 def draft_safe(options: Mapping[str, Any]) -> JobOptions:
     """Options without those that say nothing; an unknown name is refused."""
+    if not options:
+        return {}
     unknown = options.keys() - OPTION_NAMES
     if unknown:
         raise InvalidJobError(
