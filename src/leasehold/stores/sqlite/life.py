@@ -35,6 +35,12 @@ class LockedLife:
         if self._fd is None:
             return
         self._leave()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Free the lock without a word to the registry, for a worker that never got into it."""
+        if self._fd is None:
+            return
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
         os.close(self._fd)

@@ -106,6 +106,7 @@ class SQLiteStore:
         self._lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
+        self._latest = 0
         self._disk_looked_at = 0
         self._disk_free_bytes = 0
 
@@ -249,7 +250,11 @@ class SQLiteStore:
             self._write(lambda step: step.execute(recover.FORGET_WORKER, (info.id,)).fetchall())
 
         life = LockedLife(self._files.workers, info.id, leave)
-        self._write(enter)
+        try:
+            self._write(enter)
+        except BaseException:
+            life.let_go()
+            raise
         return life
 
     def workers(self) -> list[WorkerInfo]:
@@ -391,7 +396,9 @@ class SQLiteStore:
     def _clock(self, db: apsw.Connection) -> int:
         row = db.execute(READ_STATE).fetchone()
         assert row is not None
-        return max(int(row[0]), self._env.now_micros())
+        # What was answered once counts too: looking writes nothing down.
+        self._latest = max(self._latest, int(row[0]), self._env.now_micros())
+        return self._latest
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():

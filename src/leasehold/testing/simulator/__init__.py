@@ -1,0 +1,37 @@
+"""The deterministic simulator: the production code under a virtual clock and every kind of fault.
+
+>>> from leasehold.stores.memory import MemoryStore
+>>> simulate(Scenario(seed=1, steps=50), MemoryStore).violation is None
+True
+
+faults.py    what may go wrong              world.py     who acts when, in virtual time
+channel.py   where faults strike calls      calllog.py   what was asked, done and heard
+producers.py holders.py workers.py operators.py          the actors
+model.py     what should be                 judge_*.py   whether it is
+runner.py    one seed, one run              shrinking.py the smallest run that still fails
+replaying.py the same trace on another store
+"""
+
+from leasehold.testing.simulator.calllog import Applied, Call, CallLog
+from leasehold.testing.simulator.faults import Fault, Swarm
+from leasehold.testing.simulator.model import ViolationError
+from leasehold.testing.simulator.replaying import Trace, replay
+from leasehold.testing.simulator.runner import RunReport, Scenario, simulate
+from leasehold.testing.simulator.shrinking import Shrinker
+from leasehold.testing.simulator.world import Omitted
+
+__all__ = [
+    "Applied",
+    "Call",
+    "CallLog",
+    "Fault",
+    "Omitted",
+    "RunReport",
+    "Scenario",
+    "Shrinker",
+    "Swarm",
+    "Trace",
+    "ViolationError",
+    "replay",
+    "simulate",
+]

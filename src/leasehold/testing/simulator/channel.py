@@ -1,0 +1,234 @@
+"""The channel between one process and the store: a store to its caller, and where faults strike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.lease import (
+    Exchange,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+    StuckJob,
+    SweepReport,
+)
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import Event
+from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
+from leasehold.errors import (
+    LeaseholdError,
+    LeaseLostError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from leasehold.testing.simulator.calllog import Call, Verdict, unwrap
+from leasehold.testing.simulator.faults import IN_CALLS, Fault
+from leasehold.testing.simulator.world import Process, ProcessCrashedError, World
+
+DELAY_SECONDS_MAX = 20.0
+LATE_SECONDS_MAX = 90.0
+_CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+
+
+class Channel:
+    """The store as one incarnation of a process reaches it."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world = world
+        self._process = process
+        self._incarnation = process.incarnation
+
+    # -- a call and what may become of it ----------------------------------------------------
+
+    def _call(self, method: str, **arguments: Any) -> Any:
+        world = self._world
+        world.check_alive(self._process, self._incarnation)
+        call = world.log.invoke(self._process.worker_name, method, arguments, world.now)
+        fault = self._fault()
+        try:
+            self._before(fault)
+            answer = world.apply(call).answer
+            self._after(fault, call)
+        except StoreUnavailableError:
+            call.verdict = Verdict.UNKNOWN
+            call.returned_at = world.now
+            raise
+        call.returned_at = world.now
+        call.answer = answer
+        call.verdict = Verdict.FAIL if isinstance(answer, LeaseholdError) else Verdict.OK
+        return unwrap(answer)
+
+    def _fault(self) -> Fault | None:
+        """At most one fault per call; all are drawn, so that leaving one out moves no other."""
+        drawn = {fault: self._world.draw(fault, self._process.name) for fault in IN_CALLS}
+        for fault, strike in drawn.items():
+            spared = fault in _CRASHES and not self._process.may_crash
+            if strike is not None and not spared:
+                self._world.note(fault, strike)
+                return fault
+        return None
+
+    def _before(self, fault: Fault | None) -> None:
+        if fault is Fault.CRASH_BEFORE:
+            self._crash()
+        elif fault is Fault.REQUEST_LOST:
+            self._pass_time(self._world.random.uniform(0.0, 2.0))
+            raise StoreUnavailableError("the request was lost")
+        elif fault is Fault.DELAYED:
+            self._pass_time(self._world.random.uniform(0.0, DELAY_SECONDS_MAX))
+
+    def _after(self, fault: Fault | None, call: Call) -> None:
+        world = self._world
+        if fault is Fault.CRASH_AFTER:
+            self._crash()
+        elif fault is Fault.REPLY_LOST:
+            self._pass_time(world.random.uniform(0.0, 2.0))
+            raise StoreUnavailableError("the reply was lost")
+        elif fault is Fault.DUPLICATED:
+            world.apply(call)
+        elif fault is Fault.DUPLICATED_LATE:
+            late = world.now + world.random.uniform(0.0, LATE_SECONDS_MAX)
+            world.at(late, lambda: None if world.quiet else _apply(world, call))
+        elif fault is Fault.REPLY_DELAYED:
+            self._pass_time(world.random.uniform(0.0, DELAY_SECONDS_MAX))
+        elif fault is Fault.PAUSED:
+            world.pause(self._process)
+            self._pass_time(0.0)
+
+    def _crash(self) -> None:
+        self._world.crash(self._process)
+        raise ProcessCrashedError
+
+    def _pass_time(self, seconds: float) -> None:
+        """Let the world go on; this process may be dead when it comes back."""
+        self._world.run_until(self._world.now + seconds)
+        self._world.wait_while_paused(self._process)
+        self._world.check_alive(self._process, self._incarnation)
+
+    # -- the contract ------------------------------------------------------------------------
+
+    def submit(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return self._call("submit", drafts=list(drafts), partial=partial)  # type: ignore[no-any-return]
+
+    def exchange(
+        self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        return self._call("exchange", settlements=list(settlements), request=request)  # type: ignore[no-any-return]
+
+    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+        return self._call("renew", worker=worker, renewals=list(renewals))  # type: ignore[no-any-return]
+
+    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        self._call("report_progress", job_id=job_id, version=version, progress=progress)
+
+    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
+        self._call("append_log", job_id=job_id, version=version, lines=list(lines))
+
+    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+        self._call(
+            "tell", job_id=job_id, event=event, worker=worker, version=version, message=message
+        )
+
+    def recover(self) -> SweepReport:
+        return self._call("recover")  # type: ignore[no-any-return]
+
+    def recover_one(
+        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+    ) -> Settled:
+        return self._call(  # type: ignore[no-any-return]
+            "recover_one",
+            job_id=job_id,
+            version=version,
+            reset_attempts=reset_attempts,
+            reason=reason,
+        )
+
+    def stuck(self, silent_seconds: float) -> list[StuckJob]:
+        return self._call("stuck", silent_seconds=silent_seconds)  # type: ignore[no-any-return]
+
+    def promote(self) -> int:
+        return self._call("promote")  # type: ignore[no-any-return]
+
+    def cancel(
+        self, job_ids: Sequence[str], *, reason: str, actor: str
+    ) -> list[Job | LeaseholdError]:
+        return self._call("cancel", job_ids=list(job_ids), reason=reason, actor=actor)  # type: ignore[no-any-return]
+
+    def replay(
+        self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
+    ) -> list[Job | LeaseholdError]:
+        return self._call(  # type: ignore[no-any-return]
+            "replay", job_ids=list(job_ids), reset_attempts=reset_attempts, actor=actor
+        )
+
+    def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
+        return self._call("discard", job_ids=list(job_ids), actor=actor)  # type: ignore[no-any-return]
+
+    def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
+        return self._call("reprioritize", job_id=job_id, priority=priority, actor=actor)  # type: ignore[no-any-return]
+
+    def get(self, job_id: str) -> Job | None:
+        return self._call("get", job_id=job_id)  # type: ignore[no-any-return]
+
+    def stats(self, queue: str | None = None) -> Stats:
+        return self._call("stats", queue=queue)  # type: ignore[no-any-return]
+
+    def now(self) -> datetime:
+        return self._call("now")  # type: ignore[no-any-return]
+
+    # -- what simulated processes read without faults, or never ask for ----------------------
+
+    def position(self, job_id: str) -> int | None:
+        return self._world.store.position(job_id)
+
+    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
+        return self._world.store.search(where, limit=limit, cursor=cursor)
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        return self._world.store.attempts(job_id)
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        return self._world.store.history(job_id)
+
+    def log(self, job_id: str) -> list[str]:
+        return self._world.store.log(job_id)
+
+    def queues(self) -> list[str]:
+        return self._world.store.queues()
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        return self._world.store.audit_log(limit)
+
+    def workers(self) -> list[WorkerInfo]:
+        return self._world.store.workers()
+
+    def register_worker(self, info: WorkerInfo) -> WorkerLife:
+        raise UnsupportedError(
+            f"{info.id}: proof of death needs real processes, which the simulator does not have"
+        )
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        raise UnsupportedError(f"{listener!r}: the simulator hands out hints itself")
+
+    def check(self) -> list[str]:
+        return self._world.store.check()
+
+    def backup(self, path: str) -> None:
+        self._world.store.backup(path)
+
+    def describe(self) -> Mapping[str, Any]:
+        return self._world.store.describe()
+
+    def close(self) -> None:
+        """The store outlives every process."""
+
+
+def _apply(world: World, call: Call) -> None:
+    world.apply(call)

@@ -1,0 +1,244 @@
+"""Judges what holders and sweeps were answered: S3, S4, S6, S7, S9, S13 and L1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from leasehold.core.lease import (
+    Exchange,
+    Lease,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+    StuckJob,
+    SweepReport,
+)
+from leasehold.core.limits import EXTENSION_SECONDS_MAX
+from leasehold.core.status import Event, Status
+from leasehold.errors import (
+    LeaseExpiredError,
+    LeaseholdError,
+    LeaseLostError,
+)
+from leasehold.testing.simulator.judge_settling import (
+    ROUNDING,
+    held,
+    judge_refusal,
+    judge_settlement,
+)
+from leasehold.testing.simulator.model import ENDED, Model, ModelJob, broken
+
+
+def judge_exchange(
+    model: Model, answer: Exchange, settlements: Sequence[Settlement], request: LeaseRequest | None
+) -> None:
+    if len(answer.settled) != len(settlements):
+        raise broken("S5", None, "not every settlement was answered")
+    for settlement, settled in zip(settlements, answer.settled, strict=True):
+        judge_settlement(model, settlement, settled)
+    if request is not None:
+        _judge_leases(model, request, answer.leases)
+    elif answer.leases:
+        raise broken("S4", answer.leases[0].job_id, "leased although nobody asked")
+
+
+# -- leasing -----------------------------------------------------------------------------------
+
+
+def _judge_leases(model: Model, request: LeaseRequest, leases: Sequence[Lease]) -> None:
+    candidates = sorted(
+        (job for job in model.jobs.values() if _fits(job, request, model.now)),
+        key=lambda job: (-job.priority, job.place),
+    )
+    waiting = list(leases)
+    for job in candidates:
+        if len(leases) == request.limit and not waiting:
+            break
+        if waiting and waiting[0].job_id == job.id:
+            _judge_grant(model, job, waiting.pop(0), request)
+        elif job.may_be_late(model.now):
+            model.reveal_late(job)
+        elif waiting:
+            raise _wrong_lease(model, waiting[0], job)
+        else:
+            raise broken("S9", job.id, f"{job.id} was available, and {request} did not get it")
+    if waiting:
+        raise _wrong_lease(model, waiting[0], None)
+    if len(leases) > request.limit:
+        raise broken("S9", None, f"{len(leases)} leases, but {request.limit} were asked for")
+
+
+def _fits(job: ModelJob, request: LeaseRequest, now: datetime) -> bool:
+    return (
+        job.is_available(now)
+        and job.draft.queue in request.queues
+        and (request.tasks is None or job.draft.task in request.tasks)
+        and (request.parent_id is None or job.draft.parent_id == request.parent_id)
+    )
+
+
+def _judge_grant(model: Model, job: ModelJob, lease: Lease, request: LeaseRequest) -> None:
+    if lease.version <= model.granted.get(job.id, 0):
+        raise broken("S3", job.id, f"version {lease.version} was granted before")
+    if job.start_by is not None and job.start_by < model.now and not job.grants:
+        raise broken("S7", job.id, "leased after its time to live")
+    if job.attempts >= job.allowance or lease.attempt != job.attempts + 1:
+        raise broken("S6", job.id, f"attempt {lease.attempt} after {job.attempts}: {lease}")
+    seconds = job.draft.lease_seconds or request.lease_seconds
+    expires_at = model.now + timedelta(seconds=seconds)
+    if lease.acquired_at != model.now or abs(lease.expires_at - expires_at) > ROUNDING:
+        raise broken("S4", job.id, f"leased from {model.now} to {expires_at}, but it says {lease}")
+    if (lease.worker, lease.payload, lease.allowance) != (
+        request.worker,
+        job.draft.payload,
+        job.allowance,
+    ):
+        raise broken("S1", job.id, f"the lease does not say what was submitted: {lease}")
+    model.grant(job, lease.version, lease.worker, lease.expires_at)
+
+
+def _wrong_lease(model: Model, lease: Lease, best: ModelJob | None) -> Exception:
+    job = model.jobs.get(lease.job_id)
+    if job is None:
+        return broken("S1", lease.job_id, "leased, but no such job was acknowledged or is left")
+    if job.status is Status.RUNNING:
+        return broken("S4", job.id, f"leased while {job.worker} holds it until {job.expires_at}")
+    if job.status is Status.CANCELLED:
+        return broken("S13", job.id, "leased although it was cancelled before")
+    if job.status in ENDED:
+        return broken("S2", job.id, f"leased although it is {job.status}")
+    if not job.is_available(model.now):
+        return broken("S7", job.id, f"leased at {model.now}, before {job.run_at}")
+    better = "something the request did not ask for" if best is None else f"not {best.id}"
+    return broken("S9", job.id, f"leased {job.id}, {better}")
+
+
+# -- renewing and reporting --------------------------------------------------------------------
+
+
+def judge_renew(
+    model: Model,
+    answers: Sequence[Renewed | LeaseLostError],
+    worker: str,  # noqa: ARG001 - every judge takes the call's own arguments.
+    renewals: Sequence[Renewal],
+) -> None:
+    for renewal, answer in zip(renewals, answers, strict=True):
+        job = held(model, renewal.job_id, renewal.version)
+        if job is None:
+            judge_refusal(model, renewal.job_id, renewal.version, answer)
+            continue
+        assert job.expires_at is not None
+        assert job.acquired_at is not None
+        if job.expires_at <= model.now:
+            if not isinstance(answer, LeaseExpiredError):
+                raise broken("S4", job.id, f"expired at {job.expires_at}, yet answered {answer}")
+            model.seen["refused as expired"] += 1
+            continue
+        until = min(
+            model.now + timedelta(seconds=renewal.lease_seconds),
+            job.acquired_at + timedelta(seconds=EXTENSION_SECONDS_MAX),
+        )
+        if not isinstance(answer, Renewed) or abs(answer.expires_at - until) > ROUNDING:
+            raise broken("S5", job.id, f"should be renewed until {until}, not {answer}")
+        if answer.cancel_requested != job.cancel_reason:
+            raise broken("S13", job.id, f"{answer} should carry {job.cancel_reason}")
+        job.expires_at = answer.expires_at
+        job.heartbeat_at = model.now
+        model.seen["renewed"] += 1
+
+
+def judge_report(
+    model: Model,
+    answer: LeaseholdError | None,
+    job_id: str,
+    version: int,
+    progress: bytes | None = None,
+    lines: Sequence[str] = (),  # noqa: ARG001 - log lines are not modelled, only their fence.
+) -> None:
+    job = held(model, job_id, version)
+    if job is None:
+        judge_refusal(model, job_id, version, answer, tells=False)
+    elif answer is not None:
+        raise broken("S5", job_id, f"the holder's report was refused: {answer!r}")
+    elif progress is not None:
+        job.progress = progress
+
+
+def judge_tell(
+    model: Model,
+    answer: LeaseholdError | None,
+    job_id: str,
+    event: Event,
+    worker: str,  # noqa: ARG001 - as above.
+    version: int,
+    message: str,  # noqa: ARG001 - as above.
+) -> None:
+    if answer is not None:
+        raise broken("S11", job_id, f"{event} could not be told: {answer!r}")
+    job = model.jobs.get(job_id)
+    if job is not None:
+        model.tell(job, event, version)
+
+
+# -- recovering --------------------------------------------------------------------------------
+
+
+def judge_recover(model: Model, answer: SweepReport) -> None:
+    expired = [
+        job
+        for job in model.jobs.values()
+        if job.status is Status.RUNNING and job.expires_at is not None
+        if job.expires_at <= model.now
+    ]
+    if answer.expired_found != len(expired):
+        promise = "S4" if answer.expired_found > len(expired) else "L1"
+        names = [job.id for job in expired]
+        raise broken(promise, None, f"{names} had expired, the sweep says {answer}")
+    events = [model.take_back(job) for job in expired]
+    found = (
+        events.count(Event.RECOVERED),
+        events.count(Event.DEAD),
+        events.count(Event.CANCELLED),
+    )
+    if (answer.recovered, answer.dead, answer.cancelled) != found:
+        raise broken("S6", None, f"recovered, dead, cancelled should be {found}: {answer}")
+
+
+def judge_recover_one(
+    model: Model,
+    answer: Settled | LeaseholdError,
+    job_id: str,
+    version: int,
+    reset_attempts: bool,
+    reason: str,  # noqa: ARG001 - as above.
+) -> None:
+    job = held(model, job_id, version)
+    if job is None:
+        judge_refusal(model, job_id, version, answer, tells=False)
+        return
+    if reset_attempts:
+        job.attempts = 0
+        job.allowance = job.draft.max_retries + 1
+    event = model.take_back(job)
+    model.seen["taken by a supervisor"] += 1
+    expected = (event, job.status, job.attempts)
+    if (
+        not isinstance(answer, Settled)
+        or (answer.event, answer.status, answer.attempts) != expected
+    ):
+        raise broken("S6", job_id, f"a supervisor took it: {expected} expected, not {answer}")
+
+
+def judge_stuck(model: Model, answer: Sequence[StuckJob], silent_seconds: float) -> None:
+    before = model.now - timedelta(seconds=silent_seconds)
+    expected = {
+        (job.id, job.version)
+        for job in model.jobs.values()
+        if job.status is Status.RUNNING and job.heartbeat_at is not None
+        if job.heartbeat_at <= before
+    }
+    if {(stuck.job_id, stuck.lease_version) for stuck in answer} != expected:
+        raise broken("L1", None, f"stuck for {silent_seconds} s are {expected}, not {answer}")

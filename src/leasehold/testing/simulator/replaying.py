@@ -1,0 +1,137 @@
+"""The same trace on another store: every public answer must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.job import DEFAULT_QUEUE, Attempt, Draft, HistoryEvent
+from leasehold.core.lease import SweepReport
+from leasehold.core.retry import Exponential
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Event
+from leasehold.core.store import Store
+from leasehold.env import Env, ManualClock, from_micros
+from leasehold.errors import LeaseholdError
+from leasehold.testing.simulator.calllog import Applied, CallLog
+from leasehold.testing.simulator.runner import MakeStore
+
+FREE: Final = frozenset({"message", "error", "reason", "updated_at", "next_due_at"})
+"""Told in a store's own words, or only a hint."""
+
+
+class Trace(msgspec.Struct):
+    """What a store answered to a log of calls, and what it says in the end."""
+
+    answers: list[tuple[str, Any]]
+    """The call in words, and the answer."""
+    jobs: dict[str, Any]
+    """By job id: snapshot, history and attempts."""
+    stats: Any
+
+    def differences(self, other: Trace) -> Iterator[str]:
+        """Where two stores disagree, in order."""
+        for (call, mine), (_, theirs) in zip(self.answers, other.answers, strict=True):
+            if mine != theirs:
+                yield f"{call}\n  one answers {mine}\n  the other {theirs}"
+        for job_id in sorted({*self.jobs, *other.jobs}):
+            mine, theirs = self.jobs.get(job_id), other.jobs.get(job_id)
+            if mine != theirs:
+                yield f"{job_id}\n  is {mine}\n  or {theirs}"
+        if self.stats != other.stats:
+            yield f"stats\n  are {self.stats}\n  or {other.stats}"
+
+
+def replay(log: CallLog, make_store: MakeStore, seed: int = 0) -> Trace:
+    """Apply a run's calls, in the order and at the times they reached the first store."""
+    clock = ManualClock(from_micros(log.applied[0].wall_micros))
+    store = make_store(Env(clock=clock, random=Random(seed)))
+    try:
+        answers = [_apply(store, clock, applied) for applied in log.applied]
+        return Trace(answers, _jobs(store), store.stats())
+    finally:
+        store.close()
+
+
+def _apply(store: Store, clock: ManualClock, applied: Applied) -> tuple[str, Any]:
+    clock.step_wall_clock((applied.wall_micros - clock.time_micros()) / 1e6)
+    arguments = _foretellable(applied.arguments, clock.now())
+    try:
+        answer = getattr(store, applied.method)(**arguments)
+    except LeaseholdError as error:
+        answer = error
+    return f"#{applied.number} {applied.method}({applied.arguments})", _comparable(answer)
+
+
+def _foretellable(arguments: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The same call without what a store may do when it likes.
+
+    That is jitter, cancelling jobs that start too late, and promoting due jobs of queues that were
+    not asked for: so there is one queue only.
+    """
+    given = dict(arguments)
+    if "drafts" in given:
+        given["drafts"] = [_foretellable_draft(draft, now) for draft in given["drafts"]]
+    if given.get("request") is not None:
+        given["request"] = msgspec.structs.replace(given["request"], queues=(DEFAULT_QUEUE,))
+    if "queue" in given:
+        given["queue"] = None
+    return given
+
+
+def _foretellable_draft(draft: Draft, now: datetime) -> Draft:
+    policy = draft.retry or Exponential()
+    if isinstance(policy, Exponential):
+        policy = msgspec.structs.replace(policy, jitter=0.0)
+    return msgspec.structs.replace(
+        draft,
+        queue=DEFAULT_QUEUE,
+        retry=policy,
+        start_within_seconds=None,
+        run_at=draft.run_at if draft.run_at is not None and draft.run_at > now else None,
+    )
+
+
+def _comparable(answer: Any) -> Any:
+    """Without what stores may say in their own words."""
+    if isinstance(answer, LeaseholdError):
+        return type(answer).__name__
+    if isinstance(answer, SweepReport):
+        return msgspec.structs.replace(answer, scan_ms=0.0)
+    if isinstance(answer, Attempt) and answer.outcome is not Event.RECOVERED:
+        # Only a checkpoint has to say how the lease stood.
+        answer = msgspec.structs.replace(answer, lease_expires_at=None, heartbeat_at=None)
+    if isinstance(answer, list):
+        return [_comparable(each) for each in answer]
+    if isinstance(answer, msgspec.Struct):
+        return {
+            name: _comparable(getattr(answer, name))
+            for name in answer.__struct_fields__
+            if name not in FREE
+        }
+    return answer
+
+
+def _jobs(store: Store) -> dict[str, Any]:
+    jobs = store.search(JobFilter(), limit=10_000).jobs
+    return {
+        job.id: (
+            _comparable(job),
+            _comparable(_changes(store.history(job.id))),
+            _comparable(store.attempts(job.id)),
+        )
+        for job in jobs
+    }
+
+
+def _changes(history: list[HistoryEvent]) -> list[HistoryEvent]:
+    """Without the stale calls that a store may tell of or not; the checker counts those."""
+    told = [event for event in history if event.event is not Event.VERSION_MISMATCH]
+    return [
+        msgspec.structs.replace(event, sequence=sequence)
+        for sequence, event in enumerate(told, start=1)
+    ]
