@@ -27,6 +27,7 @@ from leasehold.stores.sqlite import (
     settle,
     submit,
 )
+from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.step import Step
 from leasehold.stores.sqlite.writer import Writer
 from leasehold.testing.conformance import StoreConformance
@@ -159,14 +160,10 @@ def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def the_clock_may_step_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Step.begin
+    def read(self: StoreClock, stored: int) -> int:
+        return self._env.now_micros()
 
-    def begin(db: Any, env: Env) -> Step:
-        step = original(db, env)
-        step.now = env.now_micros()
-        return step
-
-    monkeypatch.setattr(Step, "begin", staticmethod(begin))
+    monkeypatch.setattr(StoreClock, "read", read)
 
 
 def a_failed_operation_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
