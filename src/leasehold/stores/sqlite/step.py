@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from typing import Any, Final
 
 import apsw
@@ -95,13 +96,7 @@ class Step:
         self.succeeded.clear()
         if self._tally:
             for lane, tally in self._tally.items():
-                columns = sorted(name for name, by in tally.items() if by)
-                if columns:
-                    changes = ", ".join(f"{name} = {name} + ?" for name in columns)
-                    self.execute(
-                        f"UPDATE lane SET {changes} WHERE id = ?",  # noqa: S608  # our own names
-                        (*(tally[name] for name in columns), lane),
-                    )
+                self.execute(_add_to(tuple(tally)), (*tally.values(), lane))
             self._tally.clear()
 
     def undo(self) -> None:
@@ -144,6 +139,12 @@ class Step:
                 message or None,
             ),
         )
+
+
+@cache
+def _add_to(columns: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{name} = {name} + ?" for name in columns)
+    return f"UPDATE lane SET {changes} WHERE id = ?"  # noqa: S608  # our own names
 
 
 def _counters() -> defaultdict[str, int]:

@@ -123,7 +123,11 @@ class SQLiteStore:
             for draft in drafts:
                 draft.check()
             self._refuse_when_disk_is_low(drafts)
-            return self._write(lambda step: submit.submit(step, self._lanes, drafts, partial=False))
+            if any(draft.idempotency_key is not None for draft in drafts):
+                return self._write(
+                    lambda step: submit.submit(step, self._lanes, drafts, partial=False)
+                )
+            return self._write(submit.PlainSubmit(self._lanes, drafts))
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
         good = [draft for i, draft in enumerate(drafts) if i not in bad]
         self._refuse_when_disk_is_low(good)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import apsw
@@ -54,6 +55,28 @@ def submit(
         return _insert(step, lanes, drafts)
     except apsw.ConstraintError:
         raise _duplicate(step, drafts) from None
+
+
+class PlainSubmit:
+    """A submit of jobs without idempotency keys: several that wait share their statements."""
+
+    __slots__ = ("drafts", "lanes")
+
+    def __init__(self, lanes: Lanes, drafts: Sequence[Draft]) -> None:
+        self.lanes = lanes
+        self.drafts = drafts
+
+    def __call__(self, step: Step) -> list[Submitted | LeaseholdError]:
+        return submit(step, self.lanes, self.drafts, partial=False)
+
+    @staticmethod
+    def together(
+        step: Step, submits: Sequence[PlainSubmit]
+    ) -> list[list[Submitted | LeaseholdError]]:
+        """All of them as one; raises if any of them would."""
+        drafts = [draft for each in submits for draft in each.drafts]
+        answers = iter(submit(step, submits[0].lanes, drafts, partial=False))
+        return [list(islice(answers, len(each.drafts))) for each in submits]
 
 
 def _submit_one(
@@ -116,7 +139,8 @@ def _insert(step: Step, lanes: Lanes, drafts: Sequence[Draft]) -> list[Submitted
         step.count(lane, "total_submitted", count)
     step.executemany(INSERT_JOB, jobs)
     step.executemany(INSERT_READY, ready)
-    step.executemany(INSERT_WAITING, waiting)
+    if waiting:
+        step.executemany(INSERT_WAITING, waiting)
     # A delayed job wakes workers too: it may be due before anything they know of.
     step.hints.ready = True
     return answers

@@ -3,7 +3,8 @@
 There is no writer thread. Whoever has something to write queues it and, if nobody is writing, does
 it: takes the file lock, opens a transaction, carries out everything that is queued (and what joins
 meanwhile), commits once, and tells the others. So a lone caller pays no hand-over, and many callers
-share one sync of the disk. Each operation runs in a savepoint, so that a bad one fails alone.
+share one sync of the disk. Each operation runs in a savepoint, so that a bad one fails alone; those
+of a kind that has a way of being done `together` are, until one of them turns out to be bad.
 
 The file lock is what makes several processes take turns: SQLite's own busy handler would starve
 some of them for seconds.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any, Final, Generic, TypeVar
 
 import apsw
@@ -169,9 +171,8 @@ class Writer:
             step = Step.begin(db, self._env, self._clock)
             carried_out = 0
             while self._take(batch):
-                for ticket in batch[carried_out:]:
-                    self._carry_out(ticket, step)
-                    hints.take(step.hints)
+                self._carry_out_all(batch[carried_out:], step)
+                hints.take(step.hints)
                 carried_out = len(batch)
             if db.total_changes() != changes:
                 step.end()
@@ -189,6 +190,35 @@ class Writer:
                 batch.append(self._queue.popleft())
                 taken = True
         return taken
+
+    def _carry_out_all(self, tickets: list[_Ticket[Any]], step: Step) -> None:
+        """Each by itself; those of a kind that can be done together so, if that works."""
+        for together, group in groupby(tickets, key=_way_of_doing_it_together):
+            alike = list(group)
+            if together is None or len(alike) == 1 or not self._do_together(alike, together, step):
+                for ticket in alike:
+                    self._carry_out(ticket, step)
+
+    def _do_together(
+        self, tickets: list[_Ticket[Any]], together: Callable[..., list[Any]], step: Step
+    ) -> bool:
+        db = self._db
+        db.execute("SAVEPOINT operation")
+        try:
+            answers = together(step, [ticket.operation for ticket in tickets])
+            step.flush()
+        except Exception:
+            if not db.in_transaction:
+                raise
+            # One of them is bad; done one by one, it will be the only one to hear of it.
+            step.undo()
+            return False
+        finally:
+            if db.in_transaction:
+                db.execute("RELEASE operation")
+        for ticket, answer in zip(tickets, answers, strict=True):
+            ticket.answer = answer
+        return True
 
     def _carry_out(self, ticket: _Ticket[Any], step: Step) -> None:
         db = self._db
@@ -208,3 +238,7 @@ class Writer:
         if isinstance(error, apsw.Error):
             return translate(error, self._files.database)
         return error
+
+
+def _way_of_doing_it_together(ticket: _Ticket[Any]) -> Callable[..., list[Any]] | None:
+    return getattr(ticket.operation, "together", None)
