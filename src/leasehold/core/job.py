@@ -89,8 +89,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise InvalidJobError for anything that no store could keep; says which field and why."""
         _check_name("job id", self.id)
-        _check_name("task", self.task)
-        _check_name("queue", self.queue)
+        # Queues and tasks are few: one that was looked at before is not looked at again.
+        if (self.queue, self.task) not in _KNOWN_NAMES:
+            _check_name("task", self.task)
+            _check_name("queue", self.queue)
+            if len(_KNOWN_NAMES) < KNOWN_NAMES_MAX:
+                _KNOWN_NAMES.add((self.queue, self.task))
         if not 0 <= self.priority <= 100:
             raise InvalidJobError(f"priority must be from 0 to 100, not {self.priority}")
         if not 0 <= self.max_retries <= 1_000_000:
@@ -147,6 +151,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             f"{first_id}, which has another task or payload than job {self.id}: use another key "
             "for another job"
         )
+
+
+KNOWN_NAMES_MAX: Final = 10_000
+_KNOWN_NAMES: set[tuple[str, str]] = set()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
