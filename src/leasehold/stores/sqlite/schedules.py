@@ -168,7 +168,10 @@ def _has_ended(step: Step, job_id: str) -> bool:
 
 def _set(step: Step, draft: ScheduleDraft, actor: str) -> Schedule:
     row = step.execute(ONE, (draft.name,)).fetchone()
-    known = None if row is None else _schedule(row)
+    try:
+        known = None if row is None else _schedule(row)
+    except InvalidScheduleError:
+        known = None  # It made no sense here, and is put right by this.
     answer = declared(known, draft, from_micros(step.now))
     if answer is not known:
         _keep(step, answer)
