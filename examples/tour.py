@@ -17,8 +17,8 @@ from leasehold import Exponential, JobFailedError, PermanentError, TaskQueue, cu
 # The worker's own log would only repeat what is shown here.
 logging.getLogger("leasehold").addHandler(logging.NullHandler())
 store = Path(tempfile.mkdtemp(prefix="leasehold-tour-")) / "jobs.db"
-# Tasks can be defined before there is a worker: this one process plays both parts.
-queue = TaskQueue(store, num_workers=2)
+# This one process both submits and runs; with a single slot the order of service can be seen.
+queue = TaskQueue(store, num_workers=1)
 printing = threading.Lock()
 card_works = threading.Event()
 
@@ -96,6 +96,7 @@ def main() -> None:
     problems = queue.check()
     print(f"    integrity check: {'; '.join(problems) or 'ok'}")
     queue.shutdown()
+    print(f"\nThe store is still there to look at: {store}")
 
 
 if __name__ == "__main__":

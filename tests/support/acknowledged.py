@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 from collections import Counter
+
+from support.readable import is_readable
 
 
 class Acknowledged:
@@ -25,7 +26,7 @@ class Acknowledged:
 
     def listen(self, seconds: float = 60) -> int:
         """Wait for news; answers how many lines there were, 0 if none came in time."""
-        if not select.select([self._fd], [], [], seconds)[0]:
+        if not is_readable(self._fd, seconds):
             return 0
         *lines, self._rest = (self._rest + os.read(self._fd, 65536)).split(b"\n")
         for line in lines:

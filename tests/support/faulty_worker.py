@@ -7,7 +7,6 @@ one per attempt.
 from __future__ import annotations
 
 import os
-import select
 import signal
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.worker.context import current_job
 from leasehold.worker.task import TaskRegistry
 from leasehold.worker.worker import Worker
+from support.readable import is_readable
 
 PATIENCE_SECONDS = 60.0
 
@@ -126,8 +126,8 @@ class News:
                 if news[0] == what and name in (None, news[1]):
                     self._unread.remove(news)
                     return news[2], news[3]
-            readable = select.select([self._fd], [], [], PATIENCE_SECONDS)[0]
-            assert readable, f"no news of {what} {name}; there is {self._unread}"
+            come = is_readable(self._fd, PATIENCE_SECONDS)
+            assert come, f"no news of {what} {name}; there is {self._unread}"
             *lines, self._rest = (self._rest + os.read(self._fd, 65536)).split(b"\n")
             for line in lines:
                 kind, about, pid, version = line.decode().split("\t")

@@ -17,11 +17,12 @@ from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Re
 from leasehold.core.retry import Constant
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Event, Status
-from leasehold.core.store import WorkerInfo
-from leasehold.env import EPOCH, Env, ManualClock
+from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.connection import Durability
+from leasehold.stores.sqlite.life import LockedLife
 from leasehold.testing.conformance.base import assert_history_replays
+from support.lives import die, enter
 
 Call = Callable[[SQLiteStore], object]
 Content = dict[str, list[tuple[Any, ...]]]
@@ -105,11 +106,17 @@ def _renew(store: SQLiteStore) -> object:
     return store.renew("w", [Renewal(id_, version, 60) for id_, version in sorted(held(store))])
 
 
-def _enter(store: SQLiteStore) -> object:
-    info = WorkerInfo(
-        id="w", host="h", pid=1, queues=("default",), slots=1, started_at=EPOCH, heartbeat_at=EPOCH
-    )
-    return store.register_worker(info)
+_lives: list[LockedLife] = []
+
+
+def _enter(store: SQLiteStore) -> None:
+    _lives.append(enter(store, "w"))
+
+
+def end_lives() -> None:
+    """Let the workers that the workload registered be gone; call it when a run is over."""
+    while _lives:
+        die(_lives.pop())
 
 
 def _tell(store: SQLiteStore) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Sequence
 from random import Random
 
 from leasehold.core.job import Draft
@@ -15,9 +17,10 @@ from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
 from leasehold.core.retry import Constant
 from leasehold.core.status import Status
-from leasehold.core.store import WorkerInfo
+from leasehold.core.store import Submitted, WorkerInfo
 from leasehold.env import SYSTEM, Env
-from leasehold.stores.sqlite import SQLiteStore
+from leasehold.errors import LeaseholdError
+from leasehold.stores.sqlite import SQLiteStore, connection
 from leasehold.stores.sqlite.step import Step
 
 ENOUGH_PENDING = 60
@@ -31,6 +34,8 @@ def churn(path: str, name: str, seed: int, tell_fd: int) -> None:
     `R id version` (refused).
     """
     random = Random(seed)
+    # So that many a checkpoint is cut short too.
+    connection.WAL_PAGES_BEFORE_CHECKPOINT = 50  # type: ignore[misc]
     store = SQLiteStore(path, env=Env(random=random))
     now = SYSTEM.now()
     info = WorkerInfo(
@@ -41,6 +46,18 @@ def churn(path: str, name: str, seed: int, tell_fd: int) -> None:
     child = _Child(store, name, random, tell_fd)
     while True:
         child.turn()
+
+
+def churn_carelessly(path: str, name: str, seed: int, tell_fd: int) -> None:
+    """The same with a fault: a submit is acknowledged a moment before it is carried out."""
+    submit = SQLiteStore.submit
+
+    def careless(store: SQLiteStore, drafts: Sequence[Draft]) -> list[Submitted | LeaseholdError]:
+        threading.Timer(0.01, submit, (store, drafts)).start()
+        return []
+
+    SQLiteStore.submit = careless  # type: ignore[assignment, method-assign]
+    churn(path, name, seed, tell_fd)
 
 
 class _Child:

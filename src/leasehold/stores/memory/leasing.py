@@ -208,6 +208,8 @@ def _tasks_let_through(
     state: State, queue: QueueState, tasks: tuple[str, ...] | None
 ) -> tuple[str, ...] | None:
     """The tasks that may be leased, or None for all of them."""
+    if not queue.breakers:
+        return tasks
     held = {
         task
         for task, breaker in queue.breakers.items()
@@ -215,7 +217,11 @@ def _tasks_let_through(
     }
     if not held:
         return tasks
-    return tuple(task for task in tasks or queue.lanes.tasks() if task not in held)
+    return tuple(
+        task
+        for task in queue.lanes.tasks()
+        if task not in held and (tasks is None or task in tasks)
+    )
 
 
 def _probes_to_come(queue: QueueState) -> list[int]:

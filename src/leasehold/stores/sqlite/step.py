@@ -9,6 +9,7 @@ import apsw
 
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
+from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 
 READ_STATE: Final = "SELECT clock, version_floor, next_seq FROM store_state"
@@ -67,10 +68,9 @@ class Step:
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
-    def begin(cls, db: apsw.Connection, env: Env) -> Step:
-        clock, floor, next_seq = _row(db.execute(READ_STATE))
-        # Never backwards, whatever the wall clock did: times in the store stay in order.
-        return cls(db, env, max(clock, env.now_micros()), floor, next_seq)
+    def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock) -> Step:
+        stored, floor, next_seq = _row(db.execute(READ_STATE))
+        return cls(db, env, clock.read(stored), floor, next_seq)
 
     def end(self) -> None:
         """Write down the clock and what was used up; called once, before the commit."""

@@ -37,6 +37,7 @@ from leasehold.errors import (
 )
 from leasehold.stores.sqlite import inspection, people, read, recover, renew, settle, submit
 from leasehold.stores.sqlite import lease as leasing
+from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
 from leasehold.stores.sqlite.epoch import open_epoch
 from leasehold.stores.sqlite.files import StoreFiles
@@ -101,13 +102,13 @@ class SQLiteStore(KeepsSchedules):
                 open_epoch(db, self._files, durability, env)
             undo.pop_all()
         self._wake = Wake(self._files.wake, env)
-        self._writer = Writer(db, self._files, lock, env, self._wake.send)
+        self._store_clock = StoreClock(env)
+        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._wake.send)
         self._readers = Readers(self._files.database)
         self._deaths = Deaths(self._files.workers)
         self._lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
-        self._latest = 0
         self._disk_looked_at = 0
         self._disk_free_bytes = 0
 
@@ -403,9 +404,7 @@ class SQLiteStore(KeepsSchedules):
     def _clock(self, db: apsw.Connection) -> int:
         row = db.execute(READ_STATE).fetchone()
         assert row is not None
-        # What was answered once counts too: looking writes nothing down.
-        self._latest = max(self._latest, int(row[0]), self._env.now_micros())
-        return self._latest
+        return self._store_clock.read(int(row[0]))
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():

@@ -20,6 +20,7 @@ import apsw
 
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreUnavailableError
+from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.failures import translate
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lock import WriteLock
@@ -59,12 +60,14 @@ class Writer:
         files: StoreFiles,
         lock: WriteLock,
         env: Env,
+        clock: StoreClock,
         after_commit: Callable[[Hints], None],
     ) -> None:
         self._db = db
         self._files = files
         self._lock = lock
         self._env = env
+        self._clock = clock
         self._after_commit = after_commit
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
@@ -163,7 +166,7 @@ class Writer:
         db.execute("BEGIN IMMEDIATE")
         try:
             changes = db.total_changes()
-            step = Step.begin(db, self._env)
+            step = Step.begin(db, self._env, self._clock)
             carried_out = 0
             while self._take(batch):
                 for ticket in batch[carried_out:]:

@@ -108,6 +108,8 @@ class Nursery:
         except (EOFError, ConnectionError):
             pass
         finally:
+            # Their deaths signal still, when the socket that would be written to is closed.
+            signal.set_wakeup_fd(-1)
             for command in self._commands.values():
                 kill_group(command.pid)
 

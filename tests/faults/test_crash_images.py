@@ -1,0 +1,205 @@
+"""Loss of power at every write: what is left opens, is sound, and keeps what was promised."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from leasehold.core.lease import LeaseRequest
+from leasehold.errors import StoreError
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.connection import Durability
+from leasehold.stores.sqlite.files import StoreFiles
+from support.faulty_vfs import Image, Operation, crash_images, disk_under_sqlite
+from support.sqlite_workload import (
+    CALLS,
+    Content,
+    assert_sound,
+    content,
+    end_lives,
+    held,
+    new_env,
+    open_store,
+    without_floor,
+)
+
+SEEDS = (20300101, 20300102, 20300103)
+LONG_AFTER_SECONDS = 100_000
+
+
+class Recording(NamedTuple):
+    """What the workload asked of the disk, and what it had been promised when."""
+
+    operations: list[Operation]
+    acknowledged_at: list[int]
+    """How many operations had been asked for when each call returned; opening comes first."""
+    contents: list[Content]
+    """The whole store after each call."""
+    granted: list[set[tuple[str, int]]]
+    """Every lease granted until then."""
+
+
+@pytest.fixture(autouse=True)
+def _same_file_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An image is a copy, and a store takes a copy for a restored backup; after a real loss of power
+    # it is the very same file. And few pages per checkpoint, so that there are many of them.
+    monkeypatch.setattr(StoreFiles, "identity", lambda _: "the same file")
+    monkeypatch.setattr("leasehold.stores.sqlite.connection.WAL_PAGES_BEFORE_CHECKPOINT", 30)
+
+
+def record(folder: Path, durability: Durability, *, syncs_lie: bool = False) -> Recording:
+    with disk_under_sqlite() as disk:
+        disk.syncs_lie = syncs_lie
+        store = open_store(folder / "jobs.db", durability)
+        recording = Recording(disk.operations, [], [], [])
+        granted: set[tuple[str, int]] = set()
+        for call in (lambda _: None, *CALLS):
+            call(store)
+            granted = granted | held(store)
+            recording.acknowledged_at.append(len(disk.operations))
+            recording.contents.append(content(store))
+            recording.granted.append(granted)
+        assert_sound(store)
+        store.close()
+        end_lives()
+    return recording
+
+
+def open_image(folder: Path, image: Image, durability: Durability) -> SQLiteStore:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, data in image.items():
+        (folder / name).write_bytes(data)
+    return open_store(folder / "jobs.db", durability, new_env(LONG_AFTER_SECONDS))
+
+
+def problems_of(
+    store: SQLiteStore, recording: Recording, point: int, durability: Durability
+) -> list[str]:
+    """What is wrong with a store found after a crash at this point."""
+    acknowledged = sum(at <= point for at in recording.acknowledged_at)
+    problems = store.check()
+    found = content(store)
+    empty: Content = {table: [] for table in found} | {"store_state": [(1, 0, 0, 1)]}
+    states = [empty, *recording.contents]
+    if durability == "full":
+        # Everything that was acknowledged, and at most the one call that was under way.
+        possible = states[acknowledged : acknowledged + 2]
+    else:
+        found = without_floor(found)
+        possible = [without_floor(state) for state in states[: acknowledged + 2]]
+    if found not in possible:
+        problems.append(f"it holds no state that {acknowledged} acknowledged calls may leave")
+    store.recover()
+    everything = LeaseRequest(worker="after", limit=1000, queues=("default", "other"))
+    leased = {(lease.job_id, lease.version) for lease in store.exchange((), everything).leases}
+    if again := leased & (recording.granted[acknowledged - 1] if acknowledged else set()):
+        problems.append(f"granted again: {again}")
+    return problems
+
+
+def crash_everywhere(
+    folder: Path, recording: Recording, durability: Durability, seed: int
+) -> list[str]:
+    """Open what each crash leaves; the problems found, with all that is needed to repeat them."""
+    problems = []
+    for point, how, image in crash_images(recording.operations, seed):
+        try:
+            store = open_image(folder / "image", image, durability)
+        except StoreError as error:
+            problems.append(f"seed {seed}, crash at {point} ({how}): {error}")
+            continue
+        found = problems_of(store, recording, point, durability)
+        store.close()
+        problems += [f"seed {seed}, crash at {point} ({how}): {problem}" for problem in found]
+    return problems
+
+
+@pytest.fixture
+def _another_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine starts again when the recording ends, as it does after a loss of power."""
+    boots = iter(["the first start"])
+    monkeypatch.setattr(
+        "leasehold.stores.sqlite.epoch.boot_id", lambda: next(boots, "another start")
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_full_durability_keeps_every_acknowledged_call(folder: Path, seed: int) -> None:
+    recording = record(folder, "full")
+    assert crash_everywhere(folder, recording, "full", seed) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("_another_boot")
+def test_normal_durability_keeps_a_consistent_past_and_repeats_no_version(
+    folder: Path, seed: int
+) -> None:
+    recording = record(folder, "normal")
+    assert crash_everywhere(folder, recording, "normal", seed) == []
+
+
+def test_a_crash_while_recovering_from_a_crash_does_no_harm(folder: Path) -> None:
+    recording = record(folder, "full")
+    images = list(crash_images(recording.operations, SEEDS[0]))
+    for point, how, image in images[:: len(images) // 20]:
+        with disk_under_sqlite() as disk:
+            store = open_image(folder / "image", image, "full")
+            found = content(store)
+            store.close()
+        for second_point, again, left in crash_images(disk.operations, SEEDS[1], image):
+            store = open_image(folder / "image", left, "full")
+            message = f"crash at {point} ({how}), then at {second_point} ({again})"
+            assert store.check() == [], message
+            assert content(store) == found, message
+            store.close()
+
+
+def test_a_store_that_was_full_until_now_repeats_no_version_once_it_is_normal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "jobs.db"
+    store = open_store(path, "full")
+    CALLS[0](store)
+    store.close()
+    at_first = {path.name: path.read_bytes()}
+    granted: list[tuple[int, set[tuple[str, int]]]] = []
+    with disk_under_sqlite() as disk:
+        store = open_store(path, "normal")
+        for _ in range(3):
+            store.exchange((), LeaseRequest(worker="w"))
+            granted.append((len(disk.operations), held(store)))
+        store.close()
+    monkeypatch.setattr("leasehold.stores.sqlite.epoch.boot_id", lambda: "another start")
+    for point, how, image in crash_images(disk.operations, SEEDS[0], at_first):
+        store = open_image(folder / "image", image, "normal")
+        store.recover()
+        leases = store.exchange((), LeaseRequest(worker="w", limit=9)).leases
+        store.close()
+        before = [leased for at, leased in granted if at <= point]
+        again = {(lease.job_id, lease.version) for lease in leases} & (before or [set()])[-1]
+        assert not again, f"crash at {point} ({how}): granted again: {again}"
+
+
+# -- the tests above can fail ------------------------------------------------------------------
+
+
+def test_a_disk_that_lies_about_syncs_is_found_out(folder: Path) -> None:
+    recording = record(folder, "full", syncs_lie=True)
+    assert crash_everywhere(folder, recording, "full", SEEDS[0])
+
+
+def test_normal_durability_is_not_full_durability(folder: Path) -> None:
+    recording = record(folder, "normal")
+    problems = crash_everywhere(folder, recording, "full", SEEDS[0])
+    assert any("acknowledged calls" in problem for problem in problems)
+
+
+def test_without_a_new_epoch_a_lost_grant_is_repeated(folder: Path) -> None:
+    recording = record(folder, "normal")
+    problems = crash_everywhere(folder, recording, "normal", SEEDS[0])
+    assert problems
+    assert all("granted again" in problem for problem in problems)

@@ -1,0 +1,107 @@
+"""A disk that really fills up: a small tmpfs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import LeaseRequest, Settled, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.errors import StoreFullError
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.store import DISK_RESERVE_BYTES
+
+pytestmark = pytest.mark.faults
+
+RUNNING = 20
+DISK_BYTES = 3 * DISK_RESERVE_BYTES
+PAYLOAD = b'"' + b"x" * 200_000 + b'"'
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for three times the reserve."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    if os.getuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a small disk: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        # Lazily, so that it is gone although a failed test has left files open on it.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(store: SQLiteStore, prefix: str, payload: bytes) -> list[str]:
+    """Submit until the store takes no more; answers what it took."""
+    taken: list[str] = []
+    while True:
+        job_id = f"{prefix}-{len(taken)}"
+        try:
+            store.submit([Draft(id=job_id, task="t", queue="filling", payload=payload)])
+        except StoreFullError:
+            return taken
+        taken.append(job_id)
+
+
+def stored(store: SQLiteStore) -> set[str]:
+    return {job.id for job in store.search(JobFilter(), limit=10_000).jobs}
+
+
+def test_a_full_disk_refuses_new_jobs_and_lets_running_ones_finish(small_disk: Path) -> None:
+    store = SQLiteStore(small_disk / "jobs.db")
+    first = [f"running-{number}" for number in range(RUNNING)]
+    store.submit([Draft(id=job_id, task="t") for job_id in first])
+    leases = store.exchange((), LeaseRequest(worker="w", limit=RUNNING)).leases
+    taken = fill(store, "big", PAYLOAD)
+    assert taken
+    # What is kept in reserve is there for what runs.
+    result = Complete(b'"' + b"y" * 50_000 + b'"')
+    for lease in leases[:10]:
+        [settled] = store.exchange([Settlement(lease.job_id, lease.version, result)]).settled
+        assert isinstance(settled, Settled)
+    assert store.check() == []
+
+    # Somebody else takes the rest of the disk: what cannot be written is refused as a whole.
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(StoreFullError):
+        store.submit([Draft(id="one more", task="t")])
+    settled_now = []
+    for lease in leases[10:]:
+        settlement = Settlement(lease.job_id, lease.version, result)
+        try:
+            store.exchange([settlement])
+        except StoreFullError:
+            continue
+        settled_now.append(lease.job_id)
+    assert stored(store) == {*first, *taken}
+    assert store.check() == []
+
+    # Space is freed, and everything goes on: in this store, and in one that is opened now.
+    filler.unlink()
+    for lease in leases[10:]:
+        if lease.job_id not in settled_now:
+            settlement = Settlement(lease.job_id, lease.version, result)
+            [answer] = store.exchange([settlement]).settled
+            assert isinstance(answer, Settled)
+    store.close()
+    store = SQLiteStore(small_disk / "jobs.db")
+    assert store.check() == []
+    assert stored(store) == {*first, *taken}
+    assert store.stats().counts[Status.COMPLETED] == RUNNING
+    store.close()

@@ -1,0 +1,241 @@
+"""Testing the tests: each of these faults, put into the SQLite store, must be found out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import LeaseRequest
+from leasehold.core.status import Status
+from leasehold.env import Env, ManualClock
+from leasehold.errors import DuplicateJobError
+from leasehold.stores.sqlite import (
+    SQLiteStore,
+    lanes,
+    lease,
+    locate,
+    people,
+    recover,
+    renew,
+    settle,
+    submit,
+)
+from leasehold.stores.sqlite.clock import StoreClock
+from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.writer import Writer
+from leasehold.testing.conformance import StoreConformance
+from support.lives import die, enter
+
+Examination = Callable[[Path], None]
+Mutate = Callable[[pytest.MonkeyPatch], None]
+
+FIXTURES = {"self", "store", "clock", "env", "make_store"}
+
+
+def clause(name: str, test: Callable[..., None]) -> Examination:
+    """A test of the conformance suite, as a function of a folder for its stores."""
+
+    def examine(folder: Path) -> None:
+        clock = ManualClock()
+        env = Env(clock=clock, random=Random(7))
+        opened: list[SQLiteStore] = []
+
+        def make_store(env: Env) -> SQLiteStore:
+            opened.append(SQLiteStore(folder / f"{name}-{len(opened)}.db", env=env))
+            return opened[-1]
+
+        given = {"self": StoreConformance(), "store": make_store(env), "clock": clock, "env": env}
+        given["make_store"] = make_store
+        try:
+            test(**{name: given[name] for name in inspect.signature(test).parameters})
+        finally:
+            for store in opened:
+                store.close()
+
+    return examine
+
+
+def only_the_dead_are_robbed(folder: Path) -> None:
+    with closing(SQLiteStore(folder / "deaths.db")) as store, closing(enter(store, "living")):
+        dead = enter(store, "dead")
+        store.submit([Draft(id=job_id, task="t") for job_id in ("of the dead", "of the living")])
+        for worker in ("dead", "living"):
+            store.exchange((), LeaseRequest(worker=worker))
+        die(dead)
+        assert store.recover().recovered == 1
+        assert [lease.job_id for lease in lease_all(store)] == ["of the dead"]
+
+
+def a_refused_submit_leaves_nothing_behind(folder: Path) -> None:
+    with closing(SQLiteStore(folder / "refused.db")) as store:
+        with pytest.raises(DuplicateJobError):
+            store.submit([Draft(id="a", task="t"), Draft(id="a", task="t")])
+        store.submit([Draft(id="a", task="t")])
+        assert [lease.job_id for lease in lease_all(store)] == ["a"]
+
+
+def what_nobody_starts_in_time_is_swept_away(folder: Path) -> None:
+    clock = ManualClock()
+    with closing(SQLiteStore(folder / "late.db", env=Env(clock=clock))) as store:
+        store.submit([Draft(id="a", task="t", start_within_seconds=10)])
+        clock.advance(11)
+        store.recover()
+        job = store.get("a")
+        assert job is not None
+        assert job.status is Status.CANCELLED
+
+
+def lease_all(store: SQLiteStore) -> list[Any]:
+    return store.exchange((), LeaseRequest(worker="w", limit=99)).leases
+
+
+def examinations() -> list[Examination]:
+    """What can be run at once without pytest, the quick ones of our own first."""
+    own: list[Examination] = [
+        only_the_dead_are_robbed,
+        a_refused_submit_leaves_nothing_behind,
+        what_nobody_starts_in_time_is_swept_away,
+    ]
+    found = inspect.getmembers(StoreConformance, inspect.isfunction)
+    # The patient ones last: they wait long for what a mutant never does.
+    found.sort(key=lambda member: member[1].__module__.endswith("waking"))
+    return own + [
+        clause(name, test)
+        for name, test in found
+        if name.startswith("test_")
+        and not hasattr(test, "hypothesis")
+        and set(inspect.signature(test).parameters) <= FIXTURES
+    ]
+
+
+def is_found_out(folder: Path) -> bool:
+    for examine in examinations():
+        try:
+            examine(folder)
+        except Exception:
+            return True
+        except pytest.fail.Exception:
+            return True
+    return False
+
+
+# -- the mutants -------------------------------------------------------------------------------
+
+
+def sql(module: Any, name: str, guard: str, instead: str) -> Mutate:
+    """Another condition in one statement."""
+
+    def mutate(monkeypatch: pytest.MonkeyPatch) -> None:
+        statement = getattr(module, name)
+        assert statement.count(guard) == 1, f"{name} does not say {guard!r} once any more"
+        monkeypatch.setattr(module, name, statement.replace(guard, instead))
+
+    return mutate
+
+
+def sql_of_table(mapping: dict[str, str], table: str, guard: str, instead: str) -> Mutate:
+    def mutate(monkeypatch: pytest.MonkeyPatch) -> None:
+        assert guard in mapping[table]
+        monkeypatch.setitem(mapping, table, mapping[table].replace(guard, instead))
+
+    return mutate
+
+
+def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = people.discard
+
+    def discard(step: Step, *args: Any) -> None:
+        floor = step.version_floor
+        original(step, *args)
+        step.version_floor = floor
+
+    monkeypatch.setattr(people, "discard", discard)
+
+
+def the_clock_may_step_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(self: StoreClock, stored: int) -> int:
+        return self._env.now_micros()
+
+    monkeypatch.setattr(StoreClock, "read", read)
+
+
+def a_failed_operation_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Step, "undo", Step.forget)
+
+
+def a_new_lane_is_remembered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = lanes.Lanes.number
+
+    def number(self: lanes.Lanes, step: Step, queue: str, task: str) -> int:
+        found = original(self, step, queue, task)
+        self._known[queue, task] = found
+        return found
+
+    monkeypatch.setattr(lanes.Lanes, "number", number)
+
+
+def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Writer._carry_out
+
+    def carry_out(self: Writer, ticket: Any, step: Step) -> None:
+        self._db.execute("SAVEPOINT mutant")
+        original(self, ticket, step)
+        self._db.execute("ROLLBACK TO mutant")
+        self._db.execute("RELEASE mutant")
+
+    monkeypatch.setattr(Writer, "_carry_out", carry_out)
+
+
+MUTANTS: dict[str, Mutate] = {
+    "settle without the version": sql(settle, "END_LEASE", "version = ?", "? IS NOT NULL"),
+    "renew without the version": sql(renew, "HELD", "version = ?", "? IS NOT NULL"),
+    "renew what expired": sql(renew, "HELD", "acquired_at, expires_at", "acquired_at, 1 << 60"),
+    "recover what has not expired": sql(recover, "EXPIRED", "expires_at <= ?", "? IS NOT NULL"),
+    "recover nothing": sql(recover, "EXPIRED", "expires_at <= ?", "? IS NULL"),
+    "rob the living": sql(recover, "HELD_BY", "worker = ?", "? IS NOT NULL"),
+    "spare the dead": sql(recover, "HELD_BY", "worker = ?", "? IS NULL"),
+    "promote before it is due": sql(lease, "FIND_DUE", "due <= ?", "(due <= ? OR 1)"),
+    "never promote": sql(lease, "FIND_DUE", "due <= ?", "due IS NULL AND ?"),
+    "attempts not counted": sql(
+        lease, "GRANT", "(?, ?, ?, ?, ?, ?, ?,", "(?, ?, ?, ?, ?, ?, ? - 1,"
+    ),
+    "leases that never expire": sql(lease, "GRANT", "(?, ?, ?, ?, ?,", "(?, ?, ?, ?, 1 << 60 | ?,"),
+    "serve the last first": sql(
+        lease, "READY_IN_LANE", "ORDER BY rank, ready.seq", "ORDER BY rank, ready.seq DESC"
+    ),
+    "ignore the priority": sql(
+        lease, "READY_IN_LANE", "ORDER BY rank, ready.seq", "ORDER BY ready.seq"
+    ),
+    "lease without taking": sql(lease, "TAKE", "seq = ?", "seq = -?"),
+    "ignore which group": sql(lease, "READY_IN_GROUP", "ready.parent_id = ?", "? IS NOT NULL"),
+    "keys that never expire": sql(submit, "FIND_KEY", "expires_at > ?", "? IS NOT NULL"),
+    "keys that are never found": sql(submit, "FIND_KEY", "expires_at > ?", "? IS NULL"),
+    "cancel without removing": sql_of_table(locate._DELETE, "ready", "WHERE", "WHERE 0 AND"),
+    "events not counted": sql_of_table(locate._BUMP, "running", "events + 1", "events"),
+    "replay without another attempt": sql(people, "ONE_MORE", "allowance + 1", "allowance"),
+    "cancel requests not written": sql(people, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
+    "sweep past what is too late": sql(recover, "LATE", "WHERE", "WHERE 0 AND"),
+    "versions may repeat after discard": versions_may_repeat_after_discard,
+    "the clock may step back": the_clock_may_step_back,
+    "a failed operation is not undone": a_failed_operation_is_not_undone,
+    "a new lane is remembered at once": a_new_lane_is_remembered_at_once,
+    "nothing is committed": nothing_is_committed,
+}
+
+
+def test_without_a_mutant_all_is_well(folder: Path) -> None:
+    for examine in examinations():
+        examine(folder)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mutant_is_found_out(folder: Path, monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
+    MUTANTS[mutant](monkeypatch)
+    assert is_found_out(folder), f"no test minds the store to {mutant!r}"
