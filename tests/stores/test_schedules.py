@@ -107,6 +107,29 @@ def test_a_schedule_that_makes_no_sense_here_hinders_nobody(
     assert (mended.error, mended.next_at) == (None, store.now() + timedelta(minutes=1))
 
 
+def test_many_due_ticks_are_fired_in_several_writes(store: SQLiteStore, clock: ManualClock) -> None:
+    many = 5
+    for number in range(many):
+        name = f"s{number}"
+        store.set_schedule(
+            ScheduleDraft(
+                name=name,
+                timing=Every(1),
+                job=Draft(id=name, task="work"),
+                misfire="catch_up",
+                catch_up_max=1000,
+            ),
+            actor="me",
+        )
+    clock.advance(1000)
+    first = store.fire_schedules()
+    assert first.jobs == schedules.JOBS_AT_ONCE
+    assert first.next_tick_at is not None
+    assert first.next_tick_at <= store.now()
+    assert store.fire_schedules().jobs + store.fire_schedules().jobs == 1000 * many - first.jobs
+    assert store.fire_schedules().jobs == 0
+
+
 def test_looking_for_due_schedules_is_a_seek(store: SQLiteStore) -> None:
     def plan(step: Step) -> str:
         steps = []

@@ -32,8 +32,9 @@ from leasehold.stores.sqlite.submit import submit
 
 T = TypeVar("T")
 
-FIRE_AT_ONCE: Final = 100
-"""So that many due schedules do not hold the write lock for long; the next look goes on."""
+SCHEDULES_AT_ONCE: Final = 100
+JOBS_AT_ONCE: Final = 2000
+"""So that many due ticks do not hold the write lock for long; the next look goes on."""
 
 _COLUMNS: Final = (
     "name, draft, created_at, updated_at, next_at, due_at, paused, last_at, last_job_id, fired, "
@@ -46,6 +47,11 @@ DUE: Final = f"""
 """  # noqa: S608  # our own names
 NEXT_LOOK: Final = "SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL"
 KEEP: Final = f"INSERT OR REPLACE INTO schedule ({_COLUMNS}) VALUES ({', '.join('?' * 11)})"  # noqa: S608  # our own names
+# What was asked for is not written again: it may be large, or say more than this version knows.
+MOVE_ON: Final = """
+    UPDATE schedule SET next_at = ?, due_at = ?, last_at = ?, last_job_id = ?, fired = ?, error = ?
+    WHERE name = ?
+"""
 POSTPONE: Final = "UPDATE schedule SET due_at = ?, error = ? WHERE name = ?"
 REMOVE: Final = "DELETE FROM schedule WHERE name = ?"
 # A job that is not there any more has ended too: only ended jobs are discarded.
@@ -140,7 +146,7 @@ def fire_due(step: Step, lanes: Lanes, admit: Admit) -> tuple[int, int | None]:
         jobs += 1
         return None
 
-    for row in step.execute(DUE, (step.now, FIRE_AT_ONCE)).fetchall():
+    for row in step.execute(DUE, (step.now, SCHEDULES_AT_ONCE)).fetchall():
         try:
             schedule = _schedule(row)
         except InvalidScheduleError as error:
@@ -148,12 +154,17 @@ def fire_due(step: Step, lanes: Lanes, admit: Admit) -> tuple[int, int | None]:
             again = step.now + round(REFUSED_AGAIN_SECONDS * 1e6)
             step.execute(POSTPONE, (again, str(error), row[0]))
             continue
-        _keep(
+        _move_on(
             step,
             fire(
-                schedule, now, has_ended=lambda job_id: _has_ended(step, job_id), submit=submit_one
+                schedule,
+                now,
+                has_ended=lambda job_id: _has_ended(step, job_id),
+                submit=submit_one,
             ),
         )
+        if jobs >= JOBS_AT_ONCE:
+            break
     return jobs, _next_look(step)
 
 
@@ -214,6 +225,21 @@ def _keep(step: Step, schedule: Schedule) -> None:
             schedule.last_job_id,
             schedule.fired,
             schedule.error,
+        ),
+    )
+
+
+def _move_on(step: Step, schedule: Schedule) -> None:
+    step.execute(
+        MOVE_ON,
+        (
+            _micros(schedule.next_at),
+            _micros(schedule.due_at),
+            _micros(schedule.last_at),
+            schedule.last_job_id,
+            schedule.fired,
+            schedule.error,
+            schedule.name,
         ),
     )
 
