@@ -40,6 +40,9 @@ NAMES = [
     "Constant",
     "Delays",
     "Breaker",
+    "Cron",
+    "Every",
+    "Schedule",
     "Lease",
     "Renewed",
     "Settled",
@@ -48,6 +51,8 @@ NAMES = [
     "PayloadError",
     "PayloadTooLargeError",
     "TaskNotImportableError",
+    "InvalidScheduleError",
+    "ScheduleNotFoundError",
     "DuplicateJobError",
     "IdempotencyConflictError",
     "JobNotFoundError",
@@ -88,6 +93,8 @@ HEAVY = [
     "json",
     "pickle",
     "socket",
+    "cronsim",
+    "zoneinfo",
 ]
 
 
@@ -150,6 +157,7 @@ def test_a_producer_loads_no_worker_and_no_other_store() -> None:
         "apsw",
         "asyncio",
         "concurrent.futures",
+        "cronsim",
         "leasehold.worker.worker",
         "multiprocessing",
         "pydantic",

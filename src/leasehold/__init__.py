@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
     from leasehold.core.retry import Constant, Delays, Exponential, Linear
+    from leasehold.core.schedule import Schedule
     from leasehold.core.search import JobFilter, Page
     from leasehold.core.status import Event, Status
     from leasehold.core.store import AuditRecord, WorkerInfo
+    from leasehold.core.timing import Cron, Every
     from leasehold.errors import (
         DuplicateJobError,
         IdempotencyConflictError,
         InvalidJobError,
+        InvalidScheduleError,
         InvalidTransitionError,
         JobCancelledError,
         JobFailedError,
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
         QueueFullError,
         ResultTimeoutError,
         RetryableError,
+        ScheduleNotFoundError,
         StoreClosedError,
         StoreCorruptError,
         StoreError,
@@ -91,6 +95,10 @@ __all__ = [
     "Constant",
     "Delays",
     "Breaker",
+    # Recurring jobs.
+    "Cron",
+    "Every",
+    "Schedule",
     # For a consumer's own loop.
     "Lease",
     "Renewed",
@@ -101,6 +109,8 @@ __all__ = [
     "PayloadError",
     "PayloadTooLargeError",
     "TaskNotImportableError",
+    "InvalidScheduleError",
+    "ScheduleNotFoundError",
     "DuplicateJobError",
     "IdempotencyConflictError",
     "JobNotFoundError",
@@ -131,9 +141,11 @@ _HOMES: Final = {
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
     "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),
+    "leasehold.core.schedule": ("Schedule",),
     "leasehold.core.search": ("JobFilter", "Page"),
     "leasehold.core.status": ("Event", "Status"),
     "leasehold.core.store": ("AuditRecord", "WorkerInfo"),
+    "leasehold.core.timing": ("Cron", "Every"),
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
     "leasehold.queue.options": ("NewJob",),

@@ -5,6 +5,8 @@
     │   ├── PayloadError               a payload or result cannot be encoded or decoded
     │   │   └── PayloadTooLargeError
     │   └── TaskNotImportableError     a lambda or local function was given as a task
+    ├── InvalidScheduleError           what was given cannot be a schedule
+    ├── ScheduleNotFoundError
     ├── DuplicateJobError              a job with this id exists already
     ├── IdempotencyConflictError       same idempotency key, different job
     ├── JobNotFoundError
@@ -51,6 +53,14 @@ class PayloadTooLargeError(PayloadError):
 
 class TaskNotImportableError(InvalidJobError):
     """Raised when a lambda or a local function is submitted: no worker could find it again."""
+
+
+class InvalidScheduleError(LeaseholdError, ValueError):
+    """Raised when a cron expression, a zone or another part of a schedule makes no sense."""
+
+
+class ScheduleNotFoundError(LeaseholdError, LookupError):
+    """Raised when no schedule has this name (any more)."""
 
 
 class DuplicateJobError(LeaseholdError):

@@ -35,6 +35,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.schedule_store import ScheduleStore
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
 from leasehold.errors import LeaseholdError, LeaseLostError
@@ -133,7 +134,7 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
-class Store(Protocol):
+class Store(ScheduleStore, Protocol):
     """Where jobs live."""
 
     # -- producers ---------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from leasehold.errors import (
 from leasehold.stores.memory.heaps import best_of
 from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
+from leasehold.stores.memory.schedules import fire_due
 from leasehold.stores.memory.state import BreakerState, QueueState, State
 
 _EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
@@ -49,17 +50,20 @@ def exchange(
     settled = [_settle(state, settlement, now) for settlement in settlements]
     if request is None:
         return Exchange(settled, [])
+    fire_due(state)
     queues = [state.queues[name] for name in dict.fromkeys(request.queues) if name in state.queues]
     for queue in queues:
         if queue.lanes.delayed.entries:
             promote(state, queue)
     leases = _lease(state, request, queues, now, lease_micros)
+    tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
-        return Exchange(settled, leases)
+        return Exchange(settled, leases, next_tick_at=tick_at)
     delayed = filter(None, (queue.lanes.delayed.first() for queue in queues))
     moments = [entry[0] for entry in delayed]
     moments += [at for queue in queues for at in _probes_to_come(queue)]
-    return Exchange(settled, leases, moment(min(moments, default=None)))
+    moments += [] if state.next_tick is None else [state.next_tick]
+    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at)
 
 
 # -- settling ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.schedule import Schedule
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
@@ -123,6 +124,9 @@ class State:
         self.finished_count = 0
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
+        self.schedules: dict[str, Schedule] = {}
+        self.next_tick: int | None = None
+        """When the first of the schedules is due."""
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
         self.version_floor = 0

@@ -19,6 +19,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -31,6 +32,7 @@ from leasehold.stores.memory import (
     leasing,
     reading,
     recovery,
+    schedules,
     submission,
 )
 from leasehold.stores.memory.state import News, Retention, State
@@ -167,6 +169,29 @@ class MemoryStore:
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         return self._run(lambda state: list(reversed(state.audit))[:limit])
+
+    # -- schedules ---------------------------------------------------------------------------
+
+    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
+        return self._run(schedules.set_schedule, draft, actor)
+
+    def schedules(self) -> list[Schedule]:
+        return self._run(schedules.schedules)
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        return self._run(schedules.get_schedule, name)
+
+    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
+        return self._run(schedules.remove_schedule, name, actor)
+
+    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
+        return self._run(schedules.pause_schedule, name, paused, actor)
+
+    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
+        return self._run(schedules.run_schedule, name, job_id, actor)
+
+    def fire_schedules(self) -> Fired:
+        return self._run(schedules.fire_schedules)
 
     # -- the store itself --------------------------------------------------------------------
 

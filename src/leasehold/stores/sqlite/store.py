@@ -46,6 +46,7 @@ from leasehold.stores.sqlite.life import Deaths, LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
+from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
 from leasehold.stores.sqlite.step import READ_STATE, Step
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.writer import Writer
@@ -70,7 +71,7 @@ LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
-class SQLiteStore:
+class SQLiteStore(KeepsSchedules):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
     `durability="full"` survives loss of power; `"normal"` survives the death of every process but
@@ -158,9 +159,15 @@ class SQLiteStore:
         settled = settle.settle(step, settlements, self._known_leases) if settlements else []
         if request is None or request.limit <= 0:
             return Exchange(settled, []), []
+        _, tick = fire_due(step, self._lanes, self._refuse_when_disk_is_low)
         leases, numbers = leasing.lease(step, request)
-        due = leasing.next_due(step) if len(leases) < request.limit else None
-        return Exchange(settled, leases, None if due is None else from_micros(due)), numbers
+        tick_at = None if tick is None else from_micros(tick)
+        if len(leases) >= request.limit:
+            return Exchange(settled, leases, None, tick_at), numbers
+        due = leasing.next_due(step)
+        if due is None or (tick is not None and tick < due):
+            return Exchange(settled, leases, tick_at, tick_at), numbers
+        return Exchange(settled, leases, from_micros(due), tick_at), numbers
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._write(lambda step: renew.renew(step, worker, renewals))

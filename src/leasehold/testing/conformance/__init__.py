@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
         for module in (
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
             "people", "reading", "waking", "breaking",
+            "scheduling",
         )
     )
 )  # fmt: skip
@@ -33,6 +34,7 @@ from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
+from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
@@ -49,6 +51,7 @@ class StoreConformance(
     PeopleClauses,
     ReadingClauses,
     WakingClauses,
+    SchedulingClauses,
 ):
     """Every clause of the contract, for one store."""
 

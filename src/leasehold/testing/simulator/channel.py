@@ -17,6 +17,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
@@ -208,6 +209,27 @@ class Channel:
 
     def workers(self) -> list[WorkerInfo]:
         return self._world.store.workers()
+
+    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
+        return self._world.store.set_schedule(draft, actor=actor)
+
+    def schedules(self) -> list[Schedule]:
+        return self._world.store.schedules()
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        return self._world.store.get_schedule(name)
+
+    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
+        return self._world.store.remove_schedule(name, actor=actor)
+
+    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
+        return self._world.store.pause_schedule(name, paused=paused, actor=actor)
+
+    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
+        return self._world.store.run_schedule(name, job_id=job_id, actor=actor)
+
+    def fire_schedules(self) -> Fired:
+        return self._world.store.fire_schedules()
 
     def register_worker(self, info: WorkerInfo) -> WorkerLife:
         raise UnsupportedError(
