@@ -18,6 +18,7 @@ from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
 from leasehold.core.store import WorkerInfo
 from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.queue.asyncqueues import AsyncQueues
 from leasehold.queue.awaiting import wait_for_leases
 from leasehold.queue.consumer import WAIT_SECONDS, TaskLike
 from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
@@ -75,7 +76,7 @@ class AsyncJobHandle(Generic[R]):
         return await self._handle.acancel(reason)
 
 
-class AsyncTaskQueue:
+class AsyncTaskQueue(AsyncQueues):
     """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
 
     def __init__(self, url: Any, **options: Any) -> None:

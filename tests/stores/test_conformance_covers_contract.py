@@ -7,13 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from leasehold.core import queue_rules
 from leasehold.core import store as contract
 from leasehold.testing.conformance import StoreConformance
 
 
 def clauses() -> set[str]:
-    text = Path(contract.__file__).read_text(encoding="utf-8")
-    return set(re.findall(r"^\s*- ([A-Z]{3}-\d+)  ", text, flags=re.MULTILINE))
+    found: set[str] = set()
+    for part in (contract, queue_rules):
+        assert part.__file__ is not None
+        text = Path(part.__file__).read_text(encoding="utf-8")
+        found |= set(re.findall(r"^\s*- ([A-Z]{3}-\d+)  ", text, flags=re.MULTILINE))
+    return found
 
 
 def cited() -> set[str]:

@@ -35,6 +35,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.queue_rules import QueueRules
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
 from leasehold.errors import LeaseholdError, LeaseLostError
@@ -133,8 +134,8 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
-class Store(Protocol):
-    """Where jobs live."""
+class Store(QueueRules, Protocol):
+    """Where jobs live. The clauses about queues and their rules are in `core.queue_rules`."""
 
     # -- producers ---------------------------------------------------------------------------
 
@@ -331,7 +332,7 @@ class Store(Protocol):
         """Counts and totals, from maintained counters: the jobs are never scanned."""
 
     def queues(self) -> list[str]:
-        """The names of all queues that ever held a job."""
+        """The names of all queues that were created or ever held a job."""
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first."""

@@ -17,6 +17,7 @@ from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.rules import Rule
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -74,7 +75,7 @@ class BreakerState(msgspec.Struct):
 class QueueState:
     """One queue: who waits in it, and its figures."""
 
-    __slots__ = ("breakers", "counts", "lanes", "totals")
+    __slots__ = ("breakers", "counts", "lanes", "rule", "totals")
 
     def __init__(self) -> None:
         self.lanes = Lanes()
@@ -82,6 +83,8 @@ class QueueState:
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
+        self.rule: Rule | None = None
+        """None for a queue that nobody configured."""
 
 
 class KnownKey(msgspec.Struct):
@@ -176,10 +179,17 @@ class State:
         queue.counts[before] -= 1
         queue.counts[after] += 1
         self.tell(record, event, before=before, message=message)
+        if queue.rule is not None and queue.rule.has_room_again(before, queue.counts):
+            self.wake()
         if before is RUNNING:
             record.worker = None
             record.cancel_requested = None
         self._enter(queue, record)
+
+    def wake(self) -> None:
+        """Tell listeners that something may be leased, or submitted, that could not be before."""
+        if self.news is not None:
+            self.news.ready = True
 
     def tell(
         self,

@@ -20,7 +20,7 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
-            "people", "reading", "waking", "breaking",
+            "people", "reading", "waking", "breaking", "queueing", "limiting",
         )
     )
 )  # fmt: skip
@@ -30,7 +30,9 @@ from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
+from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
+from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
@@ -49,6 +51,8 @@ class StoreConformance(
     PeopleClauses,
     ReadingClauses,
     WakingClauses,
+    QueueingClauses,
+    LimitingClauses,
 ):
     """Every clause of the contract, for one store."""
 
