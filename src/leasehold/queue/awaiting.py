@@ -118,6 +118,7 @@ async def wait_for_room(
     store: Store,
     queues: Collection[str],
     ready: Ready,
+    check_open: Callable[[], None],
     bridge: Bridge,
 ) -> T:
     """Submit; while the queue is full, wait without a thread and try again."""
@@ -133,6 +134,7 @@ async def wait_for_room(
     try:
         while True:
             hint.clear()
+            check_open()
             if full is None or await bridge.call(may_fit, full, store, queues):
                 try:
                     return await submit()

@@ -274,6 +274,7 @@ class Producing(TaskMaking):
             store=self.store,
             queues=[str(merged(task.draft_fields, options or {})["queue"])],
             ready=queue.ready,
+            check_open=self._check_open,
             bridge=queue.bridge(),
         )
 
@@ -337,6 +338,7 @@ class Producing(TaskMaking):
             store=self.store,
             queues={draft.queue for draft in drafts},
             ready=cast("TaskQueue", self).ready,
+            check_open=self._check_open,
             env=self._env,
         )
 

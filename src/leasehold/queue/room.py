@@ -36,6 +36,7 @@ def store_when_room(
     store: Store,
     queues: Collection[str],
     ready: Ready,
+    check_open: Callable[[], None],
     env: Env,
 ) -> T:
     """Submit; while the queue is full, wait and try again. Raises what the last try raised."""
@@ -44,6 +45,7 @@ def store_when_room(
     full: QueueFullError | None = None
     while True:
         seen = ready.count
+        check_open()
         if full is None or may_fit(full, store, queues):
             try:
                 return submit()

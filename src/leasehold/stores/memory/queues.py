@@ -30,7 +30,7 @@ def create(state: State, queue: str, config: QueueConfig, actor: str) -> QueueIn
     check_queue_name(queue)
     known = state.queue(queue)
     if known.rule is None:
-        known.rule = Rule(config=config)
+        _rule(state, queue).config = config
         state.wake()
         state.note_action(actor, "create_queue", {"queue": queue, "config": said(config)}, 1)
     elif known.rule.config != config:
@@ -150,4 +150,5 @@ def _rule(state: State, queue: str) -> Rule:
     known = state.queue(queue)
     if known.rule is None:
         known.rule = Rule()
+        state.has_rules = True
     return known.rule

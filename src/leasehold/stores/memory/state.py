@@ -118,6 +118,8 @@ class State:
         self.records: dict[str, Record] = {}
         """By id, in the order of submission."""
         self.queues: dict[str, QueueState] = {}
+        self.has_rules = False
+        """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
         self.finished: dict[Status, OrderedDict[str, Record]] = {
             status: OrderedDict() for status in (Status.COMPLETED, Status.DEAD, Status.CANCELLED)

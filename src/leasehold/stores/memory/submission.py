@@ -28,7 +28,7 @@ def submit(
     answers: list[Submitted | LeaseholdError] = []
     state.drop_expired_keys()
     room = None if state.capacity is None else state.capacity - state.live_count
-    gate = Gate(state, drafts, partial=partial)
+    gate = Gate(state, drafts, partial=partial) if state.has_rules else None
     for draft in drafts:
         try:
             answers.append(_admit(state, draft, admitted, room, gate))
@@ -43,12 +43,13 @@ def submit(
             answers.append(error)
     for record in admitted:
         state.add(record)
-    gate.write_down()
+    if gate is not None:
+        gate.write_down()
     return answers
 
 
 def _admit(
-    state: State, draft: Draft, admitted: list[Record], room: int | None, gate: Gate
+    state: State, draft: Draft, admitted: list[Record], room: int | None, gate: Gate | None
 ) -> Submitted:
     """Reserve a draft's id and key; raises what stands against it."""
     draft.check()
@@ -68,7 +69,8 @@ def _admit(
             RETRY_SECONDS_UNKNOWN,
         )
     run_at = _run_at(state, draft)
-    draft = gate.admit(draft, pending=run_at <= state.now)
+    if gate is not None:
+        draft = gate.admit(draft, pending=run_at <= state.now)
     record = record_of(draft, seq=state.last_seq + 1, now=state.now, run_at=run_at)
     state.last_seq += 1
     state.records[draft.id] = record

@@ -161,6 +161,7 @@ def _due(draft: Draft, now: int) -> int:
 
 def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tuple[object, ...]:
     within = draft.start_within_seconds
+    allowance = draft.allowance
     return (
         seq,
         draft.id,
@@ -168,8 +169,8 @@ def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tup
         draft.priority,
         STATUS_CODE[status],
         now,
-        draft.allowance - 1,
-        draft.allowance,
+        allowance - 1,
+        allowance,
         draft.timeout_seconds,
         draft.lease_seconds,
         None if draft.deadline is None else to_micros(draft.deadline),
