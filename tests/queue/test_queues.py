@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -284,3 +286,30 @@ def test_why_a_job_is_not_running(still: TaskQueue, clock: ManualClock) -> None:
     still.ack(lease)
     assert still.why(first).kind is ReasonKind.ENDED
     life.close()
+
+
+# -- workers -----------------------------------------------------------------------------------
+
+
+def test_workers_on_two_stores_share_one_slot_and_wake_each_other(tmp_path: Path) -> None:
+    """Neither polls for a minute: each is woken when the other's job has ended."""
+    lock = threading.Lock()
+    at_once = most = 0
+
+    def work() -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        with lock:
+            at_once -= 1
+
+    options: dict[str, Any] = {"num_workers": 2, "poll_interval": 60}
+    with TaskQueue(tmp_path / "jobs.db", **options) as one:
+        one.create_queue("default", max_concurrency=1)
+        with TaskQueue(tmp_path / "jobs.db", **options) as two:
+            for queue in (one, two):
+                queue.task(name="work")(work)
+            one.wait(one.submit_many([NewJob("work")] * 60), timeout=PATIENCE)
+            assert one.queue_info("default").running == 0
+    assert most == 1
