@@ -1,7 +1,7 @@
 """How fast a queue drains, measured cheaply: a look at its total every now and then.
 
-Two samples are kept, the older one half a minute to a minute old. Whoever is refused because the
-queue is full is told by it when to come back.
+Two samples are kept, the older one half a minute to a minute old while jobs keep coming. Whoever is
+refused because the queue is full is told by it when to come back.
 """
 
 from __future__ import annotations
