@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
+    from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+    from leasehold.core.reason import Reason, ReasonKind
     from leasehold.core.retry import Constant, Delays, Exponential, Linear
     from leasehold.core.schedule import Schedule
     from leasehold.core.search import JobFilter, Page
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
         DuplicateJobError,
         IdempotencyConflictError,
         InvalidJobError,
+        InvalidQueueError,
         InvalidScheduleError,
         InvalidTransitionError,
         JobCancelledError,
@@ -38,7 +41,11 @@ if TYPE_CHECKING:
         PayloadTooLargeError,
         PermanentError,
         QueueClosedError,
+        QueueExistsError,
         QueueFullError,
+        QueueNotEmptyError,
+        QueueNotFoundError,
+        RateLimitedError,
         ResultTimeoutError,
         RetryableError,
         ScheduleNotFoundError,
@@ -89,6 +96,12 @@ __all__ = [
     "Page",
     "WorkerInfo",
     "AuditRecord",
+    # Queues with rules.
+    "QueueConfig",
+    "QueueInfo",
+    "QueueState",
+    "Reason",
+    "ReasonKind",
     # Retry policies.
     "Exponential",
     "Linear",
@@ -119,7 +132,12 @@ __all__ = [
     "LeaseConflictError",
     "LeaseExpiredError",
     "QueueFullError",
+    "RateLimitedError",
     "QueueClosedError",
+    "InvalidQueueError",
+    "QueueExistsError",
+    "QueueNotFoundError",
+    "QueueNotEmptyError",
     "UnknownTaskError",
     "JobFailedError",
     "JobCancelledError",
@@ -142,6 +160,8 @@ _HOMES: Final = {
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
     "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),
     "leasehold.core.schedule": ("Schedule",),
+    "leasehold.core.queue_config": ("QueueConfig", "QueueInfo", "QueueState"),
+    "leasehold.core.reason": ("Reason", "ReasonKind"),
     "leasehold.core.search": ("JobFilter", "Page"),
     "leasehold.core.status": ("Event", "Status"),
     "leasehold.core.store": ("AuditRecord", "WorkerInfo"),

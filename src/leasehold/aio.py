@@ -20,6 +20,7 @@ from leasehold.core.status import Status
 from leasehold.core.store import WorkerInfo
 from leasehold.core.timing import Timing
 from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.queue.asyncqueues import AsyncQueues
 from leasehold.queue.awaiting import wait_for_leases
 from leasehold.queue.consumer import WAIT_SECONDS, TaskLike
 from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
@@ -103,7 +104,7 @@ class AsyncSchedules:
         return await self._queue.bridge().call(self._queue.schedules.remove, name)
 
 
-class AsyncTaskQueue:
+class AsyncTaskQueue(AsyncQueues):
     """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
 
     def __init__(self, url: Any, **options: Any) -> None:

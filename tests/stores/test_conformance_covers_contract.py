@@ -13,7 +13,7 @@ from leasehold.testing.conformance import StoreConformance
 
 def clauses() -> set[str]:
     core = Path(contract.__file__).parent
-    text = "".join(path.read_text(encoding="utf-8") for path in core.glob("*store.py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(core.glob("*.py")))
     return set(re.findall(r"^\s*- ([A-Z]{3}-\d+)  ", text, flags=re.MULTILINE))
 
 

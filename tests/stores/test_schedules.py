@@ -168,18 +168,3 @@ def test_schedules_are_there_when_the_store_is_opened_again(
     assert again.set_schedule(PING, actor="me") == kept
     assert lease_ids(again) == {"ping@2030-01-01T00:03:00Z"}
     again.close()
-
-
-def test_an_older_store_gets_its_schedules_when_it_is_opened(tmp_path: Path) -> None:
-    path = tmp_path / "older.db"
-    older = SQLiteStore(path)
-
-    def go_back(step: Step) -> None:
-        step.execute("DROP TABLE schedule")
-
-    older._write(go_back)
-    older._writer._db.pragma("user_version", 1)
-    older.close()
-    store = SQLiteStore(path)
-    assert store.schedules() == []
-    store.close()

@@ -44,7 +44,7 @@ def replay(
         check(Event.REPLAYED, record.status, Status.PENDING, record.id)
         if reset_attempts:
             record.attempts = 0
-            record.allowance = record.draft.max_retries + 1
+            record.allowance = record.draft.allowance
         else:
             record.allowance += 1
         record.run_at = state.now

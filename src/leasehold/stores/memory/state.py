@@ -18,6 +18,7 @@ from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.rules import Rule
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -75,7 +76,7 @@ class BreakerState(msgspec.Struct):
 class QueueState:
     """One queue: who waits in it, and its figures."""
 
-    __slots__ = ("breakers", "counts", "lanes", "totals")
+    __slots__ = ("breakers", "counts", "lanes", "rule", "totals")
 
     def __init__(self) -> None:
         self.lanes = Lanes()
@@ -83,6 +84,8 @@ class QueueState:
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
+        self.rule: Rule | None = None
+        """None for a queue that nobody configured."""
 
 
 class KnownKey(msgspec.Struct):
@@ -116,6 +119,8 @@ class State:
         self.records: dict[str, Record] = {}
         """By id, in the order of submission."""
         self.queues: dict[str, QueueState] = {}
+        self.has_rules = False
+        """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
         self.finished: dict[Status, OrderedDict[str, Record]] = {
             status: OrderedDict() for status in (Status.COMPLETED, Status.DEAD, Status.CANCELLED)
@@ -180,10 +185,17 @@ class State:
         queue.counts[before] -= 1
         queue.counts[after] += 1
         self.tell(record, event, before=before, message=message)
+        if queue.rule is not None and queue.rule.has_room_again(before, queue.counts):
+            self.wake()
         if before is RUNNING:
             record.worker = None
             record.cancel_requested = None
         self._enter(queue, record)
+
+    def wake(self) -> None:
+        """Tell listeners that something may be leased, or submitted, that could not be before."""
+        if self.news is not None:
+            self.news.ready = True
 
     def tell(
         self,

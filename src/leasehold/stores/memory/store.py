@@ -19,6 +19,8 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event
@@ -30,6 +32,7 @@ from leasehold.stores.memory import (
     holding,
     inspection,
     leasing,
+    queues,
     reading,
     recovery,
     schedules,
@@ -192,6 +195,28 @@ class MemoryStore:
 
     def fire_schedules(self) -> Fired:
         return self._run(schedules.fire_schedules)
+
+    # -- queues with rules -------------------------------------------------------------------
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        return self._run(queues.create, queue, config, actor)
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        return self._run(queues.update, queue, changes, actor)
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return self._run(queues.set_state, queue, state, actor)
+
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> int:
+        return self._run(queues.purge, queue, where, actor, limit)
+
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        return self._run(queues.delete, queue, actor, force)
+
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        return self._run(queues.info, queue)
 
     # -- the store itself --------------------------------------------------------------------
 

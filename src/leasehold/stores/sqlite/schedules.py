@@ -110,7 +110,9 @@ class KeepsSchedules:
             job = _find(step, name).draft.job_now(job_id)
             job.check()
             self._refuse_when_disk_is_low([job])
-            submit(step, self._lanes, [job], partial=False)
+            refused = submit(step, self._lanes, [job], partial=False)
+            if isinstance(refused, LeaseholdError):
+                raise refused
             audit(step, actor, "run_schedule", 1, {"schedule": name, "job": job_id})
             answer = read_job(step.db, job_id)
             assert answer is not None
@@ -140,9 +142,11 @@ def fire_due(step: Step, lanes: Lanes, admit: Admit) -> tuple[int, int | None]:
             admit([draft])
         except LeaseholdError as error:
             return error
-        [answer] = submit(step, lanes, [draft], partial=True)
-        if isinstance(answer, LeaseholdError):
-            return answer
+        answers = submit(step, lanes, [draft], partial=True)
+        if isinstance(answers, LeaseholdError):
+            return answers
+        if isinstance(answers[0], LeaseholdError):
+            return answers[0]
         jobs += 1
         return None
 

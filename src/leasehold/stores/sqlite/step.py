@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -12,12 +13,14 @@ from leasehold.core.status import Event, Status
 from leasehold.env import Env
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
+from leasehold.stores.sqlite.rules import Rule, Rules, load
 
-READ_STATE: Final = "SELECT clock, version_floor, next_seq FROM store_state"
+READ_STATE: Final = "SELECT clock, version_floor, next_seq, queue_generation FROM store_state"
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
 CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
 """
+NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -50,7 +53,13 @@ class Step:
     """One write, from BEGIN to COMMIT, shared by the operations in it."""
 
     def __init__(
-        self, db: apsw.Connection, env: Env, now: int, version_floor: int, next_seq: int
+        self,
+        db: apsw.Connection,
+        env: Env,
+        now: int,
+        version_floor: int,
+        next_seq: int,
+        rules: Mapping[str, Rule],
     ) -> None:
         self.db = db
         self.execute = db.execute
@@ -65,13 +74,18 @@ class Step:
         """Queue and task of the lanes that this write makes, or made and took back."""
         self.succeeded: set[int] = set()
         """Lanes in which a job was completed: their circuit breakers close."""
+        self.rules = rules
+        """The queues that have rules, by name."""
+        self.moved: dict[int, tuple[int, int]] = {}
+        """By lane, how many more jobs are pending and running; only while queues have rules."""
         self.hints = Hints()
+        self._rules_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
-    def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock) -> Step:
-        stored, floor, next_seq = _row(db.execute(READ_STATE))
-        return cls(db, env, clock.read(stored), floor, next_seq)
+    def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock, rules: Rules) -> Step:
+        stored, floor, next_seq, generation = _row(db.execute(READ_STATE))
+        return cls(db, env, clock.read(stored), floor, next_seq, rules.at(db, generation))
 
     def end(self) -> None:
         """Write down the clock and what was used up; called once, before the commit."""
@@ -87,6 +101,12 @@ class Step:
         tally[before.value] -= jobs
         tally[after.value] += jobs
 
+    def rules_changed(self) -> None:
+        """Let every process read the rules of the queues again."""
+        self.execute(NEXT_GENERATION)
+        self._rules_changed = True
+        self.rules = load(self.db)
+
     def flush(self) -> None:
         """Write the counters."""
         for lane in self.succeeded:
@@ -97,7 +117,13 @@ class Step:
         if self._tally:
             for lane, tally in self._tally.items():
                 self.execute(_add_to(tuple(tally)), (*tally.values(), lane))
+                if self.rules:
+                    self._note_moves(lane, tally)
             self._tally.clear()
+
+    def _note_moves(self, lane: int, tally: Mapping[str, int]) -> None:
+        pending, running = self.moved.get(lane, (0, 0))
+        self.moved[lane] = (pending + tally.get("pending", 0), running + tally.get("running", 0))
 
     def undo(self) -> None:
         """Take back what the current operation has written so far."""
@@ -108,7 +134,10 @@ class Step:
         """Drop what an operation that failed has counted."""
         self._tally.clear()
         self.succeeded.clear()
+        self.moved.clear()
         self.hints.clear()
+        if self._rules_changed:
+            self.rules = load(self.db)
 
     def record(
         self,

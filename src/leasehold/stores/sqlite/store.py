@@ -23,6 +23,8 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import TRANSITIONS, Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -35,7 +37,7 @@ from leasehold.errors import (
     StoreError,
     StoreFullError,
 )
-from leasehold.stores.sqlite import inspection, people, read, recover, renew, settle, submit
+from leasehold.stores.sqlite import inspection, people, queues, read, recover, renew, settle, submit
 from leasehold.stores.sqlite import lease as leasing
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
@@ -66,7 +68,7 @@ WORKERS: Final = """
            (SELECT count(*) FROM running WHERE running.worker = worker.id)
     FROM worker ORDER BY started_at
 """
-QUEUES: Final = "SELECT DISTINCT queue FROM lane ORDER BY queue"
+QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
 LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
@@ -124,18 +126,25 @@ class SQLiteStore(KeepsSchedules):
             for draft in drafts:
                 draft.check()
             self._refuse_when_disk_is_low(drafts)
-            if any(draft.idempotency_key is not None for draft in drafts):
-                return self._write(
-                    lambda step: submit.submit(step, self._lanes, drafts, partial=False)
-                )
-            return self._write(submit.PlainSubmit(self._lanes, drafts))
+            return self._submit(drafts, partial=False)
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
         good = [draft for i, draft in enumerate(drafts) if i not in bad]
         self._refuse_when_disk_is_low(good)
-        stored = iter(
-            self._write(lambda step: submit.submit(step, self._lanes, good, partial=True))
-        )
+        stored = iter(self._submit(good, partial=True))
         return [bad[i] if i in bad else next(stored) for i in range(len(drafts))]
+
+    def _submit(
+        self, drafts: Sequence[Draft], *, partial: bool
+    ) -> list[Submitted | LeaseholdError]:
+        if partial or any(draft.idempotency_key is not None for draft in drafts):
+            answers = self._write(
+                lambda step: submit.submit(step, self._lanes, drafts, partial=partial)
+            )
+        else:
+            answers = self._write(submit.PlainSubmit(self._lanes, drafts))
+        if isinstance(answers, LeaseholdError):
+            raise answers
+        return answers
 
     # -- holders -----------------------------------------------------------------------------
 
@@ -363,6 +372,36 @@ class SQLiteStore(KeepsSchedules):
                 )
                 for at, actor, action, detail, count in db.execute(AUDIT, (limit,))
             ]
+
+    # -- queues with rules -------------------------------------------------------------------
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.create(step, queue, config, actor))
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.update(step, queue, changes, actor))
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.set_state(step, queue, state, actor))
+
+    def _change_queue(self, queue: str, verb: Callable[[Step], None]) -> QueueInfo:
+        def operation(step: Step) -> QueueInfo:
+            verb(step)
+            return queues.info_inside(step, queue)
+
+        return self._write(operation)
+
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> int:
+        return self._write(lambda step: queues.purge(step, queue, where, actor, limit))
+
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        return self._write(lambda step: queues.delete(step, queue, actor, force=force))
+
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        with self._read() as db:
+            return queues.info(db, queue, self._clock(db))
 
     # -- the store itself --------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.failures import translate
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lock import WriteLock
+from leasehold.stores.sqlite.room import tell_of_room
+from leasehold.stores.sqlite.rules import Rules
 from leasehold.stores.sqlite.step import Hints, Step
 
 T = TypeVar("T")
@@ -71,6 +73,7 @@ class Writer:
         self._env = env
         self._clock = clock
         self._after_commit = after_commit
+        self._rules = Rules()
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
         self._queue: deque[_Ticket[Any]] = deque()
@@ -168,7 +171,7 @@ class Writer:
         db.execute("BEGIN IMMEDIATE")
         try:
             changes = db.total_changes()
-            step = Step.begin(db, self._env, self._clock)
+            step = Step.begin(db, self._env, self._clock, self._rules)
             carried_out = 0
             while self._take(batch):
                 self._carry_out_all(batch[carried_out:], step)
@@ -226,6 +229,8 @@ class Writer:
         try:
             ticket.answer = ticket.operation(step)
             step.flush()
+            if step.moved:
+                tell_of_room(step)
         except Exception as error:
             if not db.in_transaction:
                 # The disk is full or failing: SQLite has rolled back everything, not only this.

@@ -22,6 +22,7 @@ pytest.register_assert_rewrite(
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
             "people", "reading", "waking", "breaking",
             "scheduling",
+            "people", "reading", "waking", "breaking", "queueing", "limiting",
         )
     )
 )  # fmt: skip
@@ -31,7 +32,9 @@ from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
+from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
+from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
@@ -52,6 +55,8 @@ class StoreConformance(
     ReadingClauses,
     WakingClauses,
     SchedulingClauses,
+    QueueingClauses,
+    LimitingClauses,
 ):
     """Every clause of the contract, for one store."""
 
