@@ -232,8 +232,8 @@ def test_what_it_cannot_do_it_says(env: Env) -> None:
     store = MemoryStore(env)
     with pytest.raises(UnsupportedError, match="backed up"):
         store.backup("copy.db")
-    with pytest.raises(UnsupportedError, match="job two: dependencies"):
-        store.submit([Draft(id="two", task="work", depends_on=("one",))])
+    with pytest.raises(UnsupportedError, match="job two: results that expire"):
+        store.submit([Draft(id="two", task="work", result_ttl_seconds=1)])
 
 
 def test_no_death_can_be_proved_in_one_process(env: Env) -> None:

@@ -30,6 +30,7 @@ from leasehold.env import from_micros, to_micros
 from leasehold.errors import (
     LeaseLostError,
 )
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.heaps import best_of
 from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
@@ -49,6 +50,9 @@ def exchange(
     settled = [_settle(state, settlement, now) for settlement in settlements]
     if request is None:
         return Exchange(settled, [])
+    if state.links.ended:
+        # First, since what was settled may have made others available.
+        dependents.resolve(state)
     queues = [state.queues[name] for name in dict.fromkeys(request.queues) if name in state.queues]
     for queue in queues:
         if queue.lanes.delayed.entries:

@@ -14,6 +14,7 @@ from leasehold.errors import (
     LeaseholdError,
     QueueFullError,
 )
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
 
@@ -38,9 +39,43 @@ def submit(
                 _withdraw(state, admitted)
                 raise
             answers.append(error)
+    if any(draft.depends_on for draft in drafts):
+        return _add_linked(state, drafts, admitted, answers, partial)
     for record in admitted:
         state.add(record)
     return answers
+
+
+def _add_linked(
+    state: State,
+    drafts: Sequence[Draft],
+    admitted: list[Record],
+    answers: list[Submitted | LeaseholdError],
+    partial: bool,
+) -> list[Submitted | LeaseholdError]:
+    """Make jobs visible of which some depend on others, or refuse them after all."""
+    records = {record.id: record for record in admitted}
+    plan = dependents.plan_of(state, drafts, answers, records)
+    if plan.refusal is not None and not partial:
+        _withdraw(state, admitted)
+        raise plan.refusal
+    new = [
+        (records[draft.id], needs)
+        for draft, verdict, needs in zip(drafts, plan.verdicts, plan.needs, strict=True)
+        if verdict is None
+    ]
+    kept = {record.id for record, _ in new}
+    _withdraw(state, [record for record in admitted if record.id not in kept])
+    for record, needs in new:
+        if needs:
+            dependents.link(state, record, needs)
+    for record, _ in new:
+        state.add(record)
+    dependents.resolve(state)
+    return [
+        Submitted(draft.id, records[draft.id].status) if verdict is None else verdict
+        for draft, verdict in zip(drafts, plan.verdicts, strict=True)
+    ]
 
 
 def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None) -> Submitted:

@@ -2,6 +2,7 @@
 
 Read it in this order: migrations/0001_jobs.sql (what is kept), writer.py and step.py (how a write
 happens), then one file per verb: submit, lease, settle, renew, recover, people, read.
+Jobs that wait for others are in linking, dependents and graph.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

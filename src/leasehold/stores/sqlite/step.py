@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import apsw
 
+from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
 from leasehold.stores.sqlite.clock import StoreClock
@@ -23,7 +24,7 @@ INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 class Hints:
     """Whom to wake after the commit."""
 
-    __slots__ = ("cancel_requested", "ended", "ready")
+    __slots__ = ("cancel_requested", "ended", "looked_at", "ready", "unresolved")
 
     def __init__(self) -> None:
         self.clear()
@@ -34,12 +35,17 @@ class Hints:
     def clear(self) -> None:
         self.ready = False
         self.ended: list[str] = []
+        self.looked_at = 0
+        """How many of `ended` were looked at for dependents."""
+        self.unresolved = False
+        """Whether there are dependents left for another write to deal with."""
         self.cancel_requested: list[str] = []
 
     def take(self, other: Hints) -> None:
         """Add what another one holds, and leave it empty."""
         if other:
             self.ready = self.ready or other.ready
+            self.unresolved = self.unresolved or other.unresolved
             self.ended += other.ended
             self.cancel_requested += other.cancel_requested
             other.clear()
@@ -65,6 +71,8 @@ class Step:
         self.succeeded: set[int] = set()
         """Lanes in which a job was completed: their circuit breakers close."""
         self.hints = Hints()
+        self.dependents_left = DEPENDENTS_AT_ONCE
+        """How many more dependents this write may deal with."""
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeVar
 import apsw
 import msgspec
 
+from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
     Exchange,
@@ -35,7 +37,18 @@ from leasehold.errors import (
     StoreError,
     StoreFullError,
 )
-from leasehold.stores.sqlite import inspection, people, read, recover, renew, settle, submit
+from leasehold.stores.sqlite import (
+    dependents,
+    graph,
+    inspection,
+    linking,
+    people,
+    read,
+    recover,
+    renew,
+    settle,
+    submit,
+)
 from leasehold.stores.sqlite import lease as leasing
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
@@ -46,11 +59,13 @@ from leasehold.stores.sqlite.life import Deaths, LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
-from leasehold.stores.sqlite.step import READ_STATE, Step
+from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
+
+logger = logging.getLogger("leasehold.store")
 
 DISK_RESERVE_BYTES: Final = 16 * 1024 * 1024
 """Submits are refused below this much free space, so that what runs can still be settled."""
@@ -101,8 +116,9 @@ class SQLiteStore:
                 open_epoch(db, self._files, durability, env)
             undo.pop_all()
         self._wake = Wake(self._files.wake, env)
+        self._unresolved = False
         self._store_clock = StoreClock(env)
-        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._wake.send)
+        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._after_commit)
         self._readers = Readers(self._files.database)
         self._deaths = Deaths(self._files.workers)
         self._lanes = Lanes()
@@ -123,21 +139,36 @@ class SQLiteStore:
             for draft in drafts:
                 draft.check()
             self._refuse_when_disk_is_low(drafts)
-            return self._write(lambda step: submit.submit(step, self._lanes, drafts, partial=False))
+            return self._write(lambda step: self._submit(step, drafts, {}, partial=False))
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
         good = [draft for i, draft in enumerate(drafts) if i not in bad]
         self._refuse_when_disk_is_low(good)
-        stored = iter(
-            self._write(lambda step: submit.submit(step, self._lanes, good, partial=True))
-        )
+        refused = {drafts[i].id: error for i, error in bad.items()}
+        stored = iter(self._write(lambda step: self._submit(step, good, refused, partial=True)))
         return [bad[i] if i in bad else next(stored) for i in range(len(drafts))]
+
+    def _submit(
+        self,
+        step: Step,
+        drafts: Sequence[Draft],
+        refused: Mapping[str, LeaseholdError],
+        *,
+        partial: bool,
+    ) -> list[Submitted | LeaseholdError]:
+        if any(draft.depends_on for draft in drafts):
+            return linking.submit(step, self._lanes, drafts, partial=partial, refused=refused)
+        return submit.submit(step, self._lanes, drafts, partial=partial)
 
     # -- holders -----------------------------------------------------------------------------
 
     def exchange(
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
-        answer, numbers = self._write(lambda step: self._exchange(step, settlements, request))
+        # Whoever leases has better things to do than to go on for a long fan-out: its next
+        # exchange does.
+        answer, numbers = self._write(
+            lambda step: self._exchange(step, settlements, request), go_on=request is None
+        )
         # Only now that they are committed: numbers of a write that was rolled back are used again.
         known = self._known_leases
         for settlement in settlements:
@@ -154,6 +185,8 @@ class SQLiteStore:
         settled = settle.settle(step, settlements, self._known_leases) if settlements else []
         if request is None or request.limit <= 0:
             return Exchange(settled, []), []
+        # First, since what was settled may have made others available.
+        dependents.resolve(step)
         leases, numbers = leasing.lease(step, request)
         due = leasing.next_due(step) if len(leases) < request.limit else None
         return Exchange(settled, leases, None if due is None else from_micros(due)), numbers
@@ -203,6 +236,7 @@ class SQLiteStore:
             report = recover.recover(step, dead)
             for row in recover.late_rows(step):
                 leasing.cancel_late(step, row)
+            dependents.resolve(step)
             return report
 
         report = self._write(operation)
@@ -287,7 +321,17 @@ class SQLiteStore:
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
         verb = people.replay(reset_attempts=reset_attempts)
-        return self._for_each(job_ids, "replay", actor, verb, reset_attempts=reset_attempts)
+
+        def operation(step: Step) -> list[Job | LeaseholdError]:
+            order = linking.replay_order(step, job_ids)
+            ordered = [job_ids[place] for place in order]
+            answers = people.for_each(
+                step, ordered, "replay", actor, verb, reset_attempts=reset_attempts
+            )
+            at_place = dict(zip(order, answers, strict=True))
+            return [at_place[place] for place in range(len(job_ids))]
+
+        return self._write(operation)
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
         return self._for_each(job_ids, "discard", actor, people.discard)
@@ -313,6 +357,10 @@ class SQLiteStore:
     def position(self, job_id: str) -> int | None:
         with self._read() as db:
             return read.position(db, job_id)
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        with self._read() as db:
+            return graph.graph(db, job_ids)
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         with self._read() as db:
@@ -384,9 +432,26 @@ class SQLiteStore:
 
     # -- helpers -----------------------------------------------------------------------------
 
-    def _write(self, operation: Callable[[Step], T]) -> T:
+    def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         self._check_process()
-        return self._writer.run(operation)
+        answer = self._writer.run(operation)
+        if self._unresolved and go_on:
+            self._resolve_the_rest()
+        return answer
+
+    def _after_commit(self, hints: Hints) -> None:
+        self._unresolved = self._unresolved or hints.unresolved
+        self._wake.send(hints)
+
+    def _resolve_the_rest(self) -> None:
+        """Go on with dependents that were too many for one write; others write in between."""
+        try:
+            while self._unresolved:
+                self._unresolved = False
+                self._writer.run(dependents.resolve)
+        except StoreError as error:
+            # What the caller asked for is durable; the next exchange or sweep goes on with this.
+            logger.warning("some dependents will be dealt with later: %s", error)
 
     @contextlib.contextmanager
     def _read(self) -> Iterator[apsw.Connection]:

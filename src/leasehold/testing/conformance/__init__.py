@@ -21,12 +21,14 @@ pytest.register_assert_rewrite(
         for module in (
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
             "people", "reading", "waking", "breaking",
+            "depending",
         )
     )
 )  # fmt: skip
 
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
+from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
@@ -49,6 +51,7 @@ class StoreConformance(
     PeopleClauses,
     ReadingClauses,
     WakingClauses,
+    DependingClauses,
 ):
     """Every clause of the contract, for one store."""
 
