@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from leasehold.aio import AsyncJobHandle, AsyncTaskQueue
     from leasehold.core.breaker import Breaker
+    from leasehold.core.graph import Graph, GraphNode
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from leasehold.core.status import Event, Status
     from leasehold.core.store import AuditRecord, WorkerInfo
     from leasehold.errors import (
+        CycleError,
         DuplicateJobError,
         IdempotencyConflictError,
         InvalidJobError,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         StoreUnavailableError,
         StoreVersionError,
         TaskNotImportableError,
+        UnknownDependencyError,
         UnknownTaskError,
         UnsupportedError,
     )
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from leasehold.queue.handle import JobHandle
     from leasehold.queue.options import NewJob
     from leasehold.queue.task import AsyncTask, Task
+    from leasehold.queue.workflow import Workflow, WorkflowRun, chain, group
     from leasehold.worker.context import JobContext, current_job
 
 __version__: Final = "0.1.0"
@@ -65,6 +69,13 @@ __all__ = [
     "NewJob",
     "JobHandle",
     "AsyncJobHandle",
+    # Jobs that wait for others.
+    "Workflow",
+    "WorkflowRun",
+    "chain",
+    "group",
+    "Graph",
+    "GraphNode",
     # Inside a task.
     "current_job",
     "JobContext",
@@ -101,9 +112,11 @@ __all__ = [
     "PayloadError",
     "PayloadTooLargeError",
     "TaskNotImportableError",
+    "CycleError",
     "DuplicateJobError",
     "IdempotencyConflictError",
     "JobNotFoundError",
+    "UnknownDependencyError",
     "InvalidTransitionError",
     "LeaseLostError",
     "LeaseConflictError",
@@ -127,6 +140,7 @@ __all__ = [
 _HOMES: Final = {
     "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue"),
     "leasehold.core.breaker": ("Breaker",),
+    "leasehold.core.graph": ("Graph", "GraphNode"),
     "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
@@ -138,6 +152,7 @@ _HOMES: Final = {
     "leasehold.queue.handle": ("JobHandle",),
     "leasehold.queue.options": ("NewJob",),
     "leasehold.queue.task": ("AsyncTask", "Task"),
+    "leasehold.queue.workflow": ("Workflow", "WorkflowRun", "chain", "group"),
     "leasehold.worker.context": ("JobContext", "current_job"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

@@ -20,8 +20,7 @@ from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.options import JobRef, NewJob, id_of
-from leasehold.queue.producer import Producing
-from leasehold.queue.results import Results
+from leasehold.queue.workflows import Workflows
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(Producing, Results):
+class TaskQueue(Workflows):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")

@@ -21,8 +21,6 @@ from leasehold.stores.sqlite.lease import FORGET_WAITING, MAKE_READY
 from leasehold.stores.sqlite.locate import WAIT_FOR_NOBODY
 from leasehold.stores.sqlite.step import INSERT_EVENT, Step
 
-# All that a store without waiting dependents is asked, once per write in which jobs end.
-ANY_BLOCKER: Final = "SELECT 1 FROM blocker LIMIT 1"
 REMEMBER: Final = """
     INSERT OR IGNORE INTO resolving
     SELECT seq FROM job JOIN finished USING (seq)
@@ -53,37 +51,36 @@ _BLOCKED: Final = STATUS_CODE[Status.BLOCKED]
 Dependent = tuple[Any, ...]
 
 
-def resolve_ended(step: Step) -> None:
-    """Deal with the dependents of what the current operation has ended, if anybody waits at all."""
-    if len(step.hints.ended) > step.hints.looked_at and _remember(step):
-        resolve(step)
-
-
 def resolve(step: Step) -> None:
-    """Deal with dependents of jobs that have ended, in this write or an earlier one."""
+    """Deal with dependents of jobs that have ended, in this write or an earlier one.
+
+    Called after every operation: where nobody waits, it looks at two flags and is done.
+    """
     _remember(step)
-    while (ended := step.execute(NEXT_ENDED).fetchone()) is not None:
+    while step.some_unresolved:
+        ended = step.execute(NEXT_ENDED).fetchone()
+        if ended is None:
+            step.some_unresolved = False
+            return
         if step.dependents_left <= 0:
             # Workers are woken, since their next exchange goes on with it.
             step.hints.unresolved = step.hints.ready = True
             return
         asked_for = step.dependents_left
-        found = _tell(step, ended, asked_for)
-        if found < asked_for:
+        if _tell(step, ended, asked_for) < asked_for:
             step.execute(RESOLVED, (ended[0],))
         # Some of them may have been ended just now, and others wait for those.
         _remember(step)
 
 
-def _remember(step: Step) -> bool:
-    """Note which jobs have ended and block others; False if there are none."""
+def _remember(step: Step) -> None:
+    """Note which of the jobs that this operation has ended block others."""
     hints = step.hints
-    new = hints.ended[hints.looked_at :]
+    if step.somebody_waits and len(hints.ended) > hints.looked_at:
+        new = hints.ended[hints.looked_at :]
+        step.execute(REMEMBER, (msgspec.json.encode(new).decode(),))
+        step.some_unresolved = step.some_unresolved or step.db.changes() > 0
     hints.looked_at = len(hints.ended)
-    if not new or step.execute(ANY_BLOCKER).fetchone() is None:
-        return False
-    step.execute(REMEMBER, (msgspec.json.encode(new).decode(),))
-    return step.db.changes() > 0
 
 
 def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:

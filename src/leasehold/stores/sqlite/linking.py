@@ -156,10 +156,11 @@ def _store(
     answers = insert(step, lanes, drafts, {id_ for id_, seq in seq_of.items() if seq in blocked})
     step.executemany(ADD_DEPENDENT, dependents)
     step.executemany(ADD_DEPENDENCY, links)
-    step.executemany(ADD_BLOCKER, blockers)
+    _block(step, blockers)
     _keep_keys(step, drafts, seq_of)
     if ended_badly:
         step.executemany(REMEMBER_ENDED, [(needed,) for needed in ended_badly])
+        step.some_unresolved = True
         resolve(step)
         return [_as_it_is_now(step, answer, seq_of) for answer in answers]
     return answers
@@ -217,7 +218,12 @@ def block_again(
 ) -> None:
     """Put a replayed job where it waits for its dependencies."""
     step.execute(WAIT_AGAIN, (seq, step.now, version, attempts, events))
-    step.executemany(ADD_BLOCKER, [(each, seq) for each in needed])
+    _block(step, [(each, seq) for each in needed])
+
+
+def _block(step: Step, blockers: Sequence[tuple[int, int]]) -> None:
+    step.executemany(ADD_BLOCKER, blockers)
+    step.somebody_waits = True
 
 
 def replay_order(step: Step, job_ids: Sequence[str]) -> list[int]:

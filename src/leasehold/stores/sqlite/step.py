@@ -13,7 +13,11 @@ from leasehold.env import Env
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 
-READ_STATE: Final = "SELECT clock, version_floor, next_seq FROM store_state"
+READ_STATE: Final = """
+    SELECT clock, version_floor, next_seq, EXISTS (SELECT 1 FROM blocker),
+           EXISTS (SELECT 1 FROM resolving)
+    FROM store_state
+"""
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
 CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
@@ -71,14 +75,21 @@ class Step:
         self.succeeded: set[int] = set()
         """Lanes in which a job was completed: their circuit breakers close."""
         self.hints = Hints()
+        self.somebody_waits = False
+        """Whether any job may wait for another: if not, an end concerns nobody."""
+        self.some_unresolved = False
+        """Whether jobs that ended may still block others."""
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
     def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock) -> Step:
-        stored, floor, next_seq = _row(db.execute(READ_STATE))
-        return cls(db, env, clock.read(stored), floor, next_seq)
+        stored, floor, next_seq, somebody_waits, some_unresolved = _row(db.execute(READ_STATE))
+        step = cls(db, env, clock.read(stored), floor, next_seq)
+        step.somebody_waits = bool(somebody_waits)
+        step.some_unresolved = bool(some_unresolved)
+        return step
 
     def end(self) -> None:
         """Write down the clock and what was used up; called once, before the commit."""

@@ -236,7 +236,6 @@ class SQLiteStore:
             report = recover.recover(step, dead)
             for row in recover.late_rows(step):
                 leasing.cancel_late(step, row)
-            dependents.resolve(step)
             return report
 
         report = self._write(operation)

@@ -21,7 +21,7 @@ import apsw
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.stores.sqlite.clock import StoreClock
-from leasehold.stores.sqlite.dependents import resolve_ended
+from leasehold.stores.sqlite.dependents import resolve
 from leasehold.stores.sqlite.failures import translate
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lock import WriteLock
@@ -196,7 +196,7 @@ class Writer:
         db.execute("SAVEPOINT operation")
         try:
             ticket.answer = ticket.operation(step)
-            resolve_ended(step)
+            resolve(step)
             step.flush()
         except Exception as error:
             if not db.in_transaction:
