@@ -88,7 +88,8 @@ def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:
     needed, needed_id, code, reason = ended
     status = STATUS_OF[code]
     dependents: list[Dependent] = step.execute(BLOCKED_BY, (needed, limit)).fetchall()
-    step.dependents_left -= len(dependents)
+    # Looking counts too: whom a job blocked may have been ended by another, many times over.
+    step.dependents_left -= max(1, len(dependents))
     step.executemany(UNBLOCK, [(needed, dependent[0]) for dependent in dependents])
     message = told(needed_id, status, reason)
     free: list[Dependent] = []

@@ -409,6 +409,23 @@ class DependingClauses(ConformanceBase):
         job_of(store.replay(["b"], reset_attempts=False, actor="me"))
         assert status(store, "b") == ["pending"]
 
+    def test_dep_6_replayed_before_all_were_told(self, store: Store) -> None:
+        """Those that were not told of its bad end go on waiting for the good one."""
+        count = 2 * DEPENDENTS_AT_ONCE
+        submit(store, draft("a"), *(after(f"b{number}", "a") for number in range(count)))
+        lease = lease_one(store)
+        # Whoever asks for leases leaves the rest of a fan-out to the next write.
+        nothing = LeaseRequest(worker="worker", queues=("empty",))
+        store.exchange([Settlement("a", lease.version, Cancel("enough"))], nothing)
+        job_of(store.replay(["a"], reset_attempts=False, actor="me"))
+        assert status(store, "a") == ["pending"]
+        counts = store.stats().counts
+        assert counts[Status.CANCELLED] + counts[Status.BLOCKED] == count
+        run(store, "a", Complete())
+        after_it = store.stats().counts
+        assert (after_it[Status.PENDING], after_it[Status.BLOCKED]) == (counts[Status.BLOCKED], 0)
+        assert store.check() == []
+
     def test_dep_7_a_needed_job_cannot_be_discarded(self, store: Store) -> None:
         submit(store, draft("a"), after("b", "a"))
         run(store, "a", Complete())
