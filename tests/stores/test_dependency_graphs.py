@@ -5,18 +5,20 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core import dependencies
 from leasehold.core.job import DependencyPolicy, Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome
+from leasehold.core.search import JobFilter
 from leasehold.core.status import Event, Status
 from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
+from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore, dependents
 from leasehold.stores.sqlite import SQLiteStore, step
 from leasehold.testing.conformance.base import assert_history_replays
@@ -149,7 +151,7 @@ def test_every_job_ends_as_the_oracle_says(kind: str, at_once: int) -> None:
     def check(nodes: list[Node], seed: int) -> None:
         env = Env(clock=ManualClock(), random=Random(7))
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            for module in (dependencies, dependents, step):
+            for module in (dependents, step):
                 patch.setattr(module, "DEPENDENTS_AT_ONCE", at_once)
             store: Store = (
                 MemoryStore(env)
@@ -160,5 +162,89 @@ def test_every_job_ends_as_the_oracle_says(kind: str, at_once: int) -> None:
                 examine(store, nodes, play(store, nodes, Random(seed)))
             finally:
                 store.close()
+
+    check()
+
+
+ids = st.sampled_from([f"j{number}" for number in range(7)])
+verbs = st.one_of(
+    st.tuples(
+        st.just("submit"),
+        st.lists(st.tuples(ids, st.lists(ids, max_size=3)), min_size=1, max_size=4),
+        st.sampled_from(["cancel", "fail", "ignore"]),
+        st.booleans(),
+    ),
+    st.tuples(st.just("run"), st.integers(1, 3), st.sampled_from(sorted(OUTCOMES))),
+    st.tuples(st.just("cancel"), st.lists(ids, min_size=1, max_size=3)),
+    st.tuples(st.just("replay"), st.lists(ids, min_size=1, max_size=5)),
+    st.tuples(st.just("discard"), st.lists(ids, min_size=1, max_size=3)),
+)
+
+
+def apply(store: Store, verb: tuple[Any, ...]) -> list[Any]:
+    """Do it, and say how each part of it was answered."""
+    match verb:
+        case "submit", links, policy, partial:
+            drafts = [
+                Draft(id=id_, task="t", depends_on=tuple(needs), on_dependency_failure=policy)
+                for id_, needs in links
+            ]
+            try:
+                answers: list[Any] = list(store.submit(drafts, partial=partial))
+            except LeaseholdError as error:
+                answers = [error]
+        case "run", limit, outcome:
+            leases = store.exchange((), LeaseRequest(worker="w", limit=limit)).leases
+            store.exchange(
+                [Settlement(each.job_id, each.version, OUTCOMES[outcome]) for each in leases]
+            )
+            answers = [lease.job_id for lease in leases]
+        case "cancel", job_ids:
+            answers = list(store.cancel(job_ids, reason="enough", actor="me"))
+        case "replay", job_ids:
+            answers = list(store.replay(job_ids, reset_attempts=False, actor="me"))
+        case _, job_ids:
+            answers = list(store.discard(job_ids, actor="me"))
+    return [
+        type(answer) if isinstance(answer, LeaseholdError) else getattr(answer, "status", answer)
+        for answer in answers
+    ]
+
+
+def picture(store: Store) -> dict[str, Any]:
+    """Every job and its links, as far as both stores say the same about them."""
+    assert store.check() == []
+    jobs = store.search(JobFilter()).jobs
+    for job in jobs:
+        assert_history_replays(store, job)
+    graph = store.graph([job.id for job in jobs])
+    return {
+        job.id: (job.status, job.depends_on, job.run_at, graph.nodes[job.id].depends_on)
+        for job in jobs
+    }
+
+
+@pytest.mark.parametrize("at_once", [1, 500], indirect=True)
+def test_both_stores_do_the_same(at_once: int) -> None:
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(verbs, max_size=25))
+    def check(script: list[tuple[Any, ...]]) -> None:
+        clock = ManualClock()
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            for module in (dependents, step):
+                patch.setattr(module, "DEPENDENTS_AT_ONCE", at_once)
+            memory = MemoryStore(Env(clock=clock, random=Random(7)))
+            sqlite = SQLiteStore(
+                Path(folder) / "jobs.db",
+                env=Env(clock=clock, random=Random(7)),
+                durability="normal",
+            )
+            try:
+                for verb in script:
+                    clock.advance(1)
+                    assert apply(memory, verb) == apply(sqlite, verb), verb
+                    assert picture(memory) == picture(sqlite), verb
+            finally:
+                sqlite.close()
 
     check()
