@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from leasehold.aio import AsyncJobHandle, AsyncTaskQueue
     from leasehold.core.breaker import Breaker
+    from leasehold.core.graph import Graph, GraphNode
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from leasehold.core.store import AuditRecord, WorkerInfo
     from leasehold.core.timing import Cron, Every
     from leasehold.errors import (
+        CycleError,
         DuplicateJobError,
         IdempotencyConflictError,
         InvalidJobError,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
         StoreUnavailableError,
         StoreVersionError,
         TaskNotImportableError,
+        UnknownDependencyError,
         UnknownTaskError,
         UnsupportedError,
     )
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from leasehold.queue.handle import JobHandle
     from leasehold.queue.options import NewJob
     from leasehold.queue.task import AsyncTask, Task
+    from leasehold.queue.workflow import Workflow, WorkflowRun, chain, group
     from leasehold.worker.context import JobContext, current_job
 
 __version__: Final = "0.1.0"
@@ -76,6 +80,13 @@ __all__ = [
     "NewJob",
     "JobHandle",
     "AsyncJobHandle",
+    # Jobs that wait for others.
+    "Workflow",
+    "WorkflowRun",
+    "chain",
+    "group",
+    "Graph",
+    "GraphNode",
     # Inside a task.
     "current_job",
     "JobContext",
@@ -124,9 +135,11 @@ __all__ = [
     "TaskNotImportableError",
     "InvalidScheduleError",
     "ScheduleNotFoundError",
+    "CycleError",
     "DuplicateJobError",
     "IdempotencyConflictError",
     "JobNotFoundError",
+    "UnknownDependencyError",
     "InvalidTransitionError",
     "LeaseLostError",
     "LeaseConflictError",
@@ -155,6 +168,7 @@ __all__ = [
 _HOMES: Final = {
     "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue"),
     "leasehold.core.breaker": ("Breaker",),
+    "leasehold.core.graph": ("Graph", "GraphNode"),
     "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
@@ -170,6 +184,7 @@ _HOMES: Final = {
     "leasehold.queue.handle": ("JobHandle",),
     "leasehold.queue.options": ("NewJob",),
     "leasehold.queue.task": ("AsyncTask", "Task"),
+    "leasehold.queue.workflow": ("Workflow", "WorkflowRun", "chain", "group"),
     "leasehold.worker.context": ("JobContext", "current_job"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
+from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike
 from leasehold.core.lease import Lease, Renewed, Settled
 from leasehold.core.schedule import Schedule
@@ -29,6 +30,7 @@ from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobOptions, JobRef, NewJob
 from leasehold.queue.producer import AsyncFunction, Function
 from leasehold.queue.scheduling import ScheduleOptions
+from leasehold.queue.workflow import Workflow
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -192,6 +194,11 @@ class AsyncTaskQueue(AsyncQueues):
             lambda: self.queue.schedule(name, task, timing, args, kwargs, **options)
         )
 
+    async def submit_workflow(self, workflow: Workflow) -> dict[str, AsyncJobHandle[Any]]:
+        """Submit all jobs of a workflow in one write; their handles by name."""
+        run = await self._call(self.queue.submit_workflow, workflow)
+        return {name: AsyncJobHandle(handle) for name, handle in run.items()}
+
     # -- looking and waiting -----------------------------------------------------------------
 
     async def get(self, job: JobRef) -> Job:
@@ -250,6 +257,12 @@ class AsyncTaskQueue(AsyncQueues):
     async def workers(self) -> list[WorkerInfo]:
         return await self._call(self.queue.workers)
 
+    async def dependency_results(self, job: JobRef) -> dict[str, Any]:
+        return await self._call(self.queue.dependency_results, job)
+
+    async def graph(self, *jobs: JobRef) -> Graph:
+        return await self._call(self.queue.graph, *jobs)
+
     # -- orders ------------------------------------------------------------------------------
 
     async def cancel(self, job: JobRef, reason: str = "") -> Job:
@@ -260,6 +273,12 @@ class AsyncTaskQueue(AsyncQueues):
 
     async def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
         return await self._call(self.queue.replay, job, reset_attempts=reset_attempts)
+
+    async def cancel_graph(self, *jobs: JobRef, reason: str = "") -> int:
+        return await self._call(self.queue.cancel_graph, *jobs, reason=reason)
+
+    async def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
+        return await self._call(self.queue.replay_graph, *jobs, reset_attempts=reset_attempts)
 
     # -- consuming ---------------------------------------------------------------------------
 

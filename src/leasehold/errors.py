@@ -7,9 +7,12 @@
     │   └── TaskNotImportableError     a lambda or local function was given as a task
     ├── InvalidScheduleError           what was given cannot be a schedule
     ├── ScheduleNotFoundError
+    │   ├── TaskNotImportableError     a lambda or local function was given as a task
+    │   └── CycleError                 jobs that would wait for each other for ever
     ├── DuplicateJobError              a job with this id exists already
     ├── IdempotencyConflictError       same idempotency key, different job
     ├── JobNotFoundError
+    │   └── UnknownDependencyError     what a new job depends on is not there
     ├── InvalidTransitionError         the job's status does not allow this
     ├── LeaseLostError                 the caller no longer holds the lease
     │   ├── LeaseConflictError         another holder has it now
@@ -68,6 +71,10 @@ class ScheduleNotFoundError(LeaseholdError, LookupError):
     """Raised when no schedule has this name (any more)."""
 
 
+class CycleError(InvalidJobError):
+    """Raised when jobs of one call depend on each other in a circle; names them."""
+
+
 class DuplicateJobError(LeaseholdError):
     """Raised when a job with the caller's own id exists already."""
 
@@ -78,6 +85,10 @@ class IdempotencyConflictError(LeaseholdError):
 
 class JobNotFoundError(LeaseholdError, LookupError):
     """Raised when no job has this id (any more)."""
+
+
+class UnknownDependencyError(JobNotFoundError):
+    """Raised when a job that a new one depends on does not exist, or was refused with it."""
 
 
 class InvalidTransitionError(LeaseholdError):

@@ -43,8 +43,8 @@ def test_the_table_is_the_one_that_is_documented() -> None:
         s.RUNNING: {s.COMPLETED, s.FAILED, s.DEAD, s.CANCELLED, s.SCHEDULED, s.PENDING},
         s.FAILED: {s.PENDING, s.CANCELLED, s.DEAD},
         s.COMPLETED: set(),
-        s.DEAD: {s.PENDING},
-        s.CANCELLED: {s.PENDING},
+        s.DEAD: {s.PENDING, s.BLOCKED},
+        s.CANCELLED: {s.PENDING, s.BLOCKED},
     }
 
 

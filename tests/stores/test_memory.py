@@ -232,8 +232,28 @@ def test_what_it_cannot_do_it_says(env: Env) -> None:
     store = MemoryStore(env)
     with pytest.raises(UnsupportedError, match="backed up"):
         store.backup("copy.db")
-    with pytest.raises(UnsupportedError, match="job two: dependencies"):
-        store.submit([Draft(id="two", task="work", depends_on=("one",))])
+    with pytest.raises(UnsupportedError, match="job two: results that expire"):
+        store.submit([Draft(id="two", task="work", result_ttl_seconds=1)])
+
+
+def test_what_unfinished_jobs_depend_on_is_not_forgotten(env: Env, clock: ManualClock) -> None:
+    store = MemoryStore(env, capacity=3)
+    store.submit([Draft(id="a", task="work"), Draft(id="b", task="work", depends_on=("a",))])
+    complete_next(store)
+    clock.advance(2 * 3600)
+    for number in range(5):
+        store.submit([Draft(id=f"other-{number}", task="work", priority=90)])
+        complete_next(store)
+    assert store.get("a") is not None
+    assert store.get("other-0") is None
+    complete_next(store)
+    clock.advance(2 * 3600)
+    assert (store.get("a"), store.get("b"), store.check()) == (None, None, [])
+
+
+def complete_next(store: MemoryStore) -> None:
+    [lease] = store.exchange(request=LeaseRequest(worker="w")).leases
+    store.exchange([Settlement(lease.job_id, lease.version, Complete())])
 
 
 def test_no_death_can_be_proved_in_one_process(env: Env) -> None:

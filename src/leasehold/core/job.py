@@ -6,7 +6,7 @@ import hashlib
 import math
 from datetime import datetime
 from enum import IntEnum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -124,9 +124,18 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
                 f"{PAYLOAD_BYTES_MAX:,} are kept: store the data elsewhere and submit a reference"
             )
         self._check_times()
-        if self.depends_on or self.result_ttl_seconds is not None:
-            raise UnsupportedError(
-                f"job {self.id}: dependencies and results that expire come with a later version"
+        if self.depends_on:
+            self._check_dependencies()
+        if self.result_ttl_seconds is not None:
+            raise UnsupportedError(f"job {self.id}: results that expire come with a later version")
+
+    def _check_dependencies(self) -> None:
+        for needed in self.depends_on:
+            _check_name("depends_on", needed)
+        if self.on_dependency_failure not in get_args(DependencyPolicy):
+            raise InvalidJobError(
+                f"on_dependency_failure must be cancel, fail or ignore, not "
+                f"{self.on_dependency_failure!r}"
             )
 
     def _check_times(self) -> None:

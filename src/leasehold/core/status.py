@@ -10,7 +10,7 @@ state machine compares every store with it.
        ├──► scheduled ─┤  └───────────────┤ │                          │ replay
        │ depends_on    │ promote          │ └─── dead ────► dead ──────┤
        └──► blocked ───┤                  │ fail                       ▼
-                       └───── failed ◄────┘                         pending
+                       └───── failed ◄────┘                    pending, blocked
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ TRANSITIONS: Final[dict[Event, dict[Status | None, frozenset[Status]]]] = {
         status: frozenset({_S.CANCELLED})
         for status in (_S.RUNNING, _S.PENDING, _S.SCHEDULED, _S.BLOCKED, _S.FAILED)
     },
-    Event.REPLAYED: {_S.DEAD: frozenset({_S.PENDING}), _S.CANCELLED: frozenset({_S.PENDING})},
+    # Blocked again, if what it depends on has been replayed too and has not ended yet.
+    Event.REPLAYED: {
+        status: frozenset({_S.PENDING, _S.BLOCKED}) for status in (_S.DEAD, _S.CANCELLED)
+    },
 }
 """event -> status before -> the statuses it may lead to. What is not listed is refused."""
 

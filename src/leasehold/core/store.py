@@ -13,6 +13,28 @@ Clauses that hold for every method:
          same write.
 - ALL-5  Any number of threads may call at once.
 - ALL-6  A closed store raises StoreClosedError.
+
+Clauses about jobs that depend on others, which hold whichever method ends, submits or replays them:
+
+- DEP-1  A job is `blocked` until every job it depends on is completed; the write that completes the
+         last makes it `pending`, or `scheduled` until it is due.
+- DEP-2  A dependency that is completed already is satisfied at once. An unknown one is refused with
+         UnknownDependencyError, and nothing is stored.
+- DEP-3  Drafts of one call may depend on each other, in any order; a cycle is refused with
+         CycleError. With `partial`, a draft whose dependency was refused is refused too. A draft
+         that is answered as a duplicate stands for the job it is a duplicate of.
+- DEP-4  When a dependency ends dead or cancelled, or had ended so before, its dependents' policy is
+         applied once: `cancel`, `fail` (dead) or `ignore` (it counts as completed). Reason and
+         history name the dependency, and what ends that way is a dependency of others in turn.
+- DEP-5  One write deals with at most DEPENDENTS_AT_ONCE of them, and remembers what is left: the
+         call goes on with further writes, and should it be cut short, any exchange and any sweep
+         does. Nothing stays blocked for ever.
+- DEP-6  A replayed job waits for its dependencies anew (not for those that were discarded): it is
+         `blocked` while some have not ended, and refused with InvalidTransitionError if one has
+         ended badly and that is not ignored. Jobs of one call are replayed dependencies first. Its
+         own dependents, if they have ended, stay as they are.
+- DEP-7  A job that an unfinished one depends on cannot be discarded: InvalidTransitionError. Nor is
+         it forgotten by age.
 """
 
 from __future__ import annotations
@@ -23,6 +45,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
     Exchange,
@@ -315,6 +338,13 @@ class Store(ScheduleStore, QueueRules, Protocol):
                  queue: it is for people who ask, not for loops.
         """
 
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        """These jobs and all that are linked with them by dependencies, directly or not.
+
+        - DEP-8  Every node says what it depends on and, if a dependency's end has ended it, which.
+                 Jobs that do not exist (any more) are passed over.
+        """
+
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         """Jobs that fit, the last submitted first, page by page."""
 
@@ -368,6 +398,7 @@ __all__ = [
     "AuditRecord",
     "Draft",
     "Exchange",
+    "Graph",
     "HistoryEvent",
     "Job",
     "JobFilter",

@@ -98,8 +98,9 @@ class DeadLetters:
         fields: FilterFields,
     ) -> int:
         if where is None or isinstance(where, JobFilter):
-            # All ids first: changing jobs while paging through them could skip some.
-            job_ids = [job.id for job in found(self._store, self._filter(where, fields))]
+            # All ids first: changing jobs while paging through them could skip some. The oldest
+            # come first, since dependencies are as a rule older than what depends on them.
+            job_ids = [job.id for job in found(self._store, self._filter(where, fields))][::-1]
             return change_many(change, job_ids, strict=False)
         if isinstance(where, str) or not isinstance(where, Iterable):
             where = (where,)

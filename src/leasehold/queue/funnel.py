@@ -52,8 +52,8 @@ class Funnel:
     def _run(self) -> None:
         while True:
             batch, more = self._next_batch()
-            if batch:
-                self._submit(batch)
+            for part in _parts(batch):
+                self._submit(part)
             if not more:
                 return
 
@@ -87,6 +87,14 @@ class Funnel:
                 logger.debug(
                     "%d submits were answered after their event loop closed", len(resolved)
                 )
+
+
+def _parts(batch: list[_Waiting]) -> list[list[_Waiting]]:
+    """What may go in one call: a job that depends on others must not be taken for one that depends
+    on a draft of somebody else's, which happens to be refused in the same call.
+    """
+    plain = [item for item in batch if not item[0].depends_on]
+    return [*filter(None, [plain]), *([item] for item in batch if item[0].depends_on)]
 
 
 def _resolve(answers: list[_Answer]) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Unpack
 
 import msgspec
@@ -40,6 +41,7 @@ from leasehold.queue.options import JobOptions, JobRef, id_of
 from leasehold.queue.task import BaseTask
 from leasehold.worker.attempt import attempt
 from leasehold.worker.context import JobContext
+from leasehold.worker.dependencies import fetch_results
 from leasehold.worker.leases import LeaseManager
 
 JOBS_MAX: Final = 10_000
@@ -255,7 +257,8 @@ def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> Outcome:
     except UnknownTaskError:
         leases.release(lease, reason="its code is not here")
         raise
-    context = JobContext(lease, _Reports(queue.store))
+    fetch = partial(fetch_results, queue.store)
+    context = JobContext(lease, _Reports(queue.store), fetch=fetch)
     # `attempt` runs it in a copy of the context variables, so that nothing of it stays behind.
     return task.judge(attempt(lease, task, context))
 

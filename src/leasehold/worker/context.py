@@ -10,13 +10,27 @@ import threading
 from contextvars import ContextVar
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, overload
 
 from leasehold.codec import encode_document
+from leasehold.codec.hints import converter
 from leasehold.core.job import MetadataValue
 from leasehold.core.lease import Lease
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import JobCancelledError, JobTimeoutError, LeaseLostError
+from leasehold.errors import (
+    JobCancelledError,
+    JobTimeoutError,
+    LeaseLostError,
+    UnsupportedError,
+)
+from leasehold.worker.dependencies import (
+    DependencyResult,
+    FetchResults,
+    decode_results,
+    plain_codec,
+)
+
+T = TypeVar("T")
 
 
 class StopCause(Enum):
@@ -45,12 +59,15 @@ class Sink(Protocol):
 class JobContext:
     """The running attempt, as its own code sees it."""
 
-    __slots__ = ("_condition", "_env", "_lease", "_sink", "_stop", "note")
+    __slots__ = ("_condition", "_env", "_fetch", "_lease", "_sink", "_stop", "note")
 
-    def __init__(self, lease: Lease, sink: Sink, env: Env = SYSTEM) -> None:
+    def __init__(
+        self, lease: Lease, sink: Sink, env: Env = SYSTEM, fetch: FetchResults | None = None
+    ) -> None:
         self._lease = lease
         self._sink = sink
         self._env = env
+        self._fetch = fetch
         self._stop: tuple[StopCause, str] | None = None
         self._condition: threading.Condition | None = None
         self.note: bytes | None = None
@@ -95,6 +112,34 @@ class JobContext:
     def deadline(self) -> datetime | None:
         """When the job should be done; it is not stopped for being late."""
         return self._lease.deadline
+
+    # -- what it waited for ------------------------------------------------------------------
+
+    @overload
+    def dependency_results(self) -> dict[str, Any]: ...
+    @overload
+    def dependency_results(self, of: type[T]) -> dict[str, T]: ...
+    def dependency_results(self, of: Any = None) -> dict[str, Any]:
+        """What the jobs this one depends on returned, by id, in the order of `depends_on`.
+
+        As plain JSON data, or each as an `of`: a dataclass, a datetime, whatever a task's type
+        hints could name. A dependency that did not complete, because its failure is ignored, is
+        not among them.
+        """
+        results = decode_results(self.fetch_dependency_results(), plain_codec)
+        convert = None if of is None else converter(of)
+        if convert is None:
+            return results
+        return {job_id: convert(value) for job_id, value in results.items()}
+
+    def fetch_dependency_results(self) -> list[DependencyResult]:
+        """The same, not decoded; an executor passes it on to a child process."""
+        if self._fetch is None:
+            raise UnsupportedError(
+                f"job {self.job_id}: whoever runs this attempt gave it no way to read the results "
+                "of its dependencies; read them with queue.dependency_results"
+            )
+        return self._fetch(self.job_id)
 
     # -- should it go on? --------------------------------------------------------------------
 

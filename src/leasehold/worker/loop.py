@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from leasehold.core.lease import Exchange, Lease, Settlement
@@ -15,6 +16,7 @@ from leasehold.core.outcome import Cancel, Fail, JobError, Outcome, Release
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreCorruptError, StoreError, UnknownTaskError
 from leasehold.worker.context import JobContext, StopCause
+from leasehold.worker.dependencies import fetch_results
 from leasehold.worker.executors.team import COMMAND, KILLING, Team
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks, call_hook
@@ -79,6 +81,7 @@ class Loop:
         self._team: Team
         self._may_replace_stuck = False
         self._reports = Reports(leases.store, env, inbox.wake)
+        self._fetch = partial(fetch_results, leases.store)
         self._unrunnable = Unrunnable()
         self._ticking = Ticking(leases.store, env)
         self.settling = Settling(hooks)
@@ -271,7 +274,7 @@ class Loop:
         for lease in leases:
             try:
                 task = self._find_task(lease)
-                context = JobContext(lease, self._reports, self._env)
+                context = JobContext(lease, self._reports, self._env, self._fetch)
                 run = Run(lease, task, context, self._inbox.on_change)
                 self._in_hand.add(run)
                 if on_start is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from leasehold.core.job import Job, priority_of
 from leasehold.core.status import WAITING, Event, Status, check
 from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.leasing import count_end
 from leasehold.stores.memory.record import Record, snapshot
 from leasehold.stores.memory.state import State
@@ -37,11 +38,12 @@ def cancel(
 def replay(
     state: State, job_ids: Sequence[str], reset_attempts: bool, actor: str
 ) -> list[Job | LeaseholdError]:
-    """Give dead or cancelled jobs another chance."""
+    """Give dead or cancelled jobs another chance, dependencies before their dependents."""
 
     def replay_one(record: Record) -> Job:
         # Asked first: a refused replay must not have changed the allowance.
         check(Event.REPLAYED, record.status, Status.PENDING, record.id)
+        waits_for = dependents.waits_again_for(state, record)
         if reset_attempts:
             record.attempts = 0
             record.allowance = record.draft.allowance
@@ -50,11 +52,18 @@ def replay(
         record.run_at = state.now
         record.start_by = None
         record.reason = None
+        record.ended_by = None
         message = f"by {actor}, attempts reset" if reset_attempts else f"by {actor}"
-        state.step(record, Event.REPLAYED, Status.PENDING, message)
+        state.step(record, Event.REPLAYED, Status.BLOCKED if waits_for else Status.PENDING, message)
+        if waits_for:
+            state.links.block(record, waits_for)
         return snapshot(record)
 
-    return _each(state, job_ids, replay_one, "replay", actor, reset_attempts=reset_attempts)
+    order = dependents.replay_order(state, job_ids)
+    ordered = [job_ids[place] for place in order]
+    answers = _each(state, ordered, replay_one, "replay", actor, reset_attempts=reset_attempts)
+    at_place = dict(zip(order, answers, strict=True))
+    return [at_place[place] for place in range(len(job_ids))]
 
 
 def discard(state: State, job_ids: Sequence[str], actor: str) -> list[Job | LeaseholdError]:
@@ -66,6 +75,7 @@ def discard(state: State, job_ids: Sequence[str], actor: str) -> list[Job | Leas
                 f"job {record.id} is {record.status}: only jobs that have ended can be discarded. "
                 "Cancel it first."
             )
+        dependents.check_not_needed(state, record)
         last = snapshot(record)
         state.forget(record)
         state.free_key(record)

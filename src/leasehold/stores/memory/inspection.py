@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from leasehold.core.status import TERMINAL, Status, allowed
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -44,6 +45,7 @@ def _wrong_record(state: State, record: Record) -> Iterator[str]:
         yield f"job {record.id} is {status} and would never be forgotten"
     if record.attempts > record.allowance:
         yield f"job {record.id} had {record.attempts} attempts of {record.allowance}"
+    yield from dependents.problems(state, record)
     last: Status | None = None
     for _, event, before, after, *_ in record.history:
         if before is not last or (before is not after and after not in allowed(event, before)):

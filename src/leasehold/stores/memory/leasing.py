@@ -30,6 +30,7 @@ from leasehold.env import from_micros, to_micros
 from leasehold.errors import (
     LeaseLostError,
 )
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.heaps import best_of
 from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
@@ -50,6 +51,9 @@ def exchange(
     settled = [_settle(state, settlement, now) for settlement in settlements]
     if request is None:
         return Exchange(settled, [])
+    # First, since what was settled and what is due may make others available.
+    if state.links.ended:
+        dependents.resolve(state)
     fire_due(state)
     queues = [state.queues[name] for name in dict.fromkeys(request.queues) if name in state.queues]
     for queue in queues:

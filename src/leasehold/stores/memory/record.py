@@ -70,6 +70,12 @@ class Record(msgspec.Struct, eq=False, gc=False):
     reason: str | None = None
     progress: bytes | None = None
     log: list[str] | None = None
+    needs: dict[str, int] | None = None
+    """The jobs it depends on, by id, with their seq: an id may be used again after a discard."""
+    blocked_by: set[str] | None = None
+    """Those of them that it still waits for, while it is blocked."""
+    ended_by: str | None = None
+    """The dependency whose end has ended it."""
 
 
 def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:
@@ -134,6 +140,7 @@ def snapshot(record: Record) -> Job:
         metadata=None if draft.metadata is None else dict(draft.metadata),
         idempotency_key=draft.idempotency_key,
         parent_id=draft.parent_id,
+        depends_on=tuple(record.needs or ()),
         on_dependency_failure=draft.on_dependency_failure,
     )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping
+from functools import partial
+from itertools import islice, takewhile
 from typing import Any, Final
 
 import msgspec
@@ -17,12 +19,14 @@ from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.heaps import Lanes
+from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
 RUNNING: Final = Status.RUNNING
+BLOCKED: Final = Status.BLOCKED
 
 AUDIT_RECORDS_MAX: Final = 10_000
 TRIM_INTERVAL_MICROS: Final = 1_000_000
@@ -132,6 +136,7 @@ class State:
         self.schedules: dict[str, Schedule] = {}
         self.next_tick: int | None = None
         """When the first of the schedules is due."""
+        self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
         self.version_floor = 0
@@ -222,6 +227,10 @@ class State:
             del self.finished[status][record.id]
             self.finished_count -= 1
             record.completed_at = None
+            if record.needs:
+                self.links.count_unfinished(record, 1)
+        elif status is BLOCKED:
+            self.links.unblock(record)
         else:
             queue.lanes.forget_delayed(record)
 
@@ -233,11 +242,15 @@ class State:
             record.completed_at = self.now
             self.finished[status][record.id] = record
             self.finished_count += 1
+            if record.needs:
+                self.links.count_unfinished(record, -1)
+            if record.id in self.links.blocking:
+                self.links.ended.append(record.id)
             if self.news is not None:
                 self.news.ended.append(record.id)
             if self.capacity is not None and self.finished_count > self.capacity:
                 self._forget_oldest()
-        else:
+        elif status is not BLOCKED:
             if status is PENDING:
                 queue.lanes.add_ready(record)
             else:
@@ -249,6 +262,7 @@ class State:
 
     def forget(self, record: Record) -> None:
         """Remove an ended job and all its records."""
+        self.links.forget(record)
         del self.records[record.id]
         del self.finished[record.status][record.id]
         self.finished_count -= 1
@@ -279,11 +293,10 @@ class State:
         """Forget ended jobs whose time is over. Their keys are kept until those expire."""
         forgotten = 0
         for status, limit in self._retention.items():
-            finished = self.finished[status]
-            while finished and forgotten < TRIM_BATCH:
-                record = next(iter(finished.values()))
-                if (record.completed_at or 0) + limit > self.now:
-                    break
+            too_old = partial(self._ended_before, self.now - limit)
+            old = takewhile(too_old, self.finished[status].values())
+            free = (record for record in old if record.id not in self.links.unfinished)
+            for record in list(islice(free, TRIM_BATCH - forgotten)):
                 self.forget(record)
                 forgotten += 1
         self.drop_expired_keys()
@@ -291,9 +304,21 @@ class State:
         if forgotten < TRIM_BATCH:
             self._trim_at = self.now + TRIM_INTERVAL_MICROS
 
+    @staticmethod
+    def _ended_before(moment: int, record: Record) -> bool:
+        return (record.completed_at or 0) <= moment
+
     def _forget_oldest(self) -> None:
-        heads = [next(iter(jobs.values())) for jobs in self.finished.values() if jobs]
-        self.forget(min(heads, key=lambda record: (record.completed_at or 0, record.seq)))
+        needed = self.links.unfinished
+        heads = [
+            next((record for record in jobs.values() if record.id not in needed), None)
+            for jobs in self.finished.values()
+        ]
+        free = filter(None, heads)
+        oldest = min(free, key=lambda each: (each.completed_at or 0, each.seq), default=None)
+        # None if all are needed by unfinished jobs, whose number is bounded itself.
+        if oldest is not None:
+            self.forget(oldest)
 
     # -- figures -----------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
     Exchange,
@@ -29,6 +30,7 @@ from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
 from leasehold.stores.memory import (
     admin,
+    dependents,
     holding,
     inspection,
     leasing,
@@ -151,6 +153,9 @@ class MemoryStore:
 
     def position(self, job_id: str) -> int | None:
         return self._run(reading.position, job_id)
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        return self._run(dependents.graph, job_ids)
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         return self._run(reading.search, where, limit, cursor)
@@ -275,13 +280,30 @@ class MemoryStore:
             self._check_open()
             state.tick()
             answer = verb(state, *args, **kwargs)
-            news = state.news
-            if news is None or not news:
-                return answer
-            state.news = News()
-            listeners = self._listeners
-        _publish(news, listeners)
+            if state.links.ended:
+                dependents.resolve(state)
+            news, listeners = self._take_news()
+        if news is not None:
+            _publish(news, listeners)
+        if state.links.ended:
+            self._resolve_the_rest()
         return answer
+
+    def _take_news(self) -> tuple[News | None, list[Listener]]:
+        news = self._state.news
+        if news is None or not news:
+            return None, []
+        self._state.news = News()
+        return news, self._listeners
+
+    def _resolve_the_rest(self) -> None:
+        """Go on with dependents that were too many for one hold of the lock."""
+        while self._state.links.ended:
+            with self._lock:
+                dependents.resolve(self._state)
+                news, listeners = self._take_news()
+            if news is not None:
+                _publish(news, listeners)
 
     def _listen(self, listeners: list[Listener]) -> None:
         # Lists are replaced, never changed: whoever goes through one is not disturbed.

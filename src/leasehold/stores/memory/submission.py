@@ -15,6 +15,7 @@ from leasehold.errors import (
     LeaseholdError,
     QueueFullError,
 )
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.gate import Gate
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
@@ -41,11 +42,46 @@ def submit(
                 _withdraw(state, admitted)
                 raise
             answers.append(error)
-    for record in admitted:
-        state.add(record)
+    if any(draft.depends_on for draft in drafts):
+        answers = _add_linked(state, drafts, admitted, answers, partial)
+    else:
+        for record in admitted:
+            state.add(record)
     if gate is not None:
         gate.write_down()
     return answers
+
+
+def _add_linked(
+    state: State,
+    drafts: Sequence[Draft],
+    admitted: list[Record],
+    answers: list[Submitted | LeaseholdError],
+    partial: bool,
+) -> list[Submitted | LeaseholdError]:
+    """Make jobs visible of which some depend on others, or refuse them after all."""
+    records = {record.id: record for record in admitted}
+    plan = dependents.plan_of(state, drafts, answers, records)
+    if plan.refusal is not None and not partial:
+        _withdraw(state, admitted)
+        raise plan.refusal
+    new = [
+        (records[draft.id], needs)
+        for draft, verdict, needs in zip(drafts, plan.verdicts, plan.needs, strict=True)
+        if verdict is None
+    ]
+    kept = {record.id for record, _ in new}
+    _withdraw(state, [record for record in admitted if record.id not in kept])
+    for record, needs in new:
+        if needs:
+            dependents.link(state, record, needs)
+    for record, _ in new:
+        state.add(record)
+    dependents.resolve(state)
+    return [
+        Submitted(draft.id, records[draft.id].status) if verdict is None else verdict
+        for draft, verdict in zip(drafts, plan.verdicts, strict=True)
+    ]
 
 
 def _admit(
@@ -70,7 +106,8 @@ def _admit(
         )
     run_at = _run_at(state, draft)
     if gate is not None:
-        draft = gate.admit(draft, pending=run_at <= state.now)
+        pending = run_at <= state.now and not _is_blocked(state, draft)
+        draft = gate.admit(draft, pending=pending)
     record = record_of(draft, seq=state.last_seq + 1, now=state.now, run_at=run_at)
     state.last_seq += 1
     state.records[draft.id] = record
@@ -83,6 +120,12 @@ def _admit(
             record.status,
         )
     return Submitted(draft.id, record.status)
+
+
+def _is_blocked(state: State, draft: Draft) -> bool:
+    """Whether it will wait for another; one that is not there yet comes later in the same call."""
+    needed = (state.records.get(job_id) for job_id in draft.depends_on)
+    return any(record is None or not record.status.is_terminal for record in needed)
 
 
 def _duplicate(state: State, draft: Draft, known: KnownKey) -> Submitted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.core.job import DependencyPolicy
 from leasehold.core.status import Event, Status
 
 STATUS_CODE: Final[dict[Status, int]] = {
@@ -38,3 +39,6 @@ EVENT_CODE: Final[dict[Event, int]] = {
     Event.VERSION_MISMATCH: 16,
 }
 EVENT_OF: Final = {code: event for event, code in EVENT_CODE.items()}
+
+POLICY_CODE: Final[dict[DependencyPolicy, int]] = {"cancel": 0, "fail": 1, "ignore": 2}
+POLICY_OF: Final = {code: policy for policy, code in POLICY_CODE.items()}

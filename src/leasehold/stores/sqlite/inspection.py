@@ -12,6 +12,7 @@ import apsw
 
 from leasehold.core.status import Status
 from leasehold.errors import StoreError
+from leasehold.stores.sqlite import graph
 from leasehold.stores.sqlite.codes import STATUS_CODE
 from leasehold.stores.sqlite.files import StoreFiles, private_umask
 
@@ -63,6 +64,7 @@ def check(db: apsw.Connection) -> list[str]:
         problems.append(f"job {job_id} is ready in the wrong lane or rank")
     for (job_id,) in db.execute(_OVERSPENT):
         problems.append(f"job {job_id} has more attempts than it is allowed")
+    problems += graph.problems(db)
     counted = {(lane, status): n for lane, status, n in db.execute(_RECOUNT)}
     for lane, queue, task, *kept in db.execute(_COUNTS):
         for status, count in zip(Status, kept, strict=True):

@@ -50,6 +50,9 @@ _DELETE: Final = {
     "waiting": "DELETE FROM waiting WHERE seq = ?",
     "finished": "DELETE FROM finished WHERE seq = ?",
 }
+# What is no longer blocked waits for nobody; what has not ended any more has nobody to tell of it.
+WAIT_FOR_NOBODY: Final = "DELETE FROM blocker WHERE seq = ?"
+TELL_NOBODY: Final = "DELETE FROM resolving WHERE seq = ?"
 
 
 def locate(step: Step, seq: int) -> Place | None:
@@ -76,3 +79,7 @@ def bump_events(step: Step, seq: int, place: Place) -> int:
 def remove(step: Step, seq: int, place: Place) -> None:
     """Take a job's row out of the table that holds it."""
     step.execute(_DELETE[table_of(place.status)], (seq,))
+    if place.status is Status.BLOCKED:
+        step.execute(WAIT_FOR_NOBODY, (seq,))
+    elif place.status in TERMINAL:
+        step.execute(TELL_NOBODY, (seq,))

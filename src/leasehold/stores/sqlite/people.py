@@ -10,6 +10,7 @@ import msgspec
 from leasehold.core.job import Job, priority_of
 from leasehold.core.status import WAITING, Event, Status, check
 from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
+from leasehold.stores.sqlite import linking
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.lease import MAKE_READY
 from leasehold.stores.sqlite.locate import Place, bump_events, locate, remove
@@ -22,7 +23,9 @@ FULL_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1, start_by = 
 ONE_MORE: Final = "UPDATE job SET allowance = allowance + 1, start_by = NULL WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
 SET_RANK: Final = "UPDATE ready SET rank = ? WHERE lane = ? AND rank = ? AND seq = ?"
-RECORDS_OF_A_JOB: Final = ("attempt", "event", "progress", "log", "job")
+RECORDS_OF_A_JOB: Final = (
+    "attempt", "event", "progress", "log", "dependent", "dependency", "job",
+)  # fmt: skip
 FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
 ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"
 
@@ -98,25 +101,30 @@ def cancel(reason: str) -> Verb:
 
 
 def replay(*, reset_attempts: bool) -> Verb:
-    """Dead and cancelled jobs become pending again."""
+    """Dead and cancelled jobs become pending again, or blocked by what they depend on."""
 
     def verb(step: Step, seq: int, job: Job, place: Place) -> None:
         check(Event.REPLAYED, place.status, Status.PENDING, job.id)
+        waits_for = linking.waits_again_for(step, seq, job)
+        after = Status.BLOCKED if waits_for else Status.PENDING
         remove(step, seq, place)
         attempts = 0 if reset_attempts else place.attempts
         step.execute(FULL_ALLOWANCE if reset_attempts else ONE_MORE, (seq,))
         lane = _lane(step, seq)
         n = place.events + 1
-        step.execute(
-            MAKE_READY,
-            (lane, 100 - job.priority, seq, place.version, attempts, n, step.now, job.parent_id),
-        )
+        if waits_for:
+            linking.block_again(
+                step, seq, waits_for, version=place.version, attempts=attempts, events=n
+            )
+        else:
+            row = (lane, 100 - job.priority, seq, place.version, attempts, n, step.now)
+            step.execute(MAKE_READY, (*row, job.parent_id))
         message = "attempts reset" if reset_attempts else "one more attempt"
         step.record(
-            seq, n, Event.REPLAYED, place.status, Status.PENDING, attempts=attempts,
+            seq, n, Event.REPLAYED, place.status, after, attempts=attempts,
             version=place.version, message=message,
         )  # fmt: skip
-        step.move(lane, place.status, Status.PENDING)
+        step.move(lane, place.status, after)
         step.hints.ready = True
 
     return verb
@@ -128,6 +136,7 @@ def discard(step: Step, seq: int, job: Job, place: Place) -> None:
         raise InvalidTransitionError(
             f"job {job.id} is {place.status}: cancel it before discarding it"
         )
+    linking.check_not_needed(step, seq, job.id)
     lane = _lane(step, seq)
     remove(step, seq, place)
     if job.idempotency_key is not None:

@@ -14,7 +14,8 @@ from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
 from leasehold.errors import InvalidJobError
-from leasehold.stores.sqlite.codes import EVENT_OF, STATUS_OF
+from leasehold.stores.sqlite.codes import EVENT_OF, POLICY_OF, STATUS_OF
+from leasehold.stores.sqlite.graph import DEPENDS_ON
 from leasehold.stores.sqlite.where import conditions
 
 # One row per job, wherever it stands. Exactly one of the four state tables has a row for it.
@@ -27,11 +28,12 @@ _JOB: Final = """
            coalesce(ready.version, running.version, finished.version, waiting.version) AS version,
            coalesce(ready.attempts, running.attempts, finished.attempts, waiting.attempts),
            coalesce(ready.available_at, running.available_at, finished.available_at, waiting.due,
-                    waiting.since),
+                    dependent.due, waiting.since),
            running.worker, running.acquired_at, running.expires_at, running.heartbeat_at,
            running.cancel_reason,
            finished.finished_at, finished.started_at, finished.result, finished.result_codec,
-           coalesce(finished.reason, waiting.reason), waiting.since, progress.document
+           coalesce(finished.reason, waiting.reason), waiting.since, progress.document,
+           dependent.policy
     FROM job
     JOIN lane ON lane.id = job.lane
     LEFT JOIN running ON running.seq = job.seq
@@ -40,6 +42,7 @@ _JOB: Final = """
     LEFT JOIN ready ON ready.lane = job.lane AND ready.rank = 100 - job.priority
         AND ready.seq = job.seq
     LEFT JOIN progress ON progress.seq = job.seq
+    LEFT JOIN dependent ON dependent.seq = job.seq
 """
 _LAST_ERROR: Final = """
     SELECT error_type, error_message, traceback FROM attempt
@@ -227,7 +230,10 @@ def _job(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
      lease_seconds, deadline, start_by, result_ttl_seconds, retry, metadata, key, parent_id, codec,
      payload, status, version, attempts_spent, run_at, worker, acquired_at, expires_at,
      heartbeat_at, cancel_reason, finished_at, started_at, result, result_codec, reason, since,
-     progress) = row  # fmt: skip
+     progress, policy) = row  # fmt: skip
+    depends_on: tuple[str, ...] = ()
+    if policy is not None:
+        depends_on = tuple(str(needed) for (needed,) in db.execute(DEPENDS_ON, (seq,)))
     error = None
     if version:
         # Only a job that was leased before can have failed before.
@@ -272,4 +278,6 @@ def _job(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
         metadata=None if metadata is None else _decode_metadata(metadata),
         idempotency_key=key,
         parent_id=parent_id,
+        depends_on=depends_on,
+        on_dependency_failure=POLICY_OF[policy or 0],
     )

@@ -9,13 +9,18 @@ from typing import Any, Final
 
 import apsw
 
+from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.rules import Rule, Rules, load
 
-READ_STATE: Final = "SELECT clock, version_floor, next_seq, queue_generation FROM store_state"
+READ_STATE: Final = """
+    SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
+           EXISTS (SELECT 1 FROM resolving)
+    FROM store_state
+"""
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
 CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
@@ -27,7 +32,7 @@ INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 class Hints:
     """Whom to wake after the commit."""
 
-    __slots__ = ("cancel_requested", "ended", "ready")
+    __slots__ = ("cancel_requested", "ended", "looked_at", "ready", "unresolved")
 
     def __init__(self) -> None:
         self.clear()
@@ -38,12 +43,17 @@ class Hints:
     def clear(self) -> None:
         self.ready = False
         self.ended: list[str] = []
+        self.looked_at = 0
+        """How many of `ended` were looked at for dependents."""
+        self.unresolved = False
+        """Whether there are dependents left for another write to deal with."""
         self.cancel_requested: list[str] = []
 
     def take(self, other: Hints) -> None:
         """Add what another one holds, and leave it empty."""
         if other:
             self.ready = self.ready or other.ready
+            self.unresolved = self.unresolved or other.unresolved
             self.ended += other.ended
             self.cancel_requested += other.cancel_requested
             other.clear()
@@ -79,13 +89,24 @@ class Step:
         self.moved: dict[int, tuple[int, int]] = {}
         """By lane, how many more jobs are pending and running; only while queues have rules."""
         self.hints = Hints()
+        self.somebody_waits = False
+        """Whether any job may wait for another: if not, an end concerns nobody."""
+        self.some_unresolved = False
+        """Whether jobs that ended may still block others."""
+        self.dependents_left = DEPENDENTS_AT_ONCE
+        """How many more dependents this write may deal with."""
         self._rules_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
     def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock, rules: Rules) -> Step:
-        stored, floor, next_seq, generation = _row(db.execute(READ_STATE))
-        return cls(db, env, clock.read(stored), floor, next_seq, rules.at(db, generation))
+        stored, floor, next_seq, generation, somebody_waits, some_unresolved = _row(
+            db.execute(READ_STATE)
+        )
+        step = cls(db, env, clock.read(stored), floor, next_seq, rules.at(db, generation))
+        step.somebody_waits = bool(somebody_waits)
+        step.some_unresolved = bool(some_unresolved)
+        return step
 
     def end(self) -> None:
         """Write down the clock and what was used up; called once, before the commit."""

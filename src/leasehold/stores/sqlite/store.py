@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeVar
 import apsw
 import msgspec
 
+from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
     Exchange,
@@ -37,7 +39,19 @@ from leasehold.errors import (
     StoreError,
     StoreFullError,
 )
-from leasehold.stores.sqlite import inspection, people, queues, read, recover, renew, settle, submit
+from leasehold.stores.sqlite import (
+    dependents,
+    graph,
+    inspection,
+    linking,
+    people,
+    queues,
+    read,
+    recover,
+    renew,
+    settle,
+    submit,
+)
 from leasehold.stores.sqlite import lease as leasing
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
@@ -49,11 +63,13 @@ from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
-from leasehold.stores.sqlite.step import READ_STATE, Step
+from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
+
+logger = logging.getLogger("leasehold.store")
 
 DISK_RESERVE_BYTES: Final = 16 * 1024 * 1024
 """Submits are refused below this much free space, so that what runs can still be settled."""
@@ -104,8 +120,9 @@ class SQLiteStore(KeepsSchedules):
                 open_epoch(db, self._files, durability, env)
             undo.pop_all()
         self._wake = Wake(self._files.wake, env)
+        self._unresolved = False
         self._store_clock = StoreClock(env)
-        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._wake.send)
+        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._after_commit)
         self._readers = Readers(self._files.database)
         self._deaths = Deaths(self._files.workers)
         self._lanes = Lanes()
@@ -126,22 +143,26 @@ class SQLiteStore(KeepsSchedules):
             for draft in drafts:
                 draft.check()
             self._refuse_when_disk_is_low(drafts)
-            return self._submit(drafts, partial=False)
+            return self._submit(drafts, {}, partial=False)
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
         good = [draft for i, draft in enumerate(drafts) if i not in bad]
         self._refuse_when_disk_is_low(good)
-        stored = iter(self._submit(good, partial=True))
+        refused = {drafts[i].id: error for i, error in bad.items()}
+        stored = iter(self._submit(good, refused, partial=True))
         return [bad[i] if i in bad else next(stored) for i in range(len(drafts))]
 
     def _submit(
-        self, drafts: Sequence[Draft], *, partial: bool
+        self, drafts: Sequence[Draft], refused: Mapping[str, LeaseholdError], *, partial: bool
     ) -> list[Submitted | LeaseholdError]:
-        if partial or any(draft.idempotency_key is not None for draft in drafts):
+        lanes = self._lanes
+        if any(draft.depends_on for draft in drafts):
             answers = self._write(
-                lambda step: submit.submit(step, self._lanes, drafts, partial=partial)
+                lambda step: linking.submit(step, lanes, drafts, partial=partial, refused=refused)
             )
+        elif partial or any(draft.idempotency_key is not None for draft in drafts):
+            answers = self._write(lambda step: submit.submit(step, lanes, drafts, partial=partial))
         else:
-            answers = self._write(submit.PlainSubmit(self._lanes, drafts))
+            answers = self._write(submit.PlainSubmit(lanes, drafts))
         if isinstance(answers, LeaseholdError):
             raise answers
         return answers
@@ -151,7 +172,11 @@ class SQLiteStore(KeepsSchedules):
     def exchange(
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
-        answer, numbers = self._write(lambda step: self._exchange(step, settlements, request))
+        # Whoever leases has better things to do than to go on for a long fan-out: its next
+        # exchange does.
+        answer, numbers = self._write(
+            lambda step: self._exchange(step, settlements, request), go_on=request is None
+        )
         # Only now that they are committed: numbers of a write that was rolled back are used again.
         known = self._known_leases
         for settlement in settlements:
@@ -168,6 +193,8 @@ class SQLiteStore(KeepsSchedules):
         settled = settle.settle(step, settlements, self._known_leases) if settlements else []
         if request is None or request.limit <= 0:
             return Exchange(settled, []), []
+        # First, since what was settled and what is due may make others available.
+        dependents.resolve(step)
         _, tick = fire_due(step, self._lanes, self._refuse_when_disk_is_low)
         leases, numbers = leasing.lease(step, request)
         tick_at = None if tick is None else from_micros(tick)
@@ -307,7 +334,17 @@ class SQLiteStore(KeepsSchedules):
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
         verb = people.replay(reset_attempts=reset_attempts)
-        return self._for_each(job_ids, "replay", actor, verb, reset_attempts=reset_attempts)
+
+        def operation(step: Step) -> list[Job | LeaseholdError]:
+            order = linking.replay_order(step, job_ids)
+            ordered = [job_ids[place] for place in order]
+            answers = people.for_each(
+                step, ordered, "replay", actor, verb, reset_attempts=reset_attempts
+            )
+            at_place = dict(zip(order, answers, strict=True))
+            return [at_place[place] for place in range(len(job_ids))]
+
+        return self._write(operation)
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
         return self._for_each(job_ids, "discard", actor, people.discard)
@@ -333,6 +370,10 @@ class SQLiteStore(KeepsSchedules):
     def position(self, job_id: str) -> int | None:
         with self._read() as db:
             return read.position(db, job_id)
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        with self._read() as db:
+            return graph.graph(db, job_ids)
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         with self._read() as db:
@@ -434,9 +475,26 @@ class SQLiteStore(KeepsSchedules):
 
     # -- helpers -----------------------------------------------------------------------------
 
-    def _write(self, operation: Callable[[Step], T]) -> T:
+    def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         self._check_process()
-        return self._writer.run(operation)
+        answer = self._writer.run(operation)
+        if self._unresolved and go_on:
+            self._resolve_the_rest()
+        return answer
+
+    def _after_commit(self, hints: Hints) -> None:
+        self._unresolved = self._unresolved or hints.unresolved
+        self._wake.send(hints)
+
+    def _resolve_the_rest(self) -> None:
+        """Go on with dependents that were too many for one write; others write in between."""
+        try:
+            while self._unresolved:
+                self._unresolved = False
+                self._writer.run(dependents.resolve)
+        except StoreError as error:
+            # What the caller asked for is durable; the next exchange or sweep goes on with this.
+            logger.warning("some dependents will be dealt with later: %s", error)
 
     @contextlib.contextmanager
     def _read(self) -> Iterator[apsw.Connection]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Final
 
@@ -44,6 +44,7 @@ STATUS_NOW: Final = """
 """
 
 _SCHEDULED = STATUS_CODE[Status.SCHEDULED]
+_BLOCKED = STATUS_CODE[Status.BLOCKED]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -54,11 +55,29 @@ def submit(
 
     That a queue is full is answered, not raised: that so many were refused must be written down.
     """
+    return through_gate(
+        step,
+        lanes,
+        drafts,
+        lambda gate: _submit(step, lanes, drafts, gate, partial=partial),
+        partial=partial,
+    )
+
+
+def through_gate(
+    step: Step,
+    lanes: Lanes,
+    drafts: Sequence[Draft],
+    store: Callable[[Gate | None], list[Submitted | LeaseholdError]],
+    *,
+    partial: bool,
+) -> list[Submitted | LeaseholdError] | QueueFullError:
+    """Store what the rules of their queues let in; there is no gate where there are none."""
     if not step.rules:
-        return _submit(step, lanes, drafts, None, partial=partial)
+        return store(None)
     gate = Gate(step, drafts, partial=partial)
     try:
-        answers = _submit(step, lanes, drafts, gate, partial=partial)
+        answers = store(gate)
     except QueueFullError as error:
         step.undo()
         gate.write_samples()
@@ -75,9 +94,11 @@ def _submit(
     if partial or any(draft.idempotency_key is not None for draft in drafts):
         return [_submit_one(step, lanes, draft, gate, partial=partial) for draft in drafts]
     if gate is not None:
-        drafts = [gate.admit(draft, pending=_due(draft, step.now) <= step.now) for draft in drafts]
+        drafts = [
+            gate.admit(draft, pending=due_of(draft, step.now) <= step.now) for draft in drafts
+        ]
     try:
-        return _insert(step, lanes, drafts)
+        return insert(step, lanes, drafts)
     except apsw.ConstraintError:
         raise _duplicate(step, drafts) from None
 
@@ -111,13 +132,13 @@ def _submit_one(
     step: Step, lanes: Lanes, draft: Draft, gate: Gate | None, *, partial: bool
 ) -> Submitted | LeaseholdError:
     try:
-        known = _known_key(step, draft)
+        known = known_key(step, draft)
         if known is not None:
             return known
         if step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-            raise DuplicateJobError(_taken(draft.id))
+            raise DuplicateJobError(taken(draft.id))
         if gate is not None:
-            draft = gate.admit(draft, pending=_due(draft, step.now) <= step.now)
+            draft = gate.admit(draft, pending=due_of(draft, step.now) <= step.now)
     except LeaseholdError as error:
         if not partial:
             raise
@@ -125,14 +146,15 @@ def _submit_one(
             step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
         return error
     seq = step.next_seq
-    answer = _insert(step, lanes, (draft,))[0]
+    answer = insert(step, lanes, (draft,))[0]
     if draft.idempotency_key is not None:
         key = (draft.queue, draft.idempotency_key, seq, draft.fingerprint())
         step.execute(KEEP_KEY, (*key, step.now + IDEMPOTENCY_SECONDS * 1_000_000))
     return answer
 
 
-def _known_key(step: Step, draft: Draft) -> Submitted | None:
+def known_key(step: Step, draft: Draft) -> Submitted | None:
+    """The answer to a draft whose idempotency key was used before; raises if for another job."""
     if draft.idempotency_key is None:
         return None
     row = step.execute(FIND_KEY, (draft.queue, draft.idempotency_key, step.now)).fetchone()
@@ -146,16 +168,23 @@ def _known_key(step: Step, draft: Draft) -> Submitted | None:
     return Submitted(first_id, STATUS_OF[status[0]], is_duplicate=True)
 
 
-def _insert(step: Step, lanes: Lanes, drafts: Sequence[Draft]) -> list[Submitted | LeaseholdError]:
-    jobs, ready, waiting = [], [], []
+def insert(
+    step: Step, lanes: Lanes, drafts: Sequence[Draft], blocked: Collection[str] = ()
+) -> list[Submitted | LeaseholdError]:
+    """Make jobs of drafts that nothing stands against; those in `blocked` are born so."""
+    jobs, ready = [], []
+    waiting: list[tuple[int, int, int | None, int]] = []
     answers: list[Submitted | LeaseholdError] = []
     born: Counter[tuple[int, Status]] = Counter()
     now = step.now
     seq = step.next_seq
     for draft in drafts:
         lane = lanes.number(step, draft.queue, draft.task)
-        due = _due(draft, now)
-        if due <= now:
+        due = due_of(draft, now)
+        if blocked and draft.id in blocked:
+            status = Status.BLOCKED
+            waiting.append((seq, _BLOCKED, None, now))
+        elif due <= now:
             status = Status.PENDING
             ready.append((lane, 100 - draft.priority, seq, due, draft.parent_id))
         else:
@@ -178,7 +207,8 @@ def _insert(step: Step, lanes: Lanes, drafts: Sequence[Draft]) -> list[Submitted
     return answers
 
 
-def _due(draft: Draft, now: int) -> int:
+def due_of(draft: Draft, now: int) -> int:
+    """When a job that is submitted now may run at the earliest."""
     if draft.run_at is not None:
         return max(now, to_micros(draft.run_at))
     if draft.delay_seconds:
@@ -218,10 +248,11 @@ def _duplicate(step: Step, drafts: Sequence[Draft]) -> DuplicateJobError:
     seen: set[str] = set()
     for draft in drafts:
         if draft.id in seen or step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-            return DuplicateJobError(_taken(draft.id))
+            return DuplicateJobError(taken(draft.id))
         seen.add(draft.id)
     raise AssertionError("SQLite found a duplicate that is not there")
 
 
-def _taken(job_id: str) -> str:
+def taken(job_id: str) -> str:
+    """Why a draft with this id is refused."""
     return f"a job with the id {job_id!r} exists already: choose another, or use idempotency_key"

@@ -23,6 +23,7 @@ import apsw
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.stores.sqlite.clock import StoreClock
+from leasehold.stores.sqlite.dependents import resolve
 from leasehold.stores.sqlite.failures import translate
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lock import WriteLock
@@ -228,6 +229,7 @@ class Writer:
         db.execute("SAVEPOINT operation")
         try:
             ticket.answer = ticket.operation(step)
+            resolve(step)
             step.flush()
             if step.moved:
                 tell_of_room(step)

@@ -23,12 +23,14 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking",
             "scheduling",
             "people", "reading", "waking", "breaking", "queueing", "limiting",
+            "depending",
         )
     )
 )  # fmt: skip
 
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
+from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
@@ -57,6 +59,7 @@ class StoreConformance(
     SchedulingClauses,
     QueueingClauses,
     LimitingClauses,
+    DependingClauses,
 ):
     """Every clause of the contract, for one store."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
     Exchange,
@@ -207,6 +208,9 @@ class Channel:
 
     def position(self, job_id: str) -> int | None:
         return self._world.store.position(job_id)
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        return self._world.store.graph(job_ids)
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         return self._world.store.search(where, limit=limit, cursor=cursor)

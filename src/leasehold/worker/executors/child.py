@@ -18,13 +18,16 @@ import threading
 
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Fail, JobError, Outcome
-from leasehold.errors import PayloadTooLargeError
+from leasehold.errors import PayloadTooLargeError, StoreUnavailableError
 from leasehold.worker.attempt import attempt, describe_error
 from leasehold.worker.context import JobContext
+from leasehold.worker.dependencies import DependencyResult
 from leasehold.worker.executors.importable import load
 from leasehold.worker.executors.nursery import die_with, kill_group, leave_signals_to_the_worker
 from leasehold.worker.executors.role import become_child_process
 from leasehold.worker.executors.wire import (
+    Answer,
+    Ask,
     Begin,
     ChildEnd,
     Ended,
@@ -59,6 +62,8 @@ class Child:
         self._begun: queue.SimpleQueue[tuple[Begin, JobContext]] = queue.SimpleQueue()
         self._context: JobContext | None = None
         self._tasks: dict[tuple[str, str], TaskDefinition] = {}
+        self._asking = threading.Lock()
+        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
 
     def serve(self) -> None:
         """Run jobs for ever: only the worker's end, or a kill, ends it."""
@@ -75,12 +80,26 @@ class Child:
         while (message := self._worker.receive()) is not None:
             if isinstance(message, Begin):
                 # The context is made here, so that a request to stop right after it finds one.
-                self._context = JobContext(message.lease, self._sink)
+                self._context = JobContext(message.lease, self._sink, fetch=self._ask)
                 self._begun.put((message, self._context))
             elif isinstance(message, Stop) and (context := self._context) is not None:
                 context.stop(message.cause, message.reason)
+            elif isinstance(message, Answer):
+                self._answers.put(message)
         # The worker is gone, or done with this child: what the task has started goes with it.
         kill_group(os.getpgid(0))
+
+    def _ask(self, job_id: str) -> list[DependencyResult]:
+        """What the job's dependencies returned; only the worker can read the store."""
+        with self._asking:
+            self._worker.send(Ask())
+            answer = self._answers.get()
+        if answer.error is not None:
+            raise StoreUnavailableError(
+                f"the results of the dependencies of job {job_id} could not be read: "
+                f"{answer.error.type}: {answer.error.message}"
+            )
+        return answer.results
 
     def _attempt(self, begin: Begin, context: JobContext) -> Outcome:
         try:

@@ -39,7 +39,10 @@ class ChildProcess(HelperProcess):
         return child
 
     def send(self, message: ToChild) -> None:
-        self.writer.write(to_frame(message))
+        self.send_frame(to_frame(message))
+
+    def send_frame(self, frame: bytes) -> None:
+        self.writer.write(frame)
 
     async def receive(self) -> FromChild:
         """Its next message; raises ConnectionError when it is dead or talks nonsense."""

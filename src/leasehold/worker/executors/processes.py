@@ -15,11 +15,21 @@ import asyncio
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.env import Env
 from leasehold.errors import TaskNotImportableError
+from leasehold.worker.attempt import describe_error
 from leasehold.worker.executors.childprocess import ChildProcess
 from leasehold.worker.executors.helper import describe_status
 from leasehold.worker.executors.importable import locate
 from leasehold.worker.executors.slots import Slot, SlotExecutor
-from leasehold.worker.executors.wire import Begin, Ended, Log, Progress, Stop
+from leasehold.worker.executors.wire import (
+    Answer,
+    Ask,
+    Begin,
+    Ended,
+    Log,
+    Progress,
+    Stop,
+    to_frame,
+)
 from leasehold.worker.run import Run
 
 START_SECONDS_MAX = 60.0
@@ -56,6 +66,14 @@ class ProcessExecutor(SlotExecutor):
             run.finish(Fail(JobError(type(error).__name__, str(error)), retryable=False))
         else:
             super().start(run)
+
+
+def _answer(run: Run) -> bytes:
+    """What the job's dependencies returned, as a frame for its child; never raises."""
+    try:
+        return to_frame(Answer(run.context.fetch_dependency_results()))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the task is told.
+        return to_frame(Answer([], describe_error(error)))
 
 
 class _ProcessSlot(Slot):
@@ -123,6 +141,9 @@ class _ProcessSlot(Slot):
                 run.context.sink.progress(run.lease, message.document)
             elif isinstance(message, Log):
                 run.context.sink.log(run.lease, message.line)
+            elif isinstance(message, Ask):
+                # Off the event loop: other children talk to it while the store is read.
+                child.send_frame(await asyncio.to_thread(_answer, run))
 
     def halt(self) -> None:
         child, run = self._child, self._run

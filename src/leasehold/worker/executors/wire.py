@@ -13,9 +13,10 @@ from typing import Final
 import msgspec
 
 from leasehold.core.lease import Lease
-from leasehold.core.outcome import Outcome
+from leasehold.core.outcome import JobError, Outcome
 from leasehold.errors import PayloadTooLargeError
 from leasehold.worker.context import StopCause
+from leasehold.worker.dependencies import DependencyResult
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 HEADER_BYTES: Final = 4
@@ -46,6 +47,13 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     reason: str
 
 
+class Answer(msgspec.Struct, frozen=True, tag="answer"):
+    """What the job's dependencies returned, or why that could not be read."""
+
+    results: list[DependencyResult]
+    error: JobError | None = None
+
+
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The child has started."""
 
@@ -62,14 +70,18 @@ class Log(msgspec.Struct, frozen=True, tag="log"):
     line: str
 
 
+class Ask(msgspec.Struct, frozen=True, tag="ask"):
+    """The task wants to know what its job's dependencies returned."""
+
+
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The job's code has ended."""
 
     outcome: Outcome
 
 
-ToChild = Setup | Begin | Stop
-FromChild = Ready | Progress | Log | Ended
+ToChild = Setup | Begin | Stop | Answer
+FromChild = Ready | Progress | Log | Ask | Ended
 
 _to_child: Final = msgspec.msgpack.Decoder[ToChild](ToChild)
 _from_child: Final = msgspec.msgpack.Decoder[FromChild](FromChild)

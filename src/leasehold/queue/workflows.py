@@ -1,0 +1,126 @@
+"""What a TaskQueue does with jobs that depend on others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from leasehold.core.graph import Graph
+from leasehold.core.job import Draft, Job
+from leasehold.core.status import Status
+from leasehold.core.store import Submitted
+from leasehold.errors import (
+    InvalidJobError,
+    InvalidTransitionError,
+    JobNotFoundError,
+    LeaseholdError,
+)
+from leasehold.queue.deadletters import change_many
+from leasehold.queue.options import JobRef, NewJob, id_of
+from leasehold.queue.producer import Producing
+from leasehold.queue.results import Results
+from leasehold.queue.task import BaseTask
+from leasehold.queue.workflow import Workflow, WorkflowRun
+from leasehold.worker.dependencies import decode_results, fetch_results
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+
+class Workflows(Producing, Results):
+    """The part of a TaskQueue that knows graphs."""
+
+    def submit_workflow(self, workflow: Workflow) -> WorkflowRun:
+        """Submit all jobs of a workflow in one write, all or nothing.
+
+        Their ids are the workflow's id and their name, `id:name`, unless they bring their own.
+        """
+        workflow.check()
+        workflow_id = workflow.id or self._env.new_id()
+        made = {
+            name: self._node(workflow_id, name, job) for name, (job, _) in workflow.nodes.items()
+        }
+        drafts = [
+            msgspec.structs.replace(
+                made[name][1],
+                depends_on=(*made[name][1].depends_on, *(made[each][1].id for each in after)),
+            )
+            for name, (_, after) in workflow.nodes.items()
+        ]
+        answers = self._store_drafts(drafts)
+        handles = {}
+        for (name, (task, _)), answer in zip(made.items(), answers, strict=True):
+            assert isinstance(answer, Submitted)
+            handles[name] = self._handle(task, answer)
+        return WorkflowRun(cast("TaskQueue", self), workflow_id, handles)
+
+    def _node(self, workflow_id: str, name: str, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
+        task, draft = self._draft_of(job)
+        if draft.parent_id is not None:
+            raise InvalidJobError(
+                f"{name!r} has the parent_id {draft.parent_id!r}, but belongs to a workflow"
+            )
+        has_own_id = "job_id" in job.options or "id" in task.draft_fields
+        job_id = draft.id if has_own_id else f"{workflow_id}:{name}"
+        return task, msgspec.structs.replace(draft, id=job_id, parent_id=workflow_id)
+
+    def dependency_results(self, job: JobRef) -> dict[str, Any]:
+        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
+
+        Those that have not completed are not among them.
+        """
+        return decode_results(fetch_results(self.store, id_of(job)), self.codec_for)
+
+    def graph(self, *jobs: JobRef) -> Graph:
+        """These jobs and all that are linked with them by dependencies, with their statuses.
+
+        Raises JobNotFoundError for an unknown id.
+        """
+        job_ids = [id_of(job) for job in jobs]
+        graph = self.store.graph(job_ids)
+        for job_id in job_ids:
+            if job_id not in graph.nodes:
+                raise JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+        return graph
+
+    def cancel_graph(self, *jobs: JobRef, reason: str = "", linked: bool = True) -> int:
+        """Stop these jobs and all that are linked with them, unless they have ended.
+
+        Answers how many there were. With `linked=False` only the jobs themselves.
+        """
+        graph = self.graph(*jobs)
+        chosen = graph.nodes.keys() if linked else {id_of(job) for job in jobs}
+        # Dependents first: the end of a dependency must not set one free that is next in line.
+        job_ids = [
+            node.id
+            for node in reversed(graph.nodes.values())
+            if node.id in chosen and not node.status.is_terminal
+        ]
+        return change_many(lambda ids: self._cancel(ids, reason), job_ids, strict=False)
+
+    def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
+        """Replay what failed, and everything that was cancelled or dead because of it.
+
+        Any job that was brought down will do: the one with which the trouble began is found. The
+        others wait for it again. Answers how many jobs were replayed; raises
+        InvalidTransitionError if none of these jobs is dead or cancelled.
+        """
+        graph = self.graph(*jobs)
+        down = [
+            id_of(job)
+            for job in jobs
+            if graph.nodes[id_of(job)].status in (Status.DEAD, Status.CANCELLED)
+        ]
+        if not down:
+            first = graph.nodes[id_of(jobs[0])]
+            raise InvalidTransitionError(
+                f"job {first.id} is {first.status}: only what is dead or cancelled can be replayed"
+            )
+
+        def replay(job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
+            return self.store.replay(job_ids, reset_attempts=reset_attempts, actor=self._actor)
+
+        job_ids = graph.brought_down_by({graph.origin_of(job_id) for job_id in down} | set(down))
+        return change_many(replay, job_ids, strict=False)

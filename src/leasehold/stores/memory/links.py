@@ -1,0 +1,73 @@
+"""Who depends on whom, as the memory store keeps it: by id, so that no record leads to another."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from leasehold.stores.memory.record import Record
+
+
+class Links:
+    """The links between jobs. A store in which nobody depends on anybody has only empty ones."""
+
+    __slots__ = ("blocking", "dependents", "ended", "unfinished")
+
+    def __init__(self) -> None:
+        self.blocking: dict[str, dict[str, None]] = {}
+        """A job -> those it blocks. Taking one out is the fence: its end counts once."""
+        self.dependents: dict[str, dict[str, None]] = {}
+        """A job -> all that depend on it, whatever became of them."""
+        self.unfinished: dict[str, int] = {}
+        """A job -> how many that have not ended depend on it: it must not be forgotten."""
+        self.ended: deque[str] = deque()
+        """Jobs that have ended and whose dependents are still to be told."""
+
+    def add(self, record: Record, needs: dict[str, int]) -> None:
+        """Link a new job to those it depends on."""
+        record.needs = needs
+        for needed in needs:
+            self.dependents.setdefault(needed, {})[record.id] = None
+        self.count_unfinished(record, 1)
+
+    def block(self, record: Record, blocked_by: set[str]) -> None:
+        """Let a job wait for these; its status is the caller's business."""
+        record.blocked_by = blocked_by
+        for needed in blocked_by:
+            self.blocking.setdefault(needed, {})[record.id] = None
+
+    def satisfy(self, record: Record, needed: str) -> bool:
+        """One of the jobs it waits for is in its way no more; True if that was the last."""
+        assert record.blocked_by is not None
+        record.blocked_by.discard(needed)
+        self._take_out(needed, record.id)
+        return not record.blocked_by
+
+    def unblock(self, record: Record) -> None:
+        """It waits for nobody any more."""
+        for needed in record.blocked_by or ():
+            self._take_out(needed, record.id)
+        record.blocked_by = None
+
+    def count_unfinished(self, record: Record, by: int) -> None:
+        """Count a job for those it depends on, while it has not ended."""
+        for needed in record.needs or ():
+            count = self.unfinished.get(needed, 0) + by
+            if count:
+                self.unfinished[needed] = count
+            else:
+                del self.unfinished[needed]
+
+    def forget(self, record: Record) -> None:
+        """Forget an ended job; nobody waits for it."""
+        self.dependents.pop(record.id, None)
+        for needed in record.needs or ():
+            theirs = self.dependents.get(needed, {})
+            theirs.pop(record.id, None)
+            if not theirs:
+                self.dependents.pop(needed, None)
+
+    def _take_out(self, needed: str, dependent: str) -> None:
+        blocked = self.blocking[needed]
+        del blocked[dependent]
+        if not blocked:
+            del self.blocking[needed]

@@ -1,0 +1,149 @@
+"""What a job's end does to the jobs that wait for it.
+
+Whoever ends a job says so in `step.hints.ended`, for all who wait: dependents are among them, and
+are dealt with in the same write. Guard: the row in `blocker` is deleted, so each end counts once.
+
+One write deals with so many; a job that still blocks others then has a row in `resolving`, written
+with its end, and the next write goes on from there, whichever process does it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.dependencies import consequence, told
+from leasehold.core.status import Event, Status
+from leasehold.stores.sqlite.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.lease import FORGET_WAITING, MAKE_READY
+from leasehold.stores.sqlite.locate import WAIT_FOR_NOBODY
+from leasehold.stores.sqlite.step import INSERT_EVENT, Step
+
+REMEMBER: Final = """
+    INSERT OR IGNORE INTO resolving
+    SELECT seq FROM job JOIN finished USING (seq)
+    WHERE id IN (SELECT value FROM json_each(?))
+        AND EXISTS (SELECT 1 FROM blocker WHERE needs = job.seq)
+"""
+NEXT_ENDED: Final = """
+    SELECT seq, job.id, finished.status, finished.reason
+    FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq) LIMIT 1
+"""
+RESOLVED: Final = "DELETE FROM resolving WHERE seq = ?"
+BLOCKED_BY: Final = """
+    SELECT blocker.seq, job.id, job.lane, job.priority, job.parent_id, dependent.policy,
+           dependent.due, waiting.version, waiting.attempts, waiting.events,
+           EXISTS (SELECT 1 FROM blocker AS other
+                   WHERE other.seq = blocker.seq AND other.needs <> ?1)
+    FROM blocker CROSS JOIN waiting USING (seq) CROSS JOIN dependent USING (seq)
+        CROSS JOIN job USING (seq)
+    WHERE blocker.needs = ?1 LIMIT ?2
+"""
+UNBLOCK: Final = "DELETE FROM blocker WHERE needs = ? AND seq = ?"
+SCHEDULE: Final = "INSERT INTO waiting VALUES (?, 0, ?, ?, ?, ?, ?, NULL)"
+ENDED_BY: Final = "UPDATE dependent SET ended_by = ? WHERE seq = ?"
+
+_UNBLOCKED: Final = EVENT_CODE[Event.UNBLOCKED]
+_BLOCKED: Final = STATUS_CODE[Status.BLOCKED]
+
+Dependent = tuple[Any, ...]
+
+
+def resolve(step: Step) -> None:
+    """Deal with dependents of jobs that have ended, in this write or an earlier one.
+
+    Called after every operation: where nobody waits, it looks at two flags and is done.
+    """
+    _remember(step)
+    while step.some_unresolved:
+        ended = step.execute(NEXT_ENDED).fetchone()
+        if ended is None:
+            step.some_unresolved = False
+            return
+        if step.dependents_left <= 0:
+            # Workers are woken, since their next exchange goes on with it.
+            step.hints.unresolved = step.hints.ready = True
+            return
+        asked_for = step.dependents_left
+        if _tell(step, ended, asked_for) < asked_for:
+            step.execute(RESOLVED, (ended[0],))
+        # Some of them may have been ended just now, and others wait for those.
+        _remember(step)
+
+
+def _remember(step: Step) -> None:
+    """Note which of the jobs that this operation has ended block others."""
+    hints = step.hints
+    if step.somebody_waits and len(hints.ended) > hints.looked_at:
+        new = hints.ended[hints.looked_at :]
+        step.execute(REMEMBER, (msgspec.json.encode(new).decode(),))
+        step.some_unresolved = step.some_unresolved or step.db.changes() > 0
+    hints.looked_at = len(hints.ended)
+
+
+def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:
+    """Tell up to `limit` dependents of one job's end; answers how many there were."""
+    needed, needed_id, code, reason = ended
+    status = STATUS_OF[code]
+    dependents: list[Dependent] = step.execute(BLOCKED_BY, (needed, limit)).fetchall()
+    # Looking counts too: whom a job blocked may have been ended by another, many times over.
+    step.dependents_left -= max(1, len(dependents))
+    step.executemany(UNBLOCK, [(needed, dependent[0]) for dependent in dependents])
+    message = told(needed_id, status, reason)
+    free: list[Dependent] = []
+    for dependent in dependents:
+        after = consequence(POLICY_OF[dependent[5]], status)
+        if after is not None:
+            _end(step, dependent, after, needed, message)
+        elif not dependent[-1]:
+            free.append(dependent)
+    _unblock(step, free, message)
+    return len(dependents)
+
+
+def _end(step: Step, dependent: Dependent, after: Status, needed: int, message: str) -> None:
+    seq, job_id, lane, _, _, _, due, version, attempts, events, _ = dependent
+    step.execute(FORGET_WAITING, (seq,))
+    step.execute(WAIT_FOR_NOBODY, (seq,))
+    step.execute(ENDED_BY, (needed, seq))
+    end_waiting(
+        step,
+        seq=seq,
+        job_id=job_id,
+        lane=lane,
+        before=Status.BLOCKED,
+        after=after,
+        version=version,
+        attempts=attempts,
+        events=events,
+        available_at=due,
+        reason=message,
+    )
+
+
+def _unblock(step: Step, dependents: list[Dependent], message: str) -> None:
+    """Nobody is in their way any more: they are pending, or scheduled until they are due."""
+    if not dependents:
+        return
+    ready, scheduled, told_events = [], [], []
+    for seq, _, lane, priority, parent_id, _, due, version, attempts, events, _ in dependents:
+        n = events + 1
+        if due <= step.now:
+            after = Status.PENDING
+            rank = 100 - priority
+            ready.append((lane, rank, seq, version, attempts, n, step.now, parent_id))
+        else:
+            after = Status.SCHEDULED
+            scheduled.append((seq, due, step.now, version, attempts, n))
+        code = STATUS_CODE[after]
+        told_events.append(
+            (seq, n, step.now, _UNBLOCKED, _BLOCKED, code, attempts, None, version, message)
+        )
+        step.move(lane, Status.BLOCKED, after)
+    step.executemany(FORGET_WAITING, [(dependent[0],) for dependent in dependents])
+    step.executemany(MAKE_READY, ready)
+    step.executemany(SCHEDULE, scheduled)
+    step.executemany(INSERT_EVENT, told_events)
+    step.hints.ready = True

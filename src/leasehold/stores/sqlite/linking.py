@@ -1,0 +1,296 @@
+"""Jobs that depend on others: how they are submitted and replayed, and what may not be discarded.
+
+Guard: where a dependency stands is read in the write that stores its dependent. It has either ended
+before, which is seen here, or it ends later, and finds the row in `blocker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.dependencies import Plan, Verdict, consequence, refuse_discard, refuse_replay
+from leasehold.core.graph import order_of
+from leasehold.core.job import Draft, Job
+from leasehold.core.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.status import Status
+from leasehold.core.store import Submitted
+from leasehold.errors import DuplicateJobError, LeaseholdError, QueueFullError
+from leasehold.stores.sqlite.codes import POLICY_CODE, STATUS_OF
+from leasehold.stores.sqlite.dependents import resolve
+from leasehold.stores.sqlite.gate import Gate
+from leasehold.stores.sqlite.lanes import Lanes
+from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.submit import (
+    JOB_EXISTS,
+    KEEP_KEY,
+    STATUS_NOW,
+    due_of,
+    insert,
+    known_key,
+    taken,
+    through_gate,
+)
+
+FIND_DEPENDENCY: Final = """
+    SELECT job.seq, finished.status FROM job LEFT JOIN finished USING (seq) WHERE id = ?
+"""
+ADD_DEPENDENT: Final = "INSERT INTO dependent VALUES (?, ?, ?, NULL)"
+ADD_DEPENDENCY: Final = "INSERT INTO dependency VALUES (?, ?, ?, ?)"
+ADD_BLOCKER: Final = "INSERT INTO blocker VALUES (?, ?)"
+REMEMBER_ENDED: Final = "INSERT OR IGNORE INTO resolving VALUES (?)"
+
+# What was discarded since is not waited for: the join leaves it out.
+DEPENDENCIES_NOW: Final = """
+    SELECT needs, job.id, finished.status
+    FROM dependency JOIN job ON job.seq = needs LEFT JOIN finished ON finished.seq = needs
+    WHERE dependency.seq = ? ORDER BY n
+"""
+WAIT_AGAIN: Final = "INSERT INTO waiting VALUES (?, 1, NULL, ?, ?, ?, ?, NULL)"
+ENDED_BY_NOBODY: Final = "UPDATE dependent SET ended_by = NULL WHERE seq = ?"
+LINKS_AMONG: Final = """
+    SELECT job.id, needed.id FROM job JOIN dependency USING (seq) JOIN job AS needed
+        ON needed.seq = needs
+    WHERE job.id IN (SELECT value FROM json_each(?))
+"""
+NEEDED_BY: Final = """
+    SELECT job.id FROM dependency JOIN job USING (seq)
+    WHERE needs = ? AND seq NOT IN (SELECT seq FROM finished) LIMIT 1
+"""
+
+
+def submit(
+    step: Step,
+    lanes: Lanes,
+    drafts: Sequence[Draft],
+    *,
+    partial: bool,
+    refused: Mapping[str, LeaseholdError],
+) -> list[Submitted | LeaseholdError] | QueueFullError:
+    """Store drafts of which some depend on each other, or on jobs that are there."""
+    return through_gate(
+        step,
+        lanes,
+        drafts,
+        lambda gate: _submit(step, lanes, drafts, gate, partial=partial, refused=refused),
+        partial=partial,
+    )
+
+
+def _submit(
+    step: Step,
+    lanes: Lanes,
+    asked: Sequence[Draft],
+    gate: Gate | None,
+    *,
+    partial: bool,
+    refused: Mapping[str, LeaseholdError],
+) -> list[Submitted | LeaseholdError]:
+    found = _Finder(step)
+    drafts = list(asked)
+    verdicts = _verdicts(step, drafts)
+    if gate is not None:
+        _admit(step, lanes, drafts, verdicts, gate, found)
+    plan = Plan(drafts, verdicts, lambda job_id: bool(found(job_id)), refused)
+    if plan.refusal is not None and not partial:
+        raise plan.refusal
+    new = [index for index, verdict in enumerate(plan.verdicts) if verdict is None]
+    stored = _store(
+        step, lanes, [drafts[index] for index in new], [plan.needs[index] for index in new], found
+    )
+    answers = iter(stored)
+    return [next(answers) if verdict is None else verdict for verdict in plan.verdicts]
+
+
+class _Finder:
+    """Where dependencies stand, each looked up once: number, and how it ended if it has."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._found: dict[str, tuple[int, Status | None] | None] = {}
+
+    def __call__(self, job_id: str) -> tuple[int, Status | None] | None:
+        if job_id not in self._found:
+            row = self._step.execute(FIND_DEPENDENCY, (job_id,)).fetchone()
+            ended = None if row is None or row[1] is None else STATUS_OF[row[1]]
+            self._found[job_id] = None if row is None else (row[0], ended)
+        return self._found[job_id]
+
+
+def _verdicts(step: Step, drafts: Sequence[Draft]) -> list[Verdict]:
+    """Each draft by itself, its dependencies left aside."""
+    ids: set[str] = set()
+    keys: dict[tuple[str, str], Draft] = {}
+    verdicts: list[Verdict] = []
+    for draft in drafts:
+        try:
+            verdict = _known(step, draft, keys)
+            if verdict is None:
+                if draft.id in ids or step.execute(JOB_EXISTS, (draft.id,)).fetchone():
+                    raise DuplicateJobError(taken(draft.id))
+                ids.add(draft.id)
+                if draft.idempotency_key is not None:
+                    keys[draft.queue, draft.idempotency_key] = draft
+            verdicts.append(verdict)
+        except LeaseholdError as error:
+            verdicts.append(error)
+    return verdicts
+
+
+def _admit(
+    step: Step,
+    lanes: Lanes,
+    drafts: list[Draft],
+    verdicts: list[Verdict],
+    gate: Gate,
+    found: _Finder,
+) -> None:
+    """Ask the gate about each draft that nothing else stands against; in their places."""
+    own = {draft.id for draft in drafts}
+
+    def is_blocked(draft: Draft) -> bool:
+        places = (found(needed) for needed in draft.depends_on if needed not in own)
+        return not own.isdisjoint(draft.depends_on) or any(
+            place is not None and place[1] is None for place in places
+        )
+
+    for index, (draft, verdict) in enumerate(zip(drafts, verdicts, strict=True)):
+        if verdict is not None:
+            continue
+        pending = not is_blocked(draft) and due_of(draft, step.now) <= step.now
+        try:
+            drafts[index] = gate.admit(draft, pending=pending)
+        except LeaseholdError as error:
+            verdicts[index] = error
+            if isinstance(error, QueueFullError):
+                step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
+
+
+def _known(step: Step, draft: Draft, keys: Mapping[tuple[str, str], Draft]) -> Submitted | None:
+    if draft.idempotency_key is None:
+        return None
+    first = keys.get((draft.queue, draft.idempotency_key))
+    if first is None:
+        return known_key(step, draft)
+    if first.fingerprint() != draft.fingerprint():
+        raise draft.conflict_with(first.id)
+    return Submitted(first.id, Status.BLOCKED, is_duplicate=True)
+
+
+def _store(
+    step: Step,
+    lanes: Lanes,
+    drafts: Sequence[Draft],
+    needs: Sequence[tuple[str, ...]],
+    found: _Finder,
+) -> list[Submitted | LeaseholdError]:
+    seq_of = {draft.id: seq for seq, draft in enumerate(drafts, start=step.next_seq)}
+    dependents: list[tuple[int, int, int]] = []
+    links: list[tuple[int, int, int, str]] = []
+    blockers: list[tuple[int, int]] = []
+    ended_badly: set[int] = set()
+    for draft, needed_ids in zip(drafts, needs, strict=True):
+        if not needed_ids:
+            continue
+        seq = seq_of[draft.id]
+        policy = draft.on_dependency_failure
+        dependents.append((seq, POLICY_CODE[policy], due_of(draft, step.now)))
+        for n, needed_id in enumerate(needed_ids):
+            needed, ended = _place(needed_id, seq_of, found)
+            links.append((seq, n, needed, needed_id))
+            if ended is None:
+                blockers.append((needed, seq))
+            elif consequence(policy, ended) is not None:
+                blockers.append((needed, seq))
+                ended_badly.add(needed)
+    blocked = {seq for _, seq in blockers}
+    answers = insert(step, lanes, drafts, {id_ for id_, seq in seq_of.items() if seq in blocked})
+    step.executemany(ADD_DEPENDENT, dependents)
+    step.executemany(ADD_DEPENDENCY, links)
+    _block(step, blockers)
+    _keep_keys(step, drafts, seq_of)
+    if ended_badly:
+        step.executemany(REMEMBER_ENDED, [(needed,) for needed in ended_badly])
+        step.some_unresolved = True
+        resolve(step)
+        return [_as_it_is_now(step, answer, seq_of) for answer in answers]
+    return answers
+
+
+def _place(
+    job_id: str, seq_of: Mapping[str, int], find: Callable[[str], tuple[int, Status | None] | None]
+) -> tuple[int, Status | None]:
+    if job_id in seq_of:
+        return seq_of[job_id], None
+    place = find(job_id)
+    assert place is not None, "an unknown dependency was let through"
+    return place
+
+
+def _keep_keys(step: Step, drafts: Sequence[Draft], seq_of: Mapping[str, int]) -> None:
+    until = step.now + IDEMPOTENCY_SECONDS * 1_000_000
+    keys = [
+        (draft.queue, draft.idempotency_key, seq_of[draft.id], draft.fingerprint(), until)
+        for draft in drafts
+        if draft.idempotency_key is not None
+    ]
+    step.executemany(KEEP_KEY, keys)
+
+
+def _as_it_is_now(
+    step: Step, answer: Submitted | LeaseholdError, seq_of: Mapping[str, int]
+) -> Submitted | LeaseholdError:
+    if isinstance(answer, LeaseholdError) or answer.status is not Status.BLOCKED:
+        return answer
+    row: Any = step.execute(STATUS_NOW, {"seq": seq_of[answer.id]}).fetchone()
+    return Submitted(answer.id, STATUS_OF[row[0]])
+
+
+# -- replaying and discarding ------------------------------------------------------------------
+
+
+def waits_again_for(step: Step, seq: int, job: Job) -> list[int]:
+    """The numbers of the jobs that a replayed job is to wait for; refuses what would be in vain."""
+    if not job.depends_on:
+        return []
+    unfinished = []
+    dependencies: list[tuple[Any, ...]] = step.execute(DEPENDENCIES_NOW, (seq,)).fetchall()
+    for needed, needed_id, code in dependencies:
+        if code is None:
+            unfinished.append(needed)
+        elif consequence(job.on_dependency_failure, STATUS_OF[code]) is not None:
+            raise refuse_replay(job.id, needed_id, STATUS_OF[code])
+    step.execute(ENDED_BY_NOBODY, (seq,))
+    return unfinished
+
+
+def block_again(
+    step: Step, seq: int, needed: Sequence[int], *, version: int, attempts: int, events: int
+) -> None:
+    """Put a replayed job where it waits for its dependencies."""
+    step.execute(WAIT_AGAIN, (seq, step.now, version, attempts, events))
+    _block(step, [(each, seq) for each in needed])
+
+
+def _block(step: Step, blockers: Sequence[tuple[int, int]]) -> None:
+    step.executemany(ADD_BLOCKER, blockers)
+    step.somebody_waits = True
+
+
+def replay_order(step: Step, job_ids: Sequence[str]) -> list[int]:
+    """The places of these ids, dependencies first."""
+    wanted = msgspec.json.encode(job_ids).decode()
+    links: list[tuple[Any, ...]] = step.execute(LINKS_AMONG, (wanted,)).fetchall()
+    depends_on: dict[str, list[str]] = {}
+    for job_id, needed_id in links:
+        depends_on.setdefault(job_id, []).append(needed_id)
+    return order_of(job_ids, depends_on)
+
+
+def check_not_needed(step: Step, seq: int, job_id: str) -> None:
+    """Refuse to discard a job that an unfinished one depends on."""
+    row = step.execute(NEEDED_BY, (seq,)).fetchone()
+    if row is not None:
+        raise refuse_discard(job_id, row[0])

@@ -1,0 +1,66 @@
+"""What the dependencies of a job returned: read from the store, and decoded where it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.codec import CallCodec
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.errors import JobNotFoundError
+
+READ_AT_ONCE: Final = 500
+
+
+class DependencyResult(msgspec.Struct, frozen=True):
+    """What a completed dependency returned, not decoded yet."""
+
+    job_id: str
+    task: str
+    data: bytes | None
+    codec: str
+
+
+FetchResults = Callable[[str], list[DependencyResult]]
+"""From a job's id to what its dependencies returned."""
+
+
+def fetch_results(store: Store, job_id: str) -> list[DependencyResult]:
+    """The results of a job's completed dependencies, in the order in which it names them."""
+    job = store.get(job_id)
+    if job is None:
+        raise JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+    found: dict[str, DependencyResult] = {}
+    for start in range(0, len(job.depends_on), READ_AT_ONCE):
+        ids = job.depends_on[start : start + READ_AT_ONCE]
+        where = JobFilter(ids=ids, statuses=(Status.COMPLETED,))
+        for each in store.search(where, limit=READ_AT_ONCE).jobs:
+            found[each.id] = DependencyResult(
+                each.id, each.task, each.result_data, each.result_codec
+            )
+    return [found[needed] for needed in job.depends_on if needed in found]
+
+
+def decode_results(
+    results: Sequence[DependencyResult], codec_for: Callable[[str], CallCodec]
+) -> dict[str, Any]:
+    """Results by job id, each decoded by its own task's codec."""
+    return {
+        each.job_id: None
+        if each.data is None
+        else codec_for(each.task).decode_result(each.data, each.codec)
+        for each in results
+    }
+
+
+def plain_codec(task: str) -> CallCodec:
+    """A codec for a task whose code, and so whose type hints, may not be here."""
+    return CallCodec(_anything, title=task)
+
+
+def _anything(*args: Any, **kwargs: Any) -> Any:
+    """Stands for a task whose signature is not known here."""

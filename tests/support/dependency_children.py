@@ -1,0 +1,96 @@
+"""Processes that submit dependents, and others that end what these wait for, until they are killed.
+
+So few dependents are dealt with in one write that nearly every end is cut in pieces.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from random import Random
+
+from leasehold.core.job import DependencyPolicy, Draft
+from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome
+from leasehold.core.status import Status
+from leasehold.core.store import WorkerInfo
+from leasehold.env import SYSTEM, Env
+from leasehold.stores.sqlite import SQLiteStore, step
+
+AT_ONCE = 3
+FAN_OUT_MAX = 10
+ENOUGH_PENDING = 60
+POLICIES: list[DependencyPolicy] = ["cancel", "fail", "ignore"]
+OUTCOMES: list[Outcome] = [
+    Complete(),
+    Complete(),
+    Fail(JobError("ValueError", "a bug"), retryable=False),
+    Cancel("enough"),
+]
+
+
+def _open(path: str, name: str, seed: int) -> tuple[SQLiteStore, Random]:
+    vars(step)["DEPENDENTS_AT_ONCE"] = AT_ONCE
+    random = Random(seed)
+    store = SQLiteStore(path, env=Env(random=random))
+    now = SYSTEM.now()
+    store.register_worker(
+        WorkerInfo(
+            id=name, host="h", pid=os.getpid(), queues=("default",), slots=4,
+            started_at=now, heartbeat_at=now,
+        )
+    )  # fmt: skip
+    return store, random
+
+
+def submit_dependents(path: str, name: str, seed: int, tell_fd: int) -> None:
+    """Submit a job, then jobs that depend on it, while others run it. Tells `S id`."""
+    store, random = _open(path, name, seed)
+    number = 0
+    while True:
+        if store.stats().counts[Status.PENDING] > ENOUGH_PENDING:
+            store.recover()
+            continue
+        root = f"{name}-{number}"
+        store.submit([Draft(id=root, task="t")])
+        ids = [root]
+        for place in range(random.randint(1, FAN_OUT_MAX)):
+            ids.append(f"{root}-{place}")
+            needs = tuple({root, random.choice(ids[:-1])})
+            policy = random.choice(POLICIES)
+            store.submit(
+                [Draft(id=ids[-1], task="t", depends_on=needs, on_dependency_failure=policy)]
+            )
+        os.write(tell_fd, "".join(f"S {job_id}\n" for job_id in ids).encode())
+        number += 1
+
+
+def settle_at_random(path: str, name: str, seed: int, tell_fd: int) -> None:
+    """Lease and settle, with or without leasing more. Tells `L id version`."""
+    store, random = _open(path, name, seed)
+    held: list[Settlement] = []
+    while True:
+        if random.random() < 0.1:
+            store.recover()
+        limit = random.randint(0, 4)
+        request = LeaseRequest(worker=name, limit=limit, lease_seconds=3600) if limit else None
+        leases = store.exchange(held, request).leases
+        held = [
+            Settlement(lease.job_id, lease.version, random.choice(OUTCOMES)) for lease in leases
+        ]
+        if leases:
+            lines = (f"L {lease.job_id} {lease.version}\n" for lease in leases)
+            os.write(tell_fd, "".join(lines).encode())
+
+
+def end_and_stop_half_way(path: str, job_id: str, tell_fd: int) -> None:
+    """End a job that many wait for, and be killed after the first of the writes that it takes."""
+    store = SQLiteStore(path)
+
+    def tell_and_wait() -> None:
+        os.write(tell_fd, f"S {job_id}\n".encode())
+        while True:
+            signal.pause()
+
+    store._resolve_the_rest = tell_and_wait  # type: ignore[method-assign]
+    store.cancel([job_id], reason="enough", actor="me")
