@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from leasehold.aio import AsyncJobHandle, AsyncTaskQueue
+    from leasehold.core.archive import ArchivedJob
     from leasehold.core.breaker import Breaker
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
+    from leasehold.core.retention import CleanUp, RetentionPolicy
     from leasehold.core.retry import Constant, Delays, Exponential, Linear
     from leasehold.core.search import JobFilter, Page
     from leasehold.core.status import Event, Status
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         DuplicateJobError,
         IdempotencyConflictError,
         InvalidJobError,
+        InvalidRetentionError,
         InvalidTransitionError,
         JobCancelledError,
         JobFailedError,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
         PermanentError,
         QueueClosedError,
         QueueFullError,
+        ResultExpiredError,
         ResultTimeoutError,
         RetryableError,
         StoreClosedError,
@@ -85,6 +89,10 @@ __all__ = [
     "Page",
     "WorkerInfo",
     "AuditRecord",
+    # Retention.
+    "RetentionPolicy",
+    "CleanUp",
+    "ArchivedJob",
     # Retry policies.
     "Exponential",
     "Linear",
@@ -101,6 +109,7 @@ __all__ = [
     "PayloadError",
     "PayloadTooLargeError",
     "TaskNotImportableError",
+    "InvalidRetentionError",
     "DuplicateJobError",
     "IdempotencyConflictError",
     "JobNotFoundError",
@@ -114,6 +123,7 @@ __all__ = [
     "JobFailedError",
     "JobCancelledError",
     "JobTimeoutError",
+    "ResultExpiredError",
     "ResultTimeoutError",
     "UnsupportedError",
     "StoreError",
@@ -126,10 +136,12 @@ __all__ = [
 
 _HOMES: Final = {
     "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue"),
+    "leasehold.core.archive": ("ArchivedJob",),
     "leasehold.core.breaker": ("Breaker",),
     "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
+    "leasehold.core.retention": ("CleanUp", "RetentionPolicy"),
     "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),
     "leasehold.core.search": ("JobFilter", "Page"),
     "leasehold.core.status": ("Event", "Status"),

@@ -5,6 +5,7 @@
     │   ├── PayloadError               a payload or result cannot be encoded or decoded
     │   │   └── PayloadTooLargeError
     │   └── TaskNotImportableError     a lambda or local function was given as a task
+    ├── InvalidRetentionError          a retention policy, or a clean-up, that makes no sense
     ├── DuplicateJobError              a job with this id exists already
     ├── IdempotencyConflictError       same idempotency key, different job
     ├── JobNotFoundError
@@ -18,6 +19,7 @@
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
     ├── JobTimeoutError                also a TimeoutError: an attempt ran too long
+    ├── ResultExpiredError             raised by result(): its time to live is over
     ├── ResultTimeoutError             also a TimeoutError: no result yet
     ├── UnsupportedError               this store cannot do that
     └── StoreError                     the store itself cannot work
@@ -51,6 +53,10 @@ class PayloadTooLargeError(PayloadError):
 
 class TaskNotImportableError(InvalidJobError):
     """Raised when a lambda or a local function is submitted: no worker could find it again."""
+
+
+class InvalidRetentionError(LeaseholdError, ValueError):
+    """Raised when a retention policy or an order to clean up makes no sense; says what does."""
 
 
 class DuplicateJobError(LeaseholdError):
@@ -112,6 +118,10 @@ class JobCancelledError(LeaseholdError):
 
 class JobTimeoutError(LeaseholdError, TimeoutError):
     """Raised when an attempt ran longer than its job's `timeout_seconds`."""
+
+
+class ResultExpiredError(LeaseholdError):
+    """Raised by `result()` when the job is completed but its result's time to live is over."""
 
 
 class ResultTimeoutError(LeaseholdError, TimeoutError):
