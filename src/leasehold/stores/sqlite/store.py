@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import apsw
 import msgspec
 
+from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
     Exchange,
@@ -22,6 +23,16 @@ from leasehold.core.lease import (
     Settlement,
     StuckJob,
     SweepReport,
+)
+from leasehold.core.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+    check_limit,
+    without_old_result,
 )
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import TRANSITIONS, Event
@@ -35,8 +46,19 @@ from leasehold.errors import (
     StoreError,
     StoreFullError,
 )
-from leasehold.stores.sqlite import inspection, people, read, recover, renew, settle, submit
+from leasehold.stores.sqlite import (
+    archive,
+    cleanup,
+    inspection,
+    people,
+    read,
+    recover,
+    renew,
+    settle,
+    submit,
+)
 from leasehold.stores.sqlite import lease as leasing
+from leasehold.stores.sqlite.cleaning import Cleaning
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
 from leasehold.stores.sqlite.epoch import open_epoch
@@ -105,6 +127,7 @@ class SQLiteStore:
         self._writer = Writer(db, self._files, lock, env, self._store_clock, self._wake.send)
         self._readers = Readers(self._files.database)
         self._deaths = Deaths(self._files.workers)
+        self._cleaning = Cleaning(env, self._read, self._write, self._clock)
         self._lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
@@ -308,7 +331,10 @@ class SQLiteStore:
 
     def get(self, job_id: str) -> Job | None:
         with self._read() as db:
-            return read.read_job(db, job_id)
+            job = read.read_job(db, job_id)
+            if job is None or job.result_ttl_seconds is None:
+                return job
+            return without_old_result(job, from_micros(self._clock(db)))
 
     def position(self, job_id: str) -> int | None:
         with self._read() as db:
@@ -316,7 +342,9 @@ class SQLiteStore:
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         with self._read() as db:
-            return read.search(db, where, limit, cursor)
+            page = read.search(db, where, limit, cursor)
+            now = from_micros(self._clock(db))
+            return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
 
     def attempts(self, job_id: str) -> list[Attempt]:
         with self._read() as db:
@@ -352,6 +380,43 @@ class SQLiteStore:
                 )
                 for at, actor, action, detail, count in db.execute(AUDIT, (limit,))
             ]
+
+    # -- retention ---------------------------------------------------------------------------
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        check_limit(limit)
+        policy = policy or RetentionPolicy()
+        if run is None:
+            return self._cleaning.begin(policy, scope, actor)
+        return self._cleaning.go_on(run, policy, scope, limit, actor)
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        with self._read() as db:
+            return cleanup.latest(db, limit)
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        with self._read() as db:
+            return archive.find(db, job_id)
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        with self._read() as db:
+            return archive.search(db, where, (first_day, last_day), limit, cursor)
 
     # -- the store itself --------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
-            "people", "reading", "waking", "breaking",
+            "people", "reading", "waking", "breaking", "retaining",
         )
     )
 )  # fmt: skip
@@ -33,6 +33,7 @@ from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
+from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
@@ -48,6 +49,7 @@ class StoreConformance(
     RecoveringClauses,
     PeopleClauses,
     ReadingClauses,
+    RetainingClauses,
     WakingClauses,
 ):
     """Every clause of the contract, for one store."""
