@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from leasehold import (
+    AsyncTaskQueue,
     CleanUp,
     InvalidRetentionError,
     JobNotFoundError,
@@ -14,8 +18,6 @@ from leasehold import (
 )
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
-
-from .conftest import MakeQueue
 
 DAY = 24 * 3600
 
@@ -28,7 +30,7 @@ def finish(queue: TaskQueue, *names: str) -> None:
         queue.ack(lease, name)
 
 
-def test_a_policy_of_ones_own(make_queue: MakeQueue, clock: ManualClock) -> None:
+def test_a_policy_of_ones_own(make_queue: Callable[..., TaskQueue], clock: ManualClock) -> None:
     policy = RetentionPolicy(completed_seconds=10 * DAY, worth_cleaning=1)
     queue = make_queue(num_workers=0, env=Env(clock), retention=policy)
     finish(queue, "job")
@@ -116,6 +118,21 @@ def test_a_result_expires(still: TaskQueue, clock: ManualClock) -> None:
     with pytest.raises(ResultExpiredError):
         job.result()
     assert job.status() is Status.COMPLETED
+
+
+def test_it_may_be_awaited(still: TaskQueue) -> None:
+    async def look() -> None:
+        queue = AsyncTaskQueue(still.store, num_workers=0)
+        cleanup = await queue.prune(emergency=True)
+        assert cleanup is not None
+        assert cleanup.completed == 2
+        assert await queue.cleanups() == [cleanup]
+        assert (await queue.archived("one")).status is Status.COMPLETED
+        assert [job.id async for job in queue.search_archive(task="t")] == ["two", "one"]
+        await queue.shutdown()
+
+    finish(still, "one", "two")
+    asyncio.run(look())
 
 
 def test_a_task_may_say_how_long_its_results_count(still: TaskQueue) -> None:

@@ -375,7 +375,7 @@ class Store(Protocol):
         - RET-6  A pruned job's idempotency key still answers for it until its 24 hours are over.
         - RET-7  A result past its own time to live is dropped; its job stays.
         - RET-8  Completed jobs keep `history_events_max` history events, all together: beyond, the
-                 oldest lose their history and attempt records, each job as a whole.
+                 oldest lose history, attempt records and the errors in them, each job as a whole.
         - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. One that
                  was forced is in the audit log too.
         - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from heapq import heappop
-from itertools import islice
 
 import msgspec
 
@@ -56,11 +54,6 @@ def prune(
         return msgspec.structs.replace(report, run=run, more=True, lock_seconds=elapsed)
     state.cleanups[place] = msgspec.structs.replace(record, ended_at=from_micros(state.now))
     return _end(state, state.cleanups[place], policy, scope, actor)
-
-
-def is_needed(_state: State, _record: Record) -> bool:
-    """The seam for dependencies: whether unfinished jobs depend on this one. None do yet."""
-    return False
 
 
 def _begin(state: State, policy: RetentionPolicy, scope: Scope, actor: str) -> PruneReport:
@@ -117,17 +110,9 @@ def _prune_jobs(
     state: State, policy: RetentionPolicy, scope: Scope, limit: int
 ) -> PruneReport | None:
     cutoffs = policy.cutoffs(from_micros(state.now), scope)
-    old = list(
-        islice(
-            (
-                record
-                for status, cutoff in cutoffs.items()
-                for record in _ended_by(state, status, to_micros(cutoff))
-                if not is_needed(state, record)
-            ),
-            limit,
-        )
-    )
+    old: list[Record] = []
+    for status, cutoff in cutoffs.items():
+        old += state.ended_by(status, to_micros(cutoff), limit - len(old))
     if not old:
         return None
     ends = [record.status for record in old]
@@ -140,14 +125,6 @@ def _prune_jobs(
         archived=0 if policy.archive_seconds == 0 else len(old),
         taken=len(old),
     )
-
-
-def _ended_by(state: State, status: Status, cutoff: int) -> Iterator[Record]:
-    """Jobs of a status that ended by then; they are kept in the order in which they ended."""
-    for record in state.finished[status].values():
-        if (record.completed_at or 0) > cutoff:
-            return
-        yield record
 
 
 def _drop_results(state: State, limit: int) -> PruneReport | None:
@@ -168,6 +145,7 @@ def _drop_histories(state: State, policy: RetentionPolicy, limit: int) -> PruneR
     for record in doomed:
         record.history = []
         record.attempt_rows = []
+        record.error = None
     return PruneReport(histories_dropped=len(doomed), taken=len(doomed))
 
 

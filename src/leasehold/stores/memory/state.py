@@ -256,6 +256,20 @@ class State:
                 return
             del self.keys[key]
 
+    def ended_by(self, status: Status, cutoff: int, limit: int) -> list[Record]:
+        """Jobs of a status that ended by then and may go, those that ended first first."""
+        found: list[Record] = []
+        for record in self.finished[status].values():
+            if len(found) >= limit or (record.completed_at or 0) > cutoff:
+                break
+            if not self.is_needed(record):
+                found.append(record)
+        return found
+
+    def is_needed(self, _record: Record) -> bool:
+        """The seam for dependencies: whether unfinished jobs depend on this one. None do yet."""
+        return False
+
     def prune(self, record: Record, policy: RetentionPolicy) -> None:
         """Forget an ended job that is not needed any more, and keep its summary."""
         if policy.archive_seconds != 0:
@@ -266,11 +280,7 @@ class State:
         """Forget ended jobs whose time is over. Their keys are kept until those expire."""
         forgotten = 0
         for status, limit in self._retention.items():
-            finished = self.finished[status]
-            while finished and forgotten < TRIM_BATCH:
-                record = next(iter(finished.values()))
-                if (record.completed_at or 0) + limit > self.now:
-                    break
+            for record in self.ended_by(status, self.now - limit, TRIM_BATCH - forgotten):
                 self.prune(record, self.policy)
                 forgotten += 1
         self.drop_expired_keys()
@@ -279,9 +289,12 @@ class State:
             self._trim_at = self.now + TRIM_INTERVAL_MICROS
 
     def _forget_oldest(self) -> None:
-        heads = [next(iter(jobs.values())) for jobs in self.finished.values() if jobs]
-        oldest = min(heads, key=lambda record: (record.completed_at or 0, record.seq))
-        self.prune(oldest, self.policy)
+        heads = [
+            record for status in self.finished for record in self.ended_by(status, self.now, 1)
+        ]
+        if heads:
+            oldest = min(heads, key=lambda record: (record.completed_at or 0, record.seq))
+            self.prune(oldest, self.policy)
 
     # -- figures -----------------------------------------------------------------------------
 

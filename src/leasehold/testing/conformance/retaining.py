@@ -24,6 +24,7 @@ from leasehold.env import ManualClock
 from leasehold.errors import IdempotencyConflictError, InvalidJobError, InvalidRetentionError
 from leasehold.testing.conformance.base import (
     FAILURE,
+    RETRY_SECONDS,
     ConformanceBase,
     at_once,
     draft,
@@ -276,11 +277,17 @@ class RetainingClauses(ConformanceBase):
         assert store.check() == []
         assert sum(report.histories_dropped for report in clean(store, policy)) == 0
 
-    def test_ret_8_a_refused_settlement_does_not_bring_it_back(self, store: Store) -> None:
+    def test_ret_8_a_refused_settlement_does_not_bring_it_back(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         submit(store, draft())
+        settle(store, lease_one(store), FAILURE)
+        clock.advance(RETRY_SECONDS)
         lease = lease_one(store)
         settle(store, lease, Complete())
+        assert get(store).error is not None
         clean(store, RetentionPolicy(history_events_max=0))
+        assert get(store).error is None
         store.exchange([Settlement("job", lease.version, Complete())])
         assert store.history("job") == []
         assert get(store).status is Status.COMPLETED
