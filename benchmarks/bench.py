@@ -29,10 +29,12 @@ class Sizes:
     pending: int = 1_000_000
     finished: int = 5_000_000
     memory: int = 100_000
+    old: int = 1_000_000
 
     @classmethod
     def quick(cls) -> Sizes:
-        return cls(1, 1000, 500, 20_000, 10_000, 500, 1000, 300, 60, 3.0, 100_000, 200_000, 20_000)
+        sizes = (1, 1000, 500, 20_000, 10_000, 500, 1000, 300, 60, 3.0, 100_000, 200_000, 20_000)
+        return cls(*sizes, old=200_000)
 
 
 @dataclass

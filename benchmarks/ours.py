@@ -17,13 +17,17 @@ from pathlib import Path
 
 from benchmarks import tasks
 from leasehold import NewJob, Status, TaskQueue
+from leasehold.connect import connect
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
+from leasehold.core.retention import Scope
+from leasehold.core.store import Store
 from leasehold.env import SYSTEM
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite.connection import Durability, open_writer
 from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.worker.pruner import Pruner
 
 SLOTS = 8
 
@@ -97,13 +101,14 @@ def fill_finished(path: str, jobs: int) -> None:
     db.close()
 
 
-def drain(path: str, durability: Durability, jobs: int) -> float:
+def drain(path: str, durability: Durability, jobs: int, store: Store | None = None) -> float:
     """Jobs per second from the worker's start until so many are completed and durable.
 
     The worker's modules are imported before, as they are in any worker process.
     """
     import_module("leasehold.worker.worker")
-    queue = TaskQueue(path, num_workers=SLOTS, durability=durability, import_tasks=["benchmarks"])
+    place, level = (path, durability) if store is None else (store, None)
+    queue = TaskQueue(place, num_workers=SLOTS, durability=level, import_tasks=["benchmarks"])
     before = queue.get_queue_stats()["total_completed"]
 
     def work() -> None:
@@ -119,6 +124,28 @@ def filled_drain(path: str, durability: Durability, jobs: int) -> float:
     """Drain a store into which so many jobs were put first."""
     fill(path, durability, jobs)
     return drain(path, durability, jobs)
+
+
+def pruned_drain(path: str, durability: Durability, jobs: int) -> tuple[float, float]:
+    """Drain a store into which so many jobs were put first, while the same process cleans it up.
+
+    Jobs drained per second, and old jobs pruned per second meanwhile.
+    """
+    fill(path, durability, jobs)
+    store = connect(path, durability=durability)
+    pruner = Pruner(store, actor="bench")
+    thread = threading.Thread(target=pruner.prune_once, args=(Scope(force=True),))
+    before = store.stats().cleaned
+    thread.start()
+    _until(lambda: store.stats().cleaned > before)
+    first, started = store.stats().cleaned, time.perf_counter()
+    rate = drain(path, durability, jobs, store)
+    pruned = (store.stats().cleaned - first) / (time.perf_counter() - started)
+    assert thread.is_alive(), "the clean-up was over before the drain: give it more old jobs"
+    pruner.stop()
+    thread.join()
+    store.close()
+    return rate, pruned
 
 
 def together(path: str, durability: Durability, jobs: int) -> float:

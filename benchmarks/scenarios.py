@@ -152,6 +152,27 @@ def growth(bench: Bench, durability: Durability) -> None:
         shutil.rmtree(Path(place).parent)
 
 
+def cleaning(bench: Bench, durability: Durability) -> None:
+    """The same drain with and without a clean-up of many old jobs at the same time."""
+    sizes = bench.sizes
+    if not bench.wants("drain while pruning"):
+        return
+    alone, cleaned = [], []
+    pruned = 0.0
+    for _ in range(sizes.repeats):
+        old = bench.fresh()
+        bench.measure(ours.fill_finished, sizes.old, store=old)
+        alone.append(bench.measure(ours.filled_drain, durability, sizes.many, store=old))
+        rate, pruned = bench.measure(ours.pruned_drain, durability, sizes.many, store=old)
+        cleaned.append(rate)
+        shutil.rmtree(Path(old).parent)
+    rates = {"alone": statistics.median(alone), "pruning": statistics.median(cleaned)}
+    ratio = rates["pruning"] / rates["alone"]
+    row = Row("drain while pruning", durability, "jobs/s", {**rates, "pruned": pruned})
+    row.ratios, row.target, row.met = {"of alone": ratio}, "0.80 of alone", ratio >= 0.8
+    bench.add(row)
+
+
 def memory(bench: Bench) -> None:
     """The memory store, in one thread."""
     if bench.wants("memory"):

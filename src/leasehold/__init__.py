@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from leasehold.aio import AsyncJobHandle, AsyncTaskQueue
+    from leasehold.core.archive import ArchivedJob
     from leasehold.core.breaker import Breaker
     from leasehold.core.graph import Graph, GraphNode
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
     from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
     from leasehold.core.reason import Reason, ReasonKind
+    from leasehold.core.retention import CleanUp, RetentionPolicy
     from leasehold.core.retry import Constant, Delays, Exponential, Linear
     from leasehold.core.schedule import Schedule
     from leasehold.core.search import JobFilter, Page
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         IdempotencyConflictError,
         InvalidJobError,
         InvalidQueueError,
+        InvalidRetentionError,
         InvalidScheduleError,
         InvalidTransitionError,
         JobCancelledError,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
         QueueNotEmptyError,
         QueueNotFoundError,
         RateLimitedError,
+        ResultExpiredError,
         ResultTimeoutError,
         RetryableError,
         ScheduleNotFoundError,
@@ -113,6 +117,10 @@ __all__ = [
     "QueueState",
     "Reason",
     "ReasonKind",
+    # Retention.
+    "RetentionPolicy",
+    "CleanUp",
+    "ArchivedJob",
     # Retry policies.
     "Exponential",
     "Linear",
@@ -136,6 +144,7 @@ __all__ = [
     "InvalidScheduleError",
     "ScheduleNotFoundError",
     "CycleError",
+    "InvalidRetentionError",
     "DuplicateJobError",
     "IdempotencyConflictError",
     "JobNotFoundError",
@@ -155,6 +164,7 @@ __all__ = [
     "JobFailedError",
     "JobCancelledError",
     "JobTimeoutError",
+    "ResultExpiredError",
     "ResultTimeoutError",
     "UnsupportedError",
     "StoreError",
@@ -167,11 +177,13 @@ __all__ = [
 
 _HOMES: Final = {
     "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue"),
+    "leasehold.core.archive": ("ArchivedJob",),
     "leasehold.core.breaker": ("Breaker",),
     "leasehold.core.graph": ("Graph", "GraphNode"),
     "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
+    "leasehold.core.retention": ("CleanUp", "RetentionPolicy"),
     "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),
     "leasehold.core.schedule": ("Schedule",),
     "leasehold.core.queue_config": ("QueueConfig", "QueueInfo", "QueueState"),

@@ -8,13 +8,17 @@ async with AsyncTaskQueue("jobs.db") as queue:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import date
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
+from leasehold.core.archive import ArchivedJob
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike
 from leasehold.core.lease import Lease, Renewed, Settled
+from leasehold.core.retention import CleanUp
 from leasehold.core.schedule import Schedule
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
@@ -25,7 +29,7 @@ from leasehold.queue.asyncqueues import AsyncQueues
 from leasehold.queue.awaiting import wait_for_leases
 from leasehold.queue.consumer import WAIT_SECONDS, TaskLike
 from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
-from leasehold.queue.filters import FilterFields
+from leasehold.queue.filters import PAGE_SIZE, FilterFields, filter_of
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobOptions, JobRef, NewJob
 from leasehold.queue.producer import AsyncFunction, Function
@@ -279,6 +283,49 @@ class AsyncTaskQueue(AsyncQueues):
 
     async def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
         return await self._call(self.queue.replay_graph, *jobs, reset_attempts=reset_attempts)
+
+    # -- retention ---------------------------------------------------------------------------
+
+    async def prune(
+        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+    ) -> CleanUp | None:
+        """See `TaskQueue.prune`. It may take minutes, in a thread of its own."""
+        return await asyncio.to_thread(
+            self.queue.prune, force=force, emergency=emergency, dead=dead
+        )
+
+    async def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        return await self._call(self.queue.cleanups, limit)
+
+    async def archived(self, job: JobRef) -> ArchivedJob:
+        """What is remembered of a job that was pruned; see `TaskQueue.archive`."""
+        return await self._call(self.queue.archive.get, job)
+
+    async def search_archive(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> AsyncIterator[ArchivedJob]:
+        """All archived jobs that fit, those archived last first; fetched page by page as you go."""
+        cursor: str | None = None
+        while True:
+            page = await self._call(
+                self.queue.store.search_archive,
+                filter_of(where, fields),
+                first_day=first_day,
+                last_day=last_day,
+                limit=PAGE_SIZE,
+                cursor=cursor,
+            )
+            for job in page.jobs:
+                yield job
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     # -- consuming ---------------------------------------------------------------------------
 

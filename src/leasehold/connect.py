@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import Final, Literal, cast
 
+from leasehold.core.retention import MEMORY_RETENTION, RetentionPolicy
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
@@ -28,9 +29,15 @@ _LATER: Final = {
 
 
 def connect(
-    url: str | os.PathLike[str], *, env: Env = SYSTEM, durability: Durability | None = None
+    url: str | os.PathLike[str],
+    *,
+    env: Env = SYSTEM,
+    durability: Durability | None = None,
+    retention: RetentionPolicy | None = None,
 ) -> Store:
     """Open the store that a URL or a path names.
+
+    `retention` is for a store that forgets by itself, as a memory store does.
 
     >>> store = connect("memory://")
     >>> store.queues()
@@ -49,7 +56,7 @@ Leasehold; use a SQLite file or memory://
     if scheme == "memory":
         if rest.strip("/"):
             raise UnsupportedError(f"{text!r}: memory:// takes no name and no parameters")
-        return _memory(env)
+        return _memory(env, retention)
     if scheme in _LATER:
         # The rest of the URL may hold a password, and errors end up in logs.
         raise UnsupportedError(
@@ -88,7 +95,7 @@ def _sqlite(path: str, env: Env, durability: Durability) -> Store:
     return SQLiteStore(path, env=env, durability=durability)
 
 
-def _memory(env: Env) -> Store:
+def _memory(env: Env, retention: RetentionPolicy | None) -> Store:
     from leasehold.stores.memory import MemoryStore
 
-    return MemoryStore(env)
+    return MemoryStore(env, retention=retention or MEMORY_RETENTION)

@@ -9,6 +9,7 @@
     ├── ScheduleNotFoundError
     │   ├── TaskNotImportableError     a lambda or local function was given as a task
     │   └── CycleError                 jobs that would wait for each other for ever
+    ├── InvalidRetentionError          a retention policy, or a clean-up, that makes no sense
     ├── DuplicateJobError              a job with this id exists already
     ├── IdempotencyConflictError       same idempotency key, different job
     ├── JobNotFoundError
@@ -28,6 +29,7 @@
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
     ├── JobTimeoutError                also a TimeoutError: an attempt ran too long
+    ├── ResultExpiredError             raised by result(): its time to live is over
     ├── ResultTimeoutError             also a TimeoutError: no result yet
     ├── UnsupportedError               this store cannot do that
     └── StoreError                     the store itself cannot work
@@ -73,6 +75,10 @@ class ScheduleNotFoundError(LeaseholdError, LookupError):
 
 class CycleError(InvalidJobError):
     """Raised when jobs of one call depend on each other in a circle; names them."""
+
+
+class InvalidRetentionError(LeaseholdError, ValueError):
+    """Raised when a retention policy or an order to clean up makes no sense; says what does."""
 
 
 class DuplicateJobError(LeaseholdError):
@@ -161,6 +167,10 @@ class JobCancelledError(LeaseholdError):
 
 class JobTimeoutError(LeaseholdError, TimeoutError):
     """Raised when an attempt ran longer than its job's `timeout_seconds`."""
+
+
+class ResultExpiredError(LeaseholdError):
+    """Raised by `result()` when the job is completed but its result's time to live is over."""
 
 
 class ResultTimeoutError(LeaseholdError, TimeoutError):

@@ -18,14 +18,15 @@ from leasehold.core.lease import (
     Settlement,
     SweepReport,
 )
+from leasehold.core.retention import RetentionPolicy
 from leasehold.core.retry import Constant
 from leasehold.core.status import Event, Status
 from leasehold.core.store import Stats, Submitted
 from leasehold.env import Env
 from leasehold.errors import LeaseExpiredError, LeaseholdError, LeaseLostError
-from leasehold.stores.memory import MemoryStore, Retention
+from leasehold.stores.memory import MemoryStore
 
-_KEEP = Retention(completed_seconds=None, dead_seconds=None, cancelled_seconds=None)
+_KEEP = RetentionPolicy(completed_seconds=None, dead_seconds=None, cancelled_seconds=None)
 
 
 class Sound(MemoryStore):

@@ -19,7 +19,6 @@ from leasehold.errors import (
     InvalidJobError,
     PayloadError,
     PayloadTooLargeError,
-    UnsupportedError,
 )
 
 DEFAULT_QUEUE: Final = "default"
@@ -81,6 +80,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     start_within_seconds: float | None = None
     """Time to live: a job not started by then is cancelled."""
     result_ttl_seconds: float | None = None
+    """Counted from the job's completion: after it the result is dropped, the job stays."""
     metadata: dict[str, MetadataValue] | None = None
     idempotency_key: str | None = None
     parent_id: str | None = None
@@ -126,8 +126,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         self._check_times()
         if self.depends_on:
             self._check_dependencies()
-        if self.result_ttl_seconds is not None:
-            raise UnsupportedError(f"job {self.id}: results that expire come with a later version")
 
     def _check_dependencies(self) -> None:
         for needed in self.depends_on:
@@ -215,6 +213,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The reason, once somebody asked to stop the running attempt."""
     result_data: bytes | None = None
     result_codec: str = "json"
+    result_expired: bool = False
+    """There was a result, and its time to live is over."""
     error: JobError | None = None
     """Its latest error, also of an attempt that was retried since."""
     reason: str | None = None

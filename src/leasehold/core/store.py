@@ -40,11 +40,12 @@ Clauses about jobs that depend on others, which hold whichever method ends, subm
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Protocol
 
 import msgspec
 
+from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
@@ -59,6 +60,14 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.queue_rules import QueueRules
+from leasehold.core.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
 from leasehold.core.schedule_store import ScheduleStore
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
@@ -121,7 +130,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     """Jobs refused because the queue was full."""
     cleaned: int = 0
-    """Jobs discarded after they had ended."""
+    """Jobs discarded or pruned after they had ended."""
 
     def as_mapping(self) -> dict[str, int]:
         """One flat mapping: a count per status, and the totals under `total_...`."""
@@ -352,7 +361,7 @@ class Store(ScheduleStore, QueueRules, Protocol):
         """The job's attempts, oldest first, the running one included."""
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        """Everything that happened to the job, oldest first.
+        """Everything that happened to the job, oldest first; empty once it was dropped (RET-8).
 
         - HIS-1  `sequence` has no gaps, and each event's `before` is the previous `after`.
         - HIS-2  Replaying it gives the job's status, lease version and attempts: `leased` spends
@@ -371,6 +380,70 @@ class Store(ScheduleStore, QueueRules, Protocol):
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first."""
+
+    # -- retention ---------------------------------------------------------------------------
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        """Begin a clean-up, or do one bounded write of the one that is going on.
+
+        Without `run` one is begun, and nothing else is done; while the answer says `more`, call
+        again with the `run` it names and the same policy and scope. Without a policy the store's
+        own default counts.
+
+        - RET-1  A job that ended longer ago than the policy keeps its status is archived and
+                 deleted with all its records, both in the same write; younger ones and those that
+                 have not ended are left alone, and so are those that unfinished ones depend on. At
+                 most `limit` jobs per call.
+        - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
+                 is an emergency that asks for them.
+        - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
+                 one, not while another one is at work, and only if there are enough ended jobs to
+                 be worth it. `force` and `emergency` begin at once. Of many callers one begins.
+        - RET-4  An emergency prunes completed and cancelled jobs whatever their age.
+        - RET-5  A later job under a pruned id never gets a lease version that was granted before.
+        - RET-6  A pruned job's idempotency key still answers for it until its 24 hours are over.
+        - RET-7  A result past its own time to live is dropped; its job stays.
+        - RET-8  Completed jobs keep `history_events_max` history events, all together: beyond, the
+                 oldest lose history, attempt records and the errors in them, each job as a whole.
+        - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. One that
+                 was forced is in the audit log too.
+        - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one
+                 does the rest.
+        - RET-11  Days of the archive older than the policy keeps are dropped.
+        """
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        """The records of the latest clean-ups, newest first."""
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        """What the archive remembers of a job, or None; of several under one id the latest.
+
+        - RET-12  It tells task, queue, status, times, attempts, error, reason, metadata, parent and
+                 the beginning of the result.
+        """
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        """Archived jobs that fit and ended between two days (UTC, both included), page by page.
+
+        - RET-13  Those archived last come first. What the archive does not keep (payload, priority,
+                 idempotency key) raises InvalidJobError.
+        """
 
     # -- the store itself --------------------------------------------------------------------
 
@@ -394,8 +467,11 @@ class Store(ScheduleStore, QueueRules, Protocol):
 
 
 __all__ = [
+    "ArchivePage",
+    "ArchivedJob",
     "Attempt",
     "AuditRecord",
+    "CleanUp",
     "Draft",
     "Exchange",
     "Graph",
@@ -406,8 +482,11 @@ __all__ = [
     "LeaseRequest",
     "Listener",
     "Page",
+    "PruneReport",
     "Renewal",
     "Renewed",
+    "RetentionPolicy",
+    "Scope",
     "Settled",
     "Settlement",
     "Stats",

@@ -15,6 +15,7 @@ from leasehold.connect import Durability, connect
 from leasehold.core.job import DEFAULT_QUEUE, Draft, Job
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError
+from leasehold.core.retention import RetentionPolicy
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
@@ -54,6 +55,7 @@ class TaskQueue(Scheduling, Workflows, Queues):
 
     `client` names who submits, for queues that limit the rate of each client; `actor` names who
     gives orders, in audit records.
+    `retention` says how long ended jobs are kept (see `leasehold.RetentionPolicy`).
 
     Command jobs run only with `allow_commands`; what they print is kept in files under
     `output_dir`, by default a folder beside the database.
@@ -72,6 +74,7 @@ class TaskQueue(Scheduling, Workflows, Queues):
         sweep_interval: float | None = None,
         enable_recovery: bool = True,
         durability: Durability | None = None,
+        retention: RetentionPolicy | None = None,
         import_tasks: Iterable[str] = (),
         allow_commands: bool = False,
         output_dir: str | os.PathLike[str] | None = None,
@@ -94,7 +97,7 @@ class TaskQueue(Scheduling, Workflows, Queues):
             check_key(pickle_key)
         self._owns_store = isinstance(url, str | os.PathLike)
         super().__init__(
-            connect(url, env=env, durability=durability)
+            connect(url, env=env, durability=durability, retention=retention)
             if isinstance(url, str | os.PathLike)
             else url,
             env=env,
@@ -109,6 +112,7 @@ class TaskQueue(Scheduling, Workflows, Queues):
         self._by_name = {}
         self._by_function = {}
         self._actor = actor
+        self._retention = retention
         self._lease_seconds = None if lease_seconds == "auto" else lease_seconds
         self._sweep_interval = sweep_interval
         self._enable_recovery = enable_recovery
@@ -119,6 +123,7 @@ class TaskQueue(Scheduling, Workflows, Queues):
             heartbeat_failure_threshold=heartbeat_failure_threshold,
             sweep_interval_seconds=sweep_interval,
             enable_recovery=enable_recovery,
+            retention=retention,
             allow_commands=allow_commands,
             output_dir=_output_dir(self.store, output_dir) if allow_commands else None,
         )

@@ -43,6 +43,7 @@ class JobOptions(TypedDict, total=False):
     timeout_seconds: float
     lease_seconds: float
     start_within_seconds: float
+    result_ttl_seconds: float
     metadata: Mapping[str, MetadataValue]
     idempotency_key: str
     parent_id: JobRef
@@ -198,5 +199,6 @@ _NUMBERS: Final = frozenset(
         "timeout_seconds",
         "lease_seconds",
         "start_within_seconds",
+        "result_ttl_seconds",
     }
 )

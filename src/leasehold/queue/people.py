@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import Any, Unpack
 
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
+from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import WAITING, Status
 from leasehold.core.store import AuditRecord, WorkerInfo
-from leasehold.errors import JobNotFoundError, LeaseholdError
+from leasehold.errors import LeaseholdError
+from leasehold.queue.archive import Archive
 from leasehold.queue.base import QueueBase
 from leasehold.queue.deadletters import DeadLetters, change_many, only
 from leasehold.queue.filters import FilterFields, filter_of, found
+from leasehold.queue.missing import not_found
 from leasehold.queue.options import JobRef, id_of
 
 
@@ -22,15 +25,16 @@ class People(QueueBase):
     """The part of a TaskQueue that looks at jobs and takes orders about them."""
 
     _actor: str
+    _retention: RetentionPolicy | None
 
     # -- looking -----------------------------------------------------------------------------
 
     def get(self, job: JobRef) -> Job:
-        """A snapshot of a job; raises JobNotFoundError for an unknown id."""
+        """A snapshot of a job; raises JobNotFoundError for an unknown id, or an archived job's."""
         self._ensure_workers()
         snapshot = self.store.get(id_of(job))
         if snapshot is None:
-            raise JobNotFoundError(f"no job has the id {id_of(job)!r} (any more)")
+            raise not_found(self.store, id_of(job))
         return snapshot
 
     def get_status(self, job: JobRef) -> Status:
@@ -142,6 +146,33 @@ class People(QueueBase):
     def dead_letters(self) -> DeadLetters:
         """The jobs that will not run again unless you say so."""
         return DeadLetters(self.store, self._actor)
+
+    # -- retention ---------------------------------------------------------------------------
+
+    def prune(
+        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+    ) -> CleanUp | None:
+        """Archive and delete jobs that ended longer ago than the retention policy keeps them.
+
+        Workers do it once a day by themselves, and so does this: it answers None when the last
+        clean-up is not a day old, or there is not enough to clean. `force` does it now.
+        `emergency` takes every completed and cancelled job, whatever its age, and does not pause
+        for others; dead letters stay, unless `dead` says that they may go too.
+        """
+        from leasehold.worker.pruner import Pruner
+
+        scope = Scope(force=force, emergency=emergency, dead=dead)
+        pruner = Pruner(self.store, policy=self._retention, env=self._env, actor=self._actor)
+        return pruner.prune_once(scope)
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        """The records of the latest clean-ups, newest first: who, when, how many, how long."""
+        return self.store.cleanups(limit)
+
+    @cached_property
+    def archive(self) -> Archive:
+        """What is remembered of jobs that were pruned."""
+        return Archive(self.store)
 
     # -- the store ---------------------------------------------------------------------------
 

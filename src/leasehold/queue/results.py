@@ -12,6 +12,7 @@ from leasehold.errors import (
     JobCancelledError,
     JobFailedError,
     LeaseholdError,
+    ResultExpiredError,
     ResultTimeoutError,
 )
 from leasehold.queue.consumer import Consuming
@@ -44,8 +45,9 @@ class Results(Consuming):
         """What the job's task returned. Waits for it.
 
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
-        ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds, and
-        JobNotFoundError for an unknown id.
+        ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds,
+        ResultExpiredError when the result's time to live is over, and JobNotFoundError for an
+        unknown id.
         """
         return self.result_of(self.wait(job, timeout))
 
@@ -55,6 +57,11 @@ class Results(Consuming):
             raise JobCancelledError(f"job {job.id} ({job.task}) was cancelled: {job.reason or '-'}")
         if job.status is Status.DEAD:
             raise _failure(job)
+        if job.result_expired:
+            raise ResultExpiredError(
+                f"job {job.id} ({job.task}) is completed, but its result was kept for "
+                f"{job.result_ttl_seconds:g} seconds only (result_ttl_seconds) and is gone"
+            )
         if job.result_data is None:
             return None
         return (codec or self.codec_for(job.task)).decode_result(job.result_data, job.result_codec)

@@ -70,6 +70,7 @@ class TaskMaking(QueueBase):
         timeout_seconds: float | None = None,
         lease_seconds: float | None = None,
         start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         executor: ExecutorKind | None = None,
         permanent: Errors = (),

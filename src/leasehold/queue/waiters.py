@@ -17,7 +17,8 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import TERMINAL, Status
 from leasehold.core.store import Store
 from leasehold.env import Env
-from leasehold.errors import JobNotFoundError, LeaseholdError, QueueClosedError, StoreClosedError
+from leasehold.errors import LeaseholdError, QueueClosedError, StoreClosedError
+from leasehold.queue.missing import not_found
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +174,7 @@ class Waiters:
                 if job is not None and job.is_terminal:
                     self._tell(job_id, job)
                 elif job is None and statuses is None:
-                    self._tell(job_id, JobNotFoundError(f"no job has the id {job_id!r} (any more)"))
+                    self._tell(job_id, not_found(self._store, job_id))
 
     def _read(self, job_ids: list[str], statuses: tuple[Status, ...] | None) -> dict[str, Job]:
         if len(job_ids) < _WORTH_A_SEARCH:

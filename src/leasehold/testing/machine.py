@@ -35,9 +35,10 @@ from leasehold.core.outcome import (
     decide,
     decide_recovery,
 )
+from leasehold.core.retention import Scope
 from leasehold.core.retry import Constant
 from leasehold.core.search import JobFilter
-from leasehold.core.status import TERMINAL, WAITING, Event, Status, allowed
+from leasehold.core.status import DONE, TERMINAL, WAITING, Event, Status, allowed
 from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.errors import (
@@ -330,6 +331,17 @@ class StoreMachine(RuleBasedStateMachine):
             del self.jobs[job_id]
         else:
             assert isinstance(answer, InvalidTransitionError)
+
+    @rule(dead=st.booleans())
+    def prune(self, dead: bool) -> None:
+        scope = Scope(emergency=True, dead=dead)
+        report = self.store.prune(scope=scope, actor="me")
+        while report.more:
+            report = self.store.prune(run=report.run, scope=scope, limit=2, actor="me")
+        taken = TERMINAL if dead else DONE
+        for job_id in [name for name, job in self.jobs.items() if job.status in taken]:
+            assert self.store.archived(job_id) is not None, f"{job_id} left no trace"
+            del self.jobs[job_id]
 
     @rule(job_id=job_ids, priority=priorities)
     def reprioritize(self, job_id: str, priority: int) -> None:

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from leasehold.core.job import DEFAULT_LEASE_SECONDS, DEFAULT_QUEUE
+from leasehold.core.retention import RetentionPolicy
 from leasehold.core.store import Store, WorkerInfo, WorkerLife
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError
@@ -27,6 +28,7 @@ from leasehold.worker.leases import LeaseManager
 from leasehold.worker.loop import Loop, Rules
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
+from leasehold.worker.pruner import Pruner, PrunerStatistics
 from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.sweep import RecoverySweep, SweepStatistics
 from leasehold.worker.task import ExecutorKind, TaskRegistry
@@ -50,6 +52,7 @@ class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     exchanges: int
     """How often it spoke to the store to settle and lease."""
     sweep: SweepStatistics | None
+    pruner: PrunerStatistics
 
 
 class Worker:
@@ -74,6 +77,7 @@ class Worker:
         heartbeat_failure_threshold: int = 3,
         sweep_interval_seconds: float = 60.0,
         enable_recovery: bool = True,
+        retention: RetentionPolicy | None = None,
         poll_interval_seconds: float = 5.0,
         grace_seconds: float = 30.0,
         max_jobs: int | None = None,
@@ -141,6 +145,7 @@ class Worker:
             if enable_recovery
             else None
         )
+        self._pruner = Pruner(store, policy=retention, env=env, actor=self.id)
         self._thread: threading.Thread | None = None
         self._ended = threading.Condition()
         self._stop_reason: StopReason | None = None
@@ -164,6 +169,7 @@ class Worker:
             leases_lost=settling.lost,
             exchanges=self._loop.exchanges,
             sweep=None if self._sweep is None else self._sweep.statistics(),
+            pruner=self._pruner.statistics(),
         )
 
     def start(self) -> None:
@@ -246,6 +252,7 @@ class Worker:
         self._heartbeat.start()
         if self._sweep is not None:
             self._sweep.start()
+        self._pruner.start()
         reason = StopReason.STORE_LOST
         try:
             reason = self._loop.run(team, replace_stuck=replace_stuck)
@@ -258,6 +265,7 @@ class Worker:
 
     def _shut_down(self, team: Team, life: WorkerLife) -> None:
         """End everything in the order in which each still needs the next."""
+        self._pruner.stop()
         if self._sweep is not None:
             self._sweep.stop()
         self._heartbeat.stop()

@@ -7,16 +7,25 @@ from collections.abc import Iterator
 import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
+from leasehold.core.retention import without_old_result
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
 from leasehold.core.store import WorkerInfo
+from leasehold.env import from_micros
 from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot
 from leasehold.stores.memory.state import State
 
 
 def get(state: State, job_id: str) -> Job | None:
     record = state.records.get(job_id)
-    return None if record is None else snapshot(record)
+    return None if record is None else _seen(state, record)
+
+
+def _seen(state: State, record: Record) -> Job:
+    job = snapshot(record)
+    if job.result_ttl_seconds is None:
+        return job
+    return without_old_result(job, from_micros(state.now))
 
 
 def search(state: State, where: JobFilter, limit: int, cursor: str | None) -> Page:
@@ -28,7 +37,7 @@ def search(state: State, where: JobFilter, limit: int, cursor: str | None) -> Pa
     jobs: list[Job] = []
     for record in _candidates(state, where):
         if record.seq < before and _may_match(where, record):
-            job = snapshot(record)
+            job = _seen(state, record)
             if where.matches(job):
                 if len(jobs) == limit:
                     return Page(jobs, str(found[-1].seq))

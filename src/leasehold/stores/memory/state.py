@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from functools import partial
-from itertools import islice, takewhile
+from heapq import heappush
 from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.retention import CLEANUP_RECORDS_MAX, CleanUp, RetentionPolicy
 from leasehold.core.schedule import Schedule
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
+from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.record import Record
@@ -32,27 +33,6 @@ AUDIT_RECORDS_MAX: Final = 10_000
 TRIM_INTERVAL_MICROS: Final = 1_000_000
 TRIM_BATCH: Final = 1000
 """How many jobs one call forgets at most, so that nobody waits long for it."""
-
-
-class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long ended jobs are kept, in seconds; None for ever."""
-
-    completed_seconds: float | None = 3600.0
-    dead_seconds: float | None = 7200.0
-    cancelled_seconds: float | None = 1800.0
-
-    def as_micros(self) -> dict[Status, int]:
-        """The limits there are, per status."""
-        limits = {
-            Status.COMPLETED: self.completed_seconds,
-            Status.DEAD: self.dead_seconds,
-            Status.CANCELLED: self.cancelled_seconds,
-        }
-        return {
-            status: round(seconds * 1e6)
-            for status, seconds in limits.items()
-            if seconds is not None
-        }
 
 
 class Totals(msgspec.Struct):
@@ -116,7 +96,7 @@ class News(msgspec.Struct):
 class State:
     """The jobs and everything about them."""
 
-    def __init__(self, env: Env, capacity: int | None, retention: Retention) -> None:
+    def __init__(self, env: Env, capacity: int | None, retention: RetentionPolicy) -> None:
         self.env = env
         self.random = env.random
         self.capacity = capacity
@@ -146,7 +126,17 @@ class State:
         self.news: News | None = None
         """Collected only while somebody listens."""
         self._clock = env.clock
-        self._retention = retention.as_micros()
+        self.policy = retention
+        self.archive = Archive()
+        self.cleanups: deque[CleanUp] = deque(maxlen=CLEANUP_RECORDS_MAX)
+        self.result_ends: list[tuple[int, int, Record]] = []
+        """A heap of results with a time to live: its end, the job's number, the job."""
+        self.too_old_to_tell: list[Record] | None = None
+        """Whose history the clean-up at work will drop, once it has looked for them."""
+        self._retention = {
+            status: round(seconds * 1e6)
+            for status, seconds in retention.seconds_by_status().items()
+        }
         self._trim_at = 0
         self.tick()
 
@@ -212,6 +202,8 @@ class State:
         holder: tuple[str | None, int] | None = None,
     ) -> None:
         """Write one event to a job's history; `holder` and version default to the job's own."""
+        if not record.history and before is not None:
+            return  # Its history was dropped as a whole, and does not begin anew.
         worker, version = holder or (record.worker, record.lease_version)
         record.history.append(
             (self.now, event, before, record.status, worker, version, record.attempts, message)
@@ -246,6 +238,9 @@ class State:
                 self.links.count_unfinished(record, -1)
             if record.id in self.links.blocking:
                 self.links.ended.append(record.id)
+            ttl = record.draft.result_ttl_seconds
+            if ttl is not None and status is Status.COMPLETED:
+                heappush(self.result_ends, (self.now + round(ttl * 1e6), record.seq, record))
             if self.news is not None:
                 self.news.ended.append(record.id)
             if self.capacity is not None and self.finished_count > self.capacity:
@@ -289,36 +284,46 @@ class State:
                 return
             del self.keys[key]
 
+    def ended_by(self, status: Status, cutoff: int, limit: int) -> list[Record]:
+        """Jobs of a status that ended by then and may go, those that ended first first."""
+        found: list[Record] = []
+        for record in self.finished[status].values():
+            if len(found) >= limit or (record.completed_at or 0) > cutoff:
+                break
+            if not self.is_needed(record):
+                found.append(record)
+        return found
+
+    def is_needed(self, record: Record) -> bool:
+        """Whether unfinished jobs depend on this one."""
+        return record.id in self.links.unfinished
+
+    def prune(self, record: Record, policy: RetentionPolicy) -> None:
+        """Forget an ended job that is not needed any more, and keep its summary."""
+        if policy.archive_seconds != 0:
+            self.archive.add(record, self.now)
+        self.forget(record)
+
     def _trim(self) -> None:
         """Forget ended jobs whose time is over. Their keys are kept until those expire."""
         forgotten = 0
         for status, limit in self._retention.items():
-            too_old = partial(self._ended_before, self.now - limit)
-            old = takewhile(too_old, self.finished[status].values())
-            free = (record for record in old if record.id not in self.links.unfinished)
-            for record in list(islice(free, TRIM_BATCH - forgotten)):
-                self.forget(record)
+            for record in self.ended_by(status, self.now - limit, TRIM_BATCH - forgotten):
+                self.prune(record, self.policy)
                 forgotten += 1
         self.drop_expired_keys()
         # A full batch means that there is more to do: the next call goes on with it.
         if forgotten < TRIM_BATCH:
             self._trim_at = self.now + TRIM_INTERVAL_MICROS
 
-    @staticmethod
-    def _ended_before(moment: int, record: Record) -> bool:
-        return (record.completed_at or 0) <= moment
-
     def _forget_oldest(self) -> None:
-        needed = self.links.unfinished
         heads = [
-            next((record for record in jobs.values() if record.id not in needed), None)
-            for jobs in self.finished.values()
+            record for status in self.finished for record in self.ended_by(status, self.now, 1)
         ]
-        free = filter(None, heads)
-        oldest = min(free, key=lambda each: (each.completed_at or 0, each.seq), default=None)
         # None if all are needed by unfinished jobs, whose number is bounded itself.
-        if oldest is not None:
-            self.forget(oldest)
+        if heads:
+            oldest = min(heads, key=lambda record: (record.completed_at or 0, record.seq))
+            self.prune(oldest, self.policy)
 
     # -- figures -----------------------------------------------------------------------------
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
@@ -22,6 +23,15 @@ from leasehold.core.lease import (
 )
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.retention import (
+    BATCH_MAX,
+    DAILY,
+    MEMORY_RETENTION,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event
@@ -34,13 +44,14 @@ from leasehold.stores.memory import (
     holding,
     inspection,
     leasing,
+    pruning,
     queues,
     reading,
     recovery,
     schedules,
     submission,
 )
-from leasehold.stores.memory.state import News, Retention, State
+from leasehold.stores.memory.state import News, State
 
 CAPACITY_DEFAULT: Final = 1_000_000
 
@@ -55,6 +66,7 @@ class MemoryStore:
 
     It holds at most `capacity` jobs that have not ended, and as many that have: beyond, a submit
     raises QueueFullError, and the job that ended first is forgotten before its `retention` is over.
+    It forgets by itself, whether somebody prunes or not.
 
     >>> store = MemoryStore()
     >>> store.submit([Draft(id="one", task="greet")])
@@ -67,7 +79,7 @@ class MemoryStore:
         self,
         env: Env = SYSTEM,
         capacity: int | None = CAPACITY_DEFAULT,
-        retention: Retention = Retention(),  # noqa: B008 - it is frozen.
+        retention: RetentionPolicy = MEMORY_RETENTION,
     ) -> None:
         if capacity is not None and capacity < 1:
             raise ValueError(f"capacity must be at least 1, or None for no limit, not {capacity}")
@@ -222,6 +234,38 @@ class MemoryStore:
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._run(queues.info, queue)
+
+    # -- retention ---------------------------------------------------------------------------
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        return self._run(pruning.prune, policy, run, scope, limit, actor)
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        return self._run(lambda state: list(reversed(state.cleanups))[:limit])
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        return self._run(lambda state: state.archive.find(job_id))
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        return self._run(
+            lambda state: state.archive.search(where, (first_day, last_day), limit, cursor)
+        )
 
     # -- the store itself --------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ _OVERSPENT: Final = """
         UNION ALL SELECT seq, attempts FROM running UNION ALL SELECT seq, attempts FROM finished
     ) AS place JOIN job USING (seq) WHERE attempts > allowance OR attempts < 0 LIMIT 10
 """
+_ARCHIVED_ALIVE: Final = "SELECT job.id FROM archive JOIN job USING (seq) LIMIT 10"
 _RECOUNT: Final = """
     SELECT job.lane, status, count(*) FROM (
         SELECT seq, 2 AS status FROM ready UNION ALL SELECT seq, status FROM waiting
@@ -65,6 +66,8 @@ def check(db: apsw.Connection) -> list[str]:
     for (job_id,) in db.execute(_OVERSPENT):
         problems.append(f"job {job_id} has more attempts than it is allowed")
     problems += graph.problems(db)
+    for (job_id,) in db.execute(_ARCHIVED_ALIVE):
+        problems.append(f"job {job_id} is in the archive and in the store")
     counted = {(lane, status): n for lane, status, n in db.execute(_RECOUNT)}
     for lane, queue, task, *kept in db.execute(_COUNTS):
         for status, count in zip(Status, kept, strict=True):

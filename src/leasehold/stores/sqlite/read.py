@@ -63,6 +63,7 @@ _EVENTS: Final = """
     SELECT n, at, event, before, after, attempts, worker, version, message
     FROM event WHERE seq = ?
 """
+_EVENTS_OF_FINISHED: Final = "SELECT events FROM finished WHERE seq = ?"
 _READY_PLACE: Final = """
     SELECT lane.queue, ready.rank, ready.seq FROM job JOIN lane ON lane.id = job.lane JOIN ready
         ON ready.lane = job.lane AND ready.rank = 100 - job.priority AND ready.seq = job.seq
@@ -218,6 +219,10 @@ def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
         told.append(leased(first, start, number, worker, version))
     for n, at, what, before, after, *rest in db.execute(_EVENTS, (seq,)):
         told.append(event(n, at, EVENT_OF[what], STATUS_OF[before], STATUS_OF[after], *rest))
+    kept: Any = db.execute(_EVENTS_OF_FINISHED, (seq,)).fetchone()
+    if kept is not None and kept[0] != len(told):
+        # A history that was dropped to keep the bound is gone as a whole.
+        return []
     return sorted(told, key=lambda entry: entry.sequence)
 
 

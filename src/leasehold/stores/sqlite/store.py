@@ -6,13 +6,14 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import apsw
 import msgspec
 
+from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
@@ -27,6 +28,16 @@ from leasehold.core.lease import (
 )
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+    check_limit,
+    without_old_result,
+)
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import TRANSITIONS, Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -40,6 +51,8 @@ from leasehold.errors import (
     StoreFullError,
 )
 from leasehold.stores.sqlite import (
+    archive,
+    cleanup,
     dependents,
     graph,
     inspection,
@@ -53,6 +66,7 @@ from leasehold.stores.sqlite import (
     submit,
 )
 from leasehold.stores.sqlite import lease as leasing
+from leasehold.stores.sqlite.cleaning import Cleaning
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
 from leasehold.stores.sqlite.epoch import open_epoch
@@ -125,6 +139,7 @@ class SQLiteStore(KeepsSchedules):
         self._writer = Writer(db, self._files, lock, env, self._store_clock, self._after_commit)
         self._readers = Readers(self._files.database)
         self._deaths = Deaths(self._files.workers)
+        self._cleaning = Cleaning(env, self._read, self._write, self._clock)
         self._lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
@@ -365,7 +380,10 @@ class SQLiteStore(KeepsSchedules):
 
     def get(self, job_id: str) -> Job | None:
         with self._read() as db:
-            return read.read_job(db, job_id)
+            job = read.read_job(db, job_id)
+            if job is None or job.result_ttl_seconds is None:
+                return job
+            return without_old_result(job, from_micros(self._clock(db)))
 
     def position(self, job_id: str) -> int | None:
         with self._read() as db:
@@ -377,7 +395,9 @@ class SQLiteStore(KeepsSchedules):
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         with self._read() as db:
-            return read.search(db, where, limit, cursor)
+            page = read.search(db, where, limit, cursor)
+            now = from_micros(self._clock(db))
+            return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
 
     def attempts(self, job_id: str) -> list[Attempt]:
         with self._read() as db:
@@ -443,6 +463,43 @@ class SQLiteStore(KeepsSchedules):
     def queue_info(self, queue: str) -> QueueInfo | None:
         with self._read() as db:
             return queues.info(db, queue, self._clock(db))
+
+    # -- retention ---------------------------------------------------------------------------
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        check_limit(limit)
+        policy = policy or RetentionPolicy()
+        if run is None:
+            return self._cleaning.begin(policy, scope, actor)
+        return self._cleaning.go_on(run, policy, scope, limit, actor)
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        with self._read() as db:
+            return cleanup.latest(db, limit)
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        with self._read() as db:
+            return archive.find(db, job_id)
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        with self._read() as db:
+            return archive.search(db, where, (first_day, last_day), limit, cursor)
 
     # -- the store itself --------------------------------------------------------------------
 

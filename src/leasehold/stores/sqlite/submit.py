@@ -30,9 +30,9 @@ INSERT_READY: Final = "INSERT INTO ready VALUES (?, ?, ?, 0, 0, 1, ?, ?)"
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
 JOB_EXISTS: Final = "SELECT 1 FROM job WHERE id = ?"
 FIND_KEY: Final = """
-    SELECT job.id, idempotency.digest, idempotency.seq
-    FROM idempotency LEFT JOIN job USING (seq)
-    WHERE idempotency.queue = ? AND idempotency.key = ? AND expires_at > ?
+    SELECT coalesce(job.id, pruned_key.id), idempotency.digest, idempotency.seq
+    FROM idempotency LEFT JOIN job USING (seq) LEFT JOIN pruned_key USING (seq)
+    WHERE idempotency.queue = ? AND idempotency.key = ? AND idempotency.expires_at > ?
 """
 KEEP_KEY: Final = "INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?, ?)"
 STATUS_NOW: Final = """
@@ -40,6 +40,7 @@ STATUS_NOW: Final = """
         (SELECT status FROM waiting WHERE seq = :seq),
         (SELECT status FROM finished WHERE seq = :seq),
         (SELECT 3 FROM running WHERE seq = :seq),
+        (SELECT status FROM pruned_key WHERE seq = :seq),
         2)
 """
 

@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(
             "scheduling",
             "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
+            "people", "reading", "waking", "breaking", "retaining",
         )
     )
 )  # fmt: skip
@@ -39,6 +40,7 @@ from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
 from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
+from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
@@ -55,6 +57,7 @@ class StoreConformance(
     RecoveringClauses,
     PeopleClauses,
     ReadingClauses,
+    RetainingClauses,
     WakingClauses,
     SchedulingClauses,
     QueueingClauses,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
+from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
@@ -20,6 +21,14 @@ from leasehold.core.lease import (
 )
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event
@@ -232,6 +241,36 @@ class Channel:
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         return self._world.store.audit_log(limit)
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        return self._world.store.cleanups(limit)
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        return self._world.store.archived(job_id)
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        return self._world.store.search_archive(
+            where, first_day=first_day, last_day=last_day, limit=limit, cursor=cursor
+        )
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        return self._world.store.prune(policy, run=run, scope=scope, limit=limit, actor=actor)
 
     def workers(self) -> list[WorkerInfo]:
         return self._world.store.workers()

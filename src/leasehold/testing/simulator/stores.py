@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from leasehold.core.retention import RetentionPolicy
 from leasehold.core.store import Store
 from leasehold.env import Env
-from leasehold.stores.memory import MemoryStore, Retention
+from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 
 
 def memory_store(env: Env) -> Store:
     """A memory store that forgets nothing, so that everything can be judged in the end."""
-    keep = Retention(completed_seconds=None, dead_seconds=None, cancelled_seconds=None)
+    keep = RetentionPolicy(completed_seconds=None, dead_seconds=None, cancelled_seconds=None)
     return MemoryStore(env, retention=keep)
 
 

@@ -1,0 +1,64 @@
+"""The archive, as a person sees it: what is remembered of jobs that were pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Unpack
+
+from leasehold.core.archive import ArchivedJob
+from leasehold.core.search import JobFilter
+from leasehold.core.store import Store
+from leasehold.errors import JobNotFoundError
+from leasehold.queue.filters import PAGE_SIZE, FilterFields, filter_of
+from leasehold.queue.options import JobRef, id_of
+
+
+class Archive:
+    """`queue.archive`: look up and search jobs that are not in the store any more.
+
+    >>> from leasehold import TaskQueue
+    >>> queue = TaskQueue("memory://", num_workers=0)
+    >>> job = queue.submit("resize", "cat.png")
+    >>> _ = queue.ack(queue.lease(), {"width": 64})
+    >>> queue.prune(emergency=True).pruned
+    1
+    >>> queue.archive.get(job).result_summary
+    '{"width":64}'
+    >>> [old.status.value for old in queue.archive.search(task="resize")]
+    ['completed']
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, job: JobRef) -> ArchivedJob:
+        """What is remembered of a job; raises JobNotFoundError if nothing is."""
+        found = self._store.archived(id_of(job))
+        if found is None:
+            raise JobNotFoundError(f"the archive has no job with the id {id_of(job)!r}")
+        return found
+
+    def search(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> Iterator[ArchivedJob]:
+        """All archived jobs that fit, those archived last first; fetched page by page as you go.
+
+        `first_day` and `last_day` are the days (UTC) on which they ended, both included.
+        """
+        wanted = filter_of(where, fields)
+        cursor: str | None = None
+        while True:
+            page = self._store.search_archive(
+                wanted, first_day=first_day, last_day=last_day, limit=PAGE_SIZE, cursor=cursor
+            )
+            yield from page.jobs
+            cursor = page.next_cursor
+            if cursor is None:
+                return

@@ -1,0 +1,165 @@
+"""The archive of a memory store: small rows by day, bounded like all else here."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+from leasehold.core.archive import (
+    SUMMARY_BYTES,
+    ArchivedJob,
+    ArchivePage,
+    check_filter,
+    error_summary,
+    fits,
+    summary_of,
+)
+from leasehold.core.job import MetadataValue
+from leasehold.core.outcome import JobError
+from leasehold.core.retention import DAY_SECONDS
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.env import from_micros
+from leasehold.errors import InvalidJobError
+from leasehold.stores.memory.record import Record, moment
+
+ARCHIVED_MAX: Final = 10_000
+"""Summaries kept; the first archived go first."""
+_DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
+
+Row = tuple[
+    int, str, str, str, Status, int, int | None, int, int, int, JobError | None, str | None,
+    bytes | None, str, dict[str, MetadataValue] | None, str | None,
+]  # fmt: skip
+"""What is taken of a record: its number, then the fields of an ArchivedJob. Made into one of those
+only when somebody looks, since jobs are archived by the million."""
+
+
+class Archive:
+    """Pruned jobs, the day on which they were archived being their partition."""
+
+    def __init__(self) -> None:
+        self._days: dict[int, deque[Row]] = {}
+        self._count = 0
+
+    def add(self, record: Record, now: int) -> None:
+        draft = record.draft
+        result = record.result
+        ttl = draft.result_ttl_seconds
+        if ttl is not None and (record.completed_at or 0) + round(ttl * 1e6) <= now:
+            result = None
+        day = now // _DAY_MICROS
+        rows = self._days.get(day)
+        if rows is None:
+            rows = self._days[day] = deque()
+        rows.append(
+            (
+                record.seq,
+                record.id,
+                draft.queue,
+                draft.task,
+                record.status,
+                record.created_at,
+                record.started_at,
+                record.completed_at or 0,
+                now,
+                record.attempts,
+                error_summary(record.error),
+                record.reason,
+                None if result is None else result[:SUMMARY_BYTES],
+                record.result_codec,
+                draft.metadata,
+                draft.parent_id,
+            )
+        )
+        self._count += 1
+        while self._count > ARCHIVED_MAX:
+            self._drop_first()
+
+    def drop_old(self, first_day: int | None, limit: int) -> int:
+        """Drop days before this one, up to so many rows; answers how many there were."""
+        dropped = 0
+        while dropped < limit and self.has_old(first_day):
+            self._drop_first()
+            dropped += 1
+        return dropped
+
+    def has_old(self, first_day: int | None) -> bool:
+        """Whether there is anything from before this day."""
+        return first_day is not None and bool(self._days) and next(iter(self._days)) < first_day
+
+    def find(self, job_id: str) -> ArchivedJob | None:
+        return next((_job(row) for row in self._latest_first() if row[1] == job_id), None)
+
+    def search(
+        self,
+        where: JobFilter,
+        days: tuple[date | None, date | None],
+        limit: int,
+        cursor: str | None,
+    ) -> ArchivePage:
+        """Those that fit, archived last first. The cursor is the place of the last one shown."""
+        if not 1 <= limit <= 10_000:
+            raise InvalidJobError(f"limit must be from 1 to 10,000, not {limit}")
+        check_filter(where)
+        before = None if cursor is None else _place(cursor)
+        found: list[ArchivedJob] = []
+        last = ""
+        for row in self._latest_first():
+            place = (row[8] // _DAY_MICROS, row[0])
+            if before is not None and place >= before:
+                continue
+            job = _job(row)
+            if _ended_between(job, days) and fits(where, job):
+                if len(found) == limit:
+                    return ArchivePage(found, last)
+                found.append(job)
+                last = f"{place[0]}.{place[1]}"
+        return ArchivePage(found)
+
+    def _latest_first(self) -> Iterator[Row]:
+        for day in sorted(self._days, reverse=True):
+            yield from sorted(self._days[day], key=lambda row: -row[0])
+
+    def _drop_first(self) -> None:
+        day = next(iter(self._days))
+        self._days[day].popleft()
+        self._count -= 1
+        if not self._days[day]:
+            del self._days[day]
+
+
+def _ended_between(job: ArchivedJob, days: tuple[date | None, date | None]) -> bool:
+    first, last = days
+    day = job.completed_at.date()
+    return (first is None or day >= first) and (last is None or day <= last)
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    day, _, seq = cursor.partition(".")
+    if not (day.isdecimal() and seq.isdecimal()):
+        raise InvalidJobError(f"{cursor!r} is not a cursor that an earlier page gave")
+    return int(day), int(seq)
+
+
+def _job(row: Row) -> ArchivedJob:
+    (_, job_id, queue, task, status, created_at, started_at, completed_at, archived_at, attempts,
+     error, reason, result, codec, metadata, parent_id) = row  # fmt: skip
+    return ArchivedJob(
+        id=job_id,
+        queue=queue,
+        task=task,
+        status=status,
+        created_at=from_micros(created_at),
+        started_at=moment(started_at),
+        completed_at=from_micros(completed_at),
+        archived_at=from_micros(archived_at),
+        attempts=attempts,
+        error=error,
+        reason=reason,
+        result_summary=summary_of(result, codec),
+        metadata=None if metadata is None else dict(metadata),
+        parent_id=parent_id,
+    )

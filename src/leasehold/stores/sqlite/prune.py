@@ -1,0 +1,332 @@
+"""Prune: one bounded write of a clean-up, phase by phase.
+
+What is old is looked for by a reader, which holds up nobody; the write that follows looks at what
+was found once more (its guard is said with each statement), and writes down where to go on.
+
+Finding old completed jobs needs no index on the time of their end, which every completion would pay
+for: job numbers grow with time, and no job ends before it was submitted. So the first job submitted
+after the cutoff, found by bisection, bounds the part of `finished` that can hold anything old, and
+only that part is walked, in the order of numbers, in short reads. What is passed over there are
+dead letters and jobs that waited or ran for as long as jobs are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import apsw
+import msgspec
+
+from leasehold.core.retention import PruneReport, RetentionPolicy, Scope
+from leasehold.core.status import Status
+from leasehold.env import from_micros, to_micros
+from leasehold.stores.sqlite import archive, vacuum
+from leasehold.stores.sqlite.cleanup import Memory
+from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.people import RECORDS_OF_A_JOB
+from leasehold.stores.sqlite.step import Step
+
+# Holds for a job in `finished` that an unfinished one depends on: it is spared.
+STILL_NEEDED: Final = """
+    EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
+            AND NOT EXISTS (SELECT 1 FROM finished AS ended WHERE ended.seq = link.seq))
+"""
+
+WALKED_AT_ONCE: Final = 20_000
+"""Rows per read, so that no read keeps the write-ahead log from being checkpointed for long."""
+WALKED_PER_CALL: Final = 10 * WALKED_AT_ONCE
+
+# Cancelled and dead jobs stand in an index by status and time. `status <> 5` is said again because
+# SQLite uses a partial index only for its very words.
+IN_TROUBLE: Final = f"""
+    SELECT seq FROM finished
+    WHERE status = ? AND status <> 5 AND finished_at <= ? AND NOT ({STILL_NEEDED})
+    ORDER BY finished_at LIMIT ?
+"""  # noqa: S608  # our own words
+SUBMITTED: Final = "SELECT seq, created_at FROM job WHERE seq >= ? ORDER BY seq LIMIT 1"
+NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
+# Each completed job has at least three events: as many rows as a third of the bound are enough.
+HISTORY_BOUND: Final = """
+    SELECT max(seq) FROM (
+        SELECT seq, sum(events) OVER (ORDER BY seq DESC) AS total FROM (
+            SELECT seq, events FROM finished WHERE status = 5 ORDER BY seq DESC LIMIT ?1 / 3 + 1))
+    WHERE total > ?1
+"""
+# Guard of every pruning: the job is still in `finished`, with a status and an end that are old
+# enough, and nobody needs it.
+STILL_OLD: Final = f"""
+    SELECT finished.seq, job.lane, finished.status, finished.version,
+           job.idempotency_key IS NOT NULL
+    FROM json_each(:seqs) AS doomed
+    CROSS JOIN finished ON finished.seq = doomed.value
+    JOIN job ON job.seq = finished.seq
+    WHERE finished.finished_at <= CASE finished.status
+            WHEN {STATUS_CODE[Status.COMPLETED]} THEN :completed
+            WHEN {STATUS_CODE[Status.CANCELLED]} THEN :cancelled
+            WHEN {STATUS_CODE[Status.DEAD]} THEN :dead END
+        AND NOT ({STILL_NEEDED})
+"""  # noqa: S608  # our own words
+# Guard of both: the key was last used for this very job.
+KEEP_KEYS: Final = """
+    INSERT INTO pruned_key
+    SELECT job.seq, job.id, finished.status, idempotency.queue, idempotency.key,
+           idempotency.expires_at
+    FROM json_each(:seqs) AS doomed
+    CROSS JOIN job ON job.seq = doomed.value
+    JOIN lane ON lane.id = job.lane
+    JOIN finished ON finished.seq = job.seq
+    JOIN idempotency ON idempotency.queue = lane.queue AND idempotency.key = job.idempotency_key
+        AND idempotency.seq = job.seq
+    WHERE idempotency.expires_at > :now
+"""
+DROP_KEYS: Final = """
+    DELETE FROM idempotency WHERE expires_at <= :now AND (queue, key, seq) IN (
+        SELECT lane.queue, job.idempotency_key, job.seq
+        FROM json_each(:seqs) AS doomed
+        CROSS JOIN job ON job.seq = doomed.value JOIN lane ON lane.id = job.lane)
+"""
+OLD_KEYS: Final = "SELECT seq FROM pruned_key WHERE expires_at <= ? LIMIT ?"
+DROP_OLD_KEYS: Final = """
+    DELETE FROM idempotency WHERE (queue, key, seq) IN (
+        SELECT queue, key, seq FROM pruned_key
+        WHERE seq IN (SELECT value FROM json_each(?)))
+"""
+DELETE: Final = "DELETE FROM {} WHERE seq IN (SELECT value FROM json_each(?))"
+DROP_RESULTS: Final = """
+    UPDATE finished SET result = NULL, result_codec = NULL
+    WHERE status = 5 AND seq IN (SELECT value FROM json_each(?))
+"""
+
+
+class Call(NamedTuple):
+    """What one call of prune was asked for, and when."""
+
+    policy: RetentionPolicy
+    scope: Scope
+    limit: int
+    now: int
+
+    def cutoffs(self) -> dict[Status, int]:
+        found = self.policy.cutoffs(from_micros(self.now), self.scope)
+        return {status: to_micros(moment) for status, moment in found.items()}
+
+
+class Found(NamedTuple):
+    """What the next write is to take, and where the phase stands after it."""
+
+    seqs: list[int]
+    position: int = 0
+    bound: int | None = None
+    over: bool = True
+    """Whether the phase ends with what was found."""
+
+    @property
+    def nothing(self) -> bool:
+        return self.over and not self.seqs
+
+
+class Phase(NamedTuple):
+    """One kind of thing that is cleaned: how to look for it, and how to take it."""
+
+    find: Callable[[apsw.Connection, Call, Memory], Found]
+    take: Callable[[Step, Call, Found], PruneReport]
+
+
+# -- jobs --------------------------------------------------------------------------------------
+
+
+def _find_in_trouble(db: apsw.Connection, call: Call, _: Memory) -> Found:
+    seqs: list[int] = []
+    for status, cutoff in call.cutoffs().items():
+        if status is not Status.COMPLETED:
+            values = (STATUS_CODE[status], cutoff, call.limit - len(seqs))
+            seqs += [seq for (seq,) in db.execute(IN_TROUBLE, values)]
+    return Found(seqs, over=len(seqs) < call.limit)
+
+
+def _find_completed(db: apsw.Connection, call: Call, memory: Memory) -> Found:
+    cutoff = call.cutoffs().get(Status.COMPLETED)
+    if cutoff is None:
+        return Found([])
+    bound = memory.bound or _first_submitted_after(db, cutoff)
+    rows = "seq, status, finished_at FROM finished"
+    return _walk(db, call, memory, bound, rows, "status = 5 AND finished_at <= ?", (cutoff,))
+
+
+def _first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
+    """The number of the first job submitted after the cutoff; above all of them if there is none.
+
+    By bisection: the store's clock never steps back, so numbers and times grow together.
+    """
+    row: Any = db.execute(NEXT_SEQ).fetchone()
+    low, high = 1, int(row[0])
+    while low < high:
+        middle = (low + high) // 2
+        found: Any = db.execute(SUBMITTED, (middle,)).fetchone()
+        if found is None or found[0] >= high or found[1] > cutoff:
+            high = middle
+        else:
+            low = found[0] + 1
+    return high
+
+
+def _take_jobs(step: Step, call: Call, found: Found) -> PruneReport:
+    """Archive and delete, in this one write. Lease versions of these ids are not granted again."""
+    cutoffs = call.cutoffs()
+    rows: list[Any] = step.execute(
+        STILL_OLD,
+        {
+            "seqs": _list(found.seqs),
+            "completed": cutoffs.get(Status.COMPLETED),
+            "cancelled": cutoffs.get(Status.CANCELLED),
+            "dead": cutoffs.get(Status.DEAD),
+        },
+    ).fetchall()
+    if not rows:
+        return PruneReport()
+    seqs = _list([row[0] for row in rows])
+    archived = 0
+    if call.policy.archive_seconds != 0:
+        day = step.now // (24 * 3600 * 1_000_000)
+        step.execute(archive.ARCHIVE, {"day": day, "now": step.now, "seqs": seqs})
+        archived = len(rows)
+    if any(row[4] for row in rows):
+        step.execute(KEEP_KEYS, {"now": step.now, "seqs": seqs})
+        step.execute(DROP_KEYS, {"now": step.now, "seqs": seqs})
+    for table in ("finished", *RECORDS_OF_A_JOB):
+        step.execute(DELETE.format(table), (seqs,))
+    step.version_floor = max(step.version_floor, *(row[3] for row in rows))
+    pruned: Counter[Status] = Counter()
+    for (lane, code), jobs in Counter((row[1], row[2]) for row in rows).items():
+        status = STATUS_OF[code]
+        step.count(lane, status.value, -jobs)
+        step.count(lane, "total_cleaned", jobs)
+        pruned[status] += jobs
+    return PruneReport(
+        completed=pruned[Status.COMPLETED],
+        cancelled=pruned[Status.CANCELLED],
+        dead=pruned[Status.DEAD],
+        archived=archived,
+    )
+
+
+# -- results and histories of jobs that stay ---------------------------------------------------
+
+
+def _find_results(db: apsw.Connection, call: Call, memory: Memory) -> Found:
+    row: Any = db.execute(NEXT_SEQ).fetchone()
+    over = """EXISTS (
+        SELECT 1 FROM finished WHERE finished.seq = walked.seq AND result IS NOT NULL
+            AND finished_at + result_ttl_seconds * 1000000 <= ?)"""
+    rows = "seq, result_ttl_seconds FROM job WHERE result_ttl_seconds IS NOT NULL"
+    return _walk(db, call, memory, memory.bound or row[0], rows, over, (call.now,))
+
+
+def _take_results(step: Step, _: Call, found: Found) -> PruneReport:
+    step.execute(DROP_RESULTS, (_list(found.seqs),))
+    return PruneReport(results_dropped=step.db.changes())
+
+
+def _find_histories(db: apsw.Connection, call: Call, memory: Memory) -> Found:
+    events_max = call.policy.history_events_max
+    if events_max is None:
+        return Found([])
+    bound = memory.bound
+    if bound is None:
+        row: Any = db.execute(HISTORY_BOUND, (events_max,)).fetchone()
+        bound = 0 if row[0] is None else row[0] + 1
+    # Dead and cancelled jobs keep theirs as long as they are here: they may be replayed. A
+    # completed one has at least one attempt record until its history is dropped.
+    completed = "EXISTS (SELECT 1 FROM finished WHERE finished.seq = walked.seq AND status = 5)"
+    return _walk(db, call, memory, bound, "seq FROM attempt", completed, ())
+
+
+def _take_histories(step: Step, _: Call, found: Found) -> PruneReport:
+    for table in ("attempt", "event"):
+        step.execute(DELETE.format(table), (_list(found.seqs),))
+    return PruneReport(histories_dropped=len(found.seqs))
+
+
+# -- the archive, and other records ------------------------------------------------------------
+
+
+def _find_archived(db: apsw.Connection, call: Call, _: Memory) -> Found:
+    first = call.policy.oldest_day(from_micros(call.now))
+    row: Any = db.execute(archive.OLDEST).fetchone()
+    return Found([], over=first is None or row is None or row[0] >= first)
+
+
+def _take_archived(step: Step, call: Call, _: Found) -> PruneReport:
+    first = call.policy.oldest_day(from_micros(call.now))
+    assert first is not None
+    step.execute(archive.DROP, (first, call.limit))
+    return PruneReport(archive_dropped=step.db.changes(), taken=step.db.changes())
+
+
+def _find_keys(db: apsw.Connection, call: Call, _: Memory) -> Found:
+    seqs = [seq for (seq,) in db.execute(OLD_KEYS, (call.now, call.limit))]
+    return Found(seqs, over=len(seqs) < call.limit)
+
+
+def _take_keys(step: Step, _: Call, found: Found) -> PruneReport:
+    step.execute(DROP_OLD_KEYS, (_list(found.seqs),))
+    step.execute(DELETE.format("pruned_key"), (_list(found.seqs),))
+    return PruneReport()
+
+
+# -- room --------------------------------------------------------------------------------------
+
+
+def _find_room(db: apsw.Connection, call: Call, _: Memory) -> Found:
+    return Found([], over=vacuum.to_release(db, everything=call.scope.emergency) == 0)
+
+
+def _take_room(step: Step, call: Call, _: Found) -> PruneReport:
+    pages = min(call.limit, vacuum.to_release(step.db, everything=call.scope.emergency))
+    vacuum.release(step.db, pages)
+    return PruneReport(taken=pages)
+
+
+PHASES: Final = (
+    Phase(_find_in_trouble, _take_jobs),
+    Phase(_find_completed, _take_jobs),
+    Phase(_find_results, _take_results),
+    Phase(_find_histories, _take_histories),
+    Phase(_find_archived, _take_archived),
+    Phase(_find_keys, _take_keys),
+    Phase(_find_room, _take_room),
+)
+
+
+def _walk(
+    db: apsw.Connection,
+    call: Call,
+    memory: Memory,
+    bound: int,
+    rows: str,
+    condition: str,
+    values: tuple[Any, ...],
+) -> Found:
+    """The next jobs below a number for which a condition holds, by reads of bounded length."""
+    where = "AND" if " WHERE " in rows else "WHERE"
+    chunk = f"SELECT {rows} {where} seq > ? AND seq < ? ORDER BY seq LIMIT {WALKED_AT_ONCE}"
+    seqs: list[int] = []
+    position = memory.position
+    for _ in range(0, WALKED_PER_CALL, WALKED_AT_ONCE):
+        span = (position, bound)
+        wanted = call.limit - len(seqs)
+        fitting = f"SELECT DISTINCT seq FROM ({chunk}) AS walked WHERE {condition} LIMIT ?"  # noqa: S608
+        seqs += [seq for (seq,) in db.execute(fitting, (*span, *values, wanted))]
+        if len(seqs) == call.limit:
+            return Found(seqs, seqs[-1], bound, over=False)
+        last: Any = db.execute(f"SELECT count(*), max(seq) FROM ({chunk})", span).fetchone()  # noqa: S608
+        if last[0] < WALKED_AT_ONCE:
+            return Found(seqs)
+        position = last[1]
+    return Found(seqs, position, bound, over=False)
+
+
+def _list(seqs: list[int]) -> str:
+    return msgspec.json.encode(seqs).decode()

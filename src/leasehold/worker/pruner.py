@@ -1,0 +1,154 @@
+"""The pruner: cleans up what has ended, once a day, at low priority."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from leasehold.core.outcome import JobError
+from leasehold.core.retention import (
+    BATCH_START,
+    DAILY,
+    CleanUp,
+    RetentionPolicy,
+    Scope,
+    next_batch_size,
+    pause_seconds,
+)
+from leasehold.core.store import Store
+from leasehold.env import SYSTEM, Env
+from leasehold.worker.attempt import describe_error
+
+logger = logging.getLogger("leasehold.worker")
+
+START_SECONDS: Final = 60.0
+"""It first looks within this time, by chance: workers that start together do not look together."""
+JITTER_SECONDS: Final = 600.0
+"""And then up to so much later than it might."""
+LOOK_SECONDS_MAX: Final = 3600.0
+"""It looks at least this often, since another process, or the clock, may have changed things."""
+
+
+class PrunerStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What one `Pruner` did so far."""
+
+    is_running: bool = False
+    total_cleanups: int = 0
+    total_pruned: int = 0
+    total_errors: int = 0
+    last_cleanup: CleanUp | None = None
+    last_error: JobError | None = None
+
+
+class Pruner:
+    """Prunes a store when it is due, in short writes with long pauses.
+
+    Any number of workers may run one: the store lets one clean up at a time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: RetentionPolicy | None = None,
+        env: Env = SYSTEM,
+        actor: str = "pruner",
+    ) -> None:
+        self._store = store
+        self._policy = policy
+        self._env = env
+        self._clock = env.clock
+        self._actor = actor
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._statistics = PrunerStatistics()
+        self._next_due_at: datetime | None = None
+
+    def prune_once(self, scope: Scope = DAILY) -> CleanUp | None:
+        """Make one whole clean-up, if it is due; answers with its record, None if it is not.
+
+        Raises what the store raises; what was done until then stays done.
+        """
+        report = self._store.prune(self._policy, scope=scope, actor=self._actor)
+        self._next_due_at = report.next_due_at
+        run = report.run
+        if run is None:
+            return None
+        size = BATCH_START
+        while report.more and not self._stopping:
+            report = self._store.prune(
+                self._policy, run=run, scope=scope, limit=size, actor=self._actor
+            )
+            size = next_batch_size(size, report.taken, report.lock_seconds)
+            self._pause(pause_seconds(report.lock_seconds, scope))
+        self._next_due_at = report.next_due_at
+        record = next(each for each in self._store.cleanups() if each.run == run)
+        self._count(record)
+        return record
+
+    def statistics(self) -> PrunerStatistics:
+        """The running totals."""
+        return msgspec.structs.replace(
+            self._statistics, is_running=self._thread is not None and self._thread.is_alive()
+        )
+
+    def start(self) -> None:
+        """Look from a thread of its own, from now on, until `stop`."""
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="leasehold-pruner", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, after the write it may be in; another pruner does the rest later."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        self._pause(self._env.random.uniform(0, START_SECONDS))
+        while not self._stopping:
+            self._pause(self.step())
+
+    def step(self) -> float:
+        """Clean up if it is due; answers how long to wait before looking again."""
+        try:
+            record = self.prune_once()
+        except Exception as error:
+            logger.exception("a clean-up failed; the next one will do the rest")
+            before = self._statistics
+            self._statistics = msgspec.structs.replace(
+                before, total_errors=before.total_errors + 1, last_error=describe_error(error)
+            )
+            return LOOK_SECONDS_MAX
+        if record is not None and record.pruned:
+            logger.info(
+                "clean-up %d: %d job(s) pruned, %d archived, in %.1f s",
+                record.run, record.pruned, record.archived, record.duration_seconds,
+            )  # fmt: skip
+        if self._next_due_at is None:
+            return LOOK_SECONDS_MAX
+        left = (self._next_due_at - self._env.now()).total_seconds()
+        jitter = self._env.random.uniform(0, JITTER_SECONDS)
+        return min(max(left, 0.0) + jitter, LOOK_SECONDS_MAX)
+
+    def _pause(self, seconds: float) -> None:
+        with self._condition:
+            if seconds > 0 and not self._stopping:
+                self._clock.wait(self._condition, seconds)
+
+    def _count(self, record: CleanUp) -> None:
+        before = self._statistics
+        self._statistics = msgspec.structs.replace(
+            before,
+            total_cleanups=before.total_cleanups + 1,
+            total_pruned=before.total_pruned + record.pruned,
+            last_cleanup=record,
+        )

@@ -1,0 +1,32 @@
+"""What the processes do that are killed while they prune (see store_children)."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.core.retention import RetentionPolicy, Scope
+from leasehold.stores.sqlite import SQLiteStore
+
+POLICY = RetentionPolicy(history_events_max=20)
+EMERGENCY = Scope(emergency=True)
+
+
+def submit_and_prune(path: str, name: str, seed: int, tell_fd: int) -> None:
+    """Submit jobs, complete some, and prune what has ended, for ever. Tells `S id`."""
+    random = Random(seed)
+    store = SQLiteStore(path)
+    for turn in range(10**9):
+        drafts = [Draft(id=f"{name}-{turn}-{number}", task="t") for number in range(5)]
+        store.submit(drafts)
+        os.write(tell_fd, "".join(f"S {draft.id}\n" for draft in drafts).encode())
+        request = LeaseRequest(worker=name, limit=random.randint(1, 8))
+        leases = store.exchange((), request).leases
+        store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
+        report = store.prune(POLICY, scope=EMERGENCY, actor=name)
+        while report.more:
+            limit = random.randint(1, 4)
+            report = store.prune(POLICY, run=report.run, scope=EMERGENCY, limit=limit, actor=name)
