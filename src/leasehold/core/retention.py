@@ -1,7 +1,7 @@
 """Retention: how long ended jobs are kept, and the rules by which a clean-up works.
 
 A clean-up is a row of small writes. Each one holds the store's write lock about 20 ms, whatever the
-machine, and between them the lock is free for nine times as long: who runs jobs hardly notices.
+machine, and between them the lock is free for nineteen times as long: who runs jobs hardly notices.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BATCH_START: Final = 200
 """How many the first write of a clean-up takes, when nothing has been measured yet."""
 LOCK_SECONDS: Final = 0.020
 """How long one write of a clean-up should hold the write lock."""
-LOCK_SHARE: Final = 0.1
+LOCK_SHARE: Final = 0.05
 """The part of the time for which a clean-up may hold the write lock."""
 ABANDONED_SECONDS: Final = 60.0
 """A clean-up that was silent for so long was given up, or its process died."""
@@ -254,7 +254,7 @@ def pause_seconds(lock_seconds: float, scope: Scope) -> float:
     """How long the lock is left to others after it was held so long.
 
     >>> round(pause_seconds(0.020, DAILY), 3)
-    0.18
+    0.38
     """
     return 0.0 if scope.emergency else max(0.0, lock_seconds) * (1 / LOCK_SHARE - 1)
 
