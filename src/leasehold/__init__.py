@@ -15,15 +15,21 @@ if TYPE_CHECKING:
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
+    from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+    from leasehold.core.reason import Reason, ReasonKind
     from leasehold.core.retry import Constant, Delays, Exponential, Linear
+    from leasehold.core.schedule import Schedule
     from leasehold.core.search import JobFilter, Page
     from leasehold.core.status import Event, Status
     from leasehold.core.store import AuditRecord, WorkerInfo
+    from leasehold.core.timing import Cron, Every
     from leasehold.errors import (
         CycleError,
         DuplicateJobError,
         IdempotencyConflictError,
         InvalidJobError,
+        InvalidQueueError,
+        InvalidScheduleError,
         InvalidTransitionError,
         JobCancelledError,
         JobFailedError,
@@ -37,9 +43,14 @@ if TYPE_CHECKING:
         PayloadTooLargeError,
         PermanentError,
         QueueClosedError,
+        QueueExistsError,
         QueueFullError,
+        QueueNotEmptyError,
+        QueueNotFoundError,
+        RateLimitedError,
         ResultTimeoutError,
         RetryableError,
+        ScheduleNotFoundError,
         StoreClosedError,
         StoreCorruptError,
         StoreError,
@@ -96,12 +107,22 @@ __all__ = [
     "Page",
     "WorkerInfo",
     "AuditRecord",
+    # Queues with rules.
+    "QueueConfig",
+    "QueueInfo",
+    "QueueState",
+    "Reason",
+    "ReasonKind",
     # Retry policies.
     "Exponential",
     "Linear",
     "Constant",
     "Delays",
     "Breaker",
+    # Recurring jobs.
+    "Cron",
+    "Every",
+    "Schedule",
     # For a consumer's own loop.
     "Lease",
     "Renewed",
@@ -112,6 +133,8 @@ __all__ = [
     "PayloadError",
     "PayloadTooLargeError",
     "TaskNotImportableError",
+    "InvalidScheduleError",
+    "ScheduleNotFoundError",
     "CycleError",
     "DuplicateJobError",
     "IdempotencyConflictError",
@@ -122,7 +145,12 @@ __all__ = [
     "LeaseConflictError",
     "LeaseExpiredError",
     "QueueFullError",
+    "RateLimitedError",
     "QueueClosedError",
+    "InvalidQueueError",
+    "QueueExistsError",
+    "QueueNotFoundError",
+    "QueueNotEmptyError",
     "UnknownTaskError",
     "JobFailedError",
     "JobCancelledError",
@@ -145,9 +173,13 @@ _HOMES: Final = {
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
     "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),
+    "leasehold.core.schedule": ("Schedule",),
+    "leasehold.core.queue_config": ("QueueConfig", "QueueInfo", "QueueState"),
+    "leasehold.core.reason": ("Reason", "ReasonKind"),
     "leasehold.core.search": ("JobFilter", "Page"),
     "leasehold.core.status": ("Event", "Status"),
     "leasehold.core.store": ("AuditRecord", "WorkerInfo"),
+    "leasehold.core.timing": ("Cron", "Every"),
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
     "leasehold.queue.options": ("NewJob",),

@@ -15,10 +15,13 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike
 from leasehold.core.lease import Lease, Renewed, Settled
+from leasehold.core.schedule import Schedule
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
 from leasehold.core.store import WorkerInfo
+from leasehold.core.timing import Timing
 from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.queue.asyncqueues import AsyncQueues
 from leasehold.queue.awaiting import wait_for_leases
 from leasehold.queue.consumer import WAIT_SECONDS, TaskLike
 from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
@@ -26,6 +29,7 @@ from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobOptions, JobRef, NewJob
 from leasehold.queue.producer import AsyncFunction, Function
+from leasehold.queue.scheduling import ScheduleOptions
 from leasehold.queue.workflow import Workflow
 
 P = ParamSpec("P")
@@ -77,7 +81,32 @@ class AsyncJobHandle(Generic[R]):
         return await self._handle.acancel(reason)
 
 
-class AsyncTaskQueue:
+class AsyncSchedules:
+    """`queue.schedules` with everything to be awaited; see `Schedules`."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+
+    async def list(self) -> list[Schedule]:
+        return await self._queue.bridge().call(self._queue.schedules.list)
+
+    async def get(self, name: str) -> Schedule:
+        return await self._queue.bridge().call(self._queue.schedules.get, name)
+
+    async def pause(self, name: str) -> Schedule:
+        return await self._queue.bridge().call(self._queue.schedules.pause, name)
+
+    async def resume(self, name: str) -> Schedule:
+        return await self._queue.bridge().call(self._queue.schedules.resume, name)
+
+    async def run(self, name: str) -> AsyncJobHandle[Any]:
+        return AsyncJobHandle(await self._queue.bridge().call(self._queue.schedules.run, name))
+
+    async def remove(self, name: str) -> Schedule:
+        return await self._queue.bridge().call(self._queue.schedules.remove, name)
+
+
+class AsyncTaskQueue(AsyncQueues):
     """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
 
     def __init__(self, url: Any, **options: Any) -> None:
@@ -85,6 +114,9 @@ class AsyncTaskQueue:
         """The queue underneath, for what blocks for good reason (`run_worker`)."""
         self.task = self.queue.task
         """`@queue.task(...)`, the same as `TaskQueue.task`; a task has `asubmit`."""
+        self.every = self.queue.every
+        self.cron = self.queue.cron
+        self.schedules = AsyncSchedules(self.queue)
         self.start = self.queue.start
 
     async def __aenter__(self) -> Self:
@@ -147,6 +179,20 @@ class AsyncTaskQueue:
             lambda: self.queue.submit_command(command, cwd=cwd, env=env, stdin=stdin, **options)
         )
         return AsyncJobHandle(handle)
+
+    async def schedule(
+        self,
+        name: str,
+        task: TaskLike,
+        timing: Timing,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Have a task run at every tick of `timing`; see `TaskQueue.schedule`."""
+        return await self._call(
+            lambda: self.queue.schedule(name, task, timing, args, kwargs, **options)
+        )
 
     async def submit_workflow(self, workflow: Workflow) -> dict[str, AsyncJobHandle[Any]]:
         """Submit all jobs of a workflow in one write; their handles by name."""

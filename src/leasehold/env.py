@@ -154,16 +154,13 @@ class Env:
         """
         millis, micros = divmod(self.clock.time_micros(), 1000)
         chance = self.random.getrandbits(64)
-        value = (
-            (millis & 0xFFFFFFFFFFFF) << 80
-            | 0x7 << 76
-            | micros << 66  # the sub-millisecond part, in the upper 10 of the 12 bits of rand_a
-            | (chance >> 62) << 64
-            | 0b10 << 62
-            | chance & 0x3FFFFFFFFFFFFFFF
+        # The sub-millisecond part stands in the upper 10 of the 12 bits that UUIDv7 leaves for it.
+        third = 0x7000 | micros << 2 | chance >> 62
+        fourth = 0x8000 | chance >> 48 & 0x3FFF
+        return (
+            f"{millis >> 16 & 0xFFFFFFFF:08x}-{millis & 0xFFFF:04x}-{third:04x}-{fourth:04x}-"
+            f"{chance & 0xFFFFFFFFFFFF:012x}"
         )
-        text = f"{value:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def new_secret(self) -> str:
         """128 bits that nobody can guess, as text."""

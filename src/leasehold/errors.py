@@ -4,6 +4,9 @@
     ├── InvalidJobError                what was submitted cannot be a job
     │   ├── PayloadError               a payload or result cannot be encoded or decoded
     │   │   └── PayloadTooLargeError
+    │   └── TaskNotImportableError     a lambda or local function was given as a task
+    ├── InvalidScheduleError           what was given cannot be a schedule
+    ├── ScheduleNotFoundError
     │   ├── TaskNotImportableError     a lambda or local function was given as a task
     │   └── CycleError                 jobs that would wait for each other for ever
     ├── DuplicateJobError              a job with this id exists already
@@ -14,8 +17,13 @@
     ├── LeaseLostError                 the caller no longer holds the lease
     │   ├── LeaseConflictError         another holder has it now
     │   └── LeaseExpiredError          it ran out before it was renewed
-    ├── QueueFullError
+    ├── QueueFullError                 the queue takes no more jobs for now
+    │   └── RateLimitedError           they come too fast
     ├── QueueClosedError               submitted after shutdown, or while draining
+    ├── InvalidQueueError              a queue cannot have such rules
+    ├── QueueExistsError               it was created before, with other rules
+    ├── QueueNotFoundError
+    ├── QueueNotEmptyError             jobs are left in the queue that was to be deleted
     ├── UnknownTaskError               no code is registered under the job's task name
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
@@ -55,6 +63,14 @@ class TaskNotImportableError(InvalidJobError):
     """Raised when a lambda or a local function is submitted: no worker could find it again."""
 
 
+class InvalidScheduleError(LeaseholdError, ValueError):
+    """Raised when a cron expression, a zone or another part of a schedule makes no sense."""
+
+
+class ScheduleNotFoundError(LeaseholdError, LookupError):
+    """Raised when no schedule has this name (any more)."""
+
+
 class CycleError(InvalidJobError):
     """Raised when jobs of one call depend on each other in a circle; names them."""
 
@@ -92,15 +108,38 @@ class LeaseExpiredError(LeaseLostError):
 
 
 class QueueFullError(LeaseholdError):
-    """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to retry."""
+    """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to retry.
+
+    It is None where waiting would not help: so many jobs never fit at once.
+    """
 
     def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
 
 
+class RateLimitedError(QueueFullError):
+    """Raised when jobs come faster than the queue, or their client, may submit them."""
+
+
 class QueueClosedError(LeaseholdError):
-    """Raised when something is submitted after shutdown."""
+    """Raised when something is submitted after shutdown, or to a queue that is draining."""
+
+
+class InvalidQueueError(LeaseholdError, ValueError):
+    """Raised when a queue cannot have such rules or such a name; says which and why."""
+
+
+class QueueExistsError(LeaseholdError):
+    """Raised when a queue is created that exists already, with other rules."""
+
+
+class QueueNotFoundError(LeaseholdError, LookupError):
+    """Raised when no queue of that name was created, and none ever held a job."""
+
+
+class QueueNotEmptyError(LeaseholdError):
+    """Raised when a queue is to be deleted while jobs wait or run in it; nothing was changed."""
 
 
 class UnknownTaskError(LeaseholdError, LookupError):

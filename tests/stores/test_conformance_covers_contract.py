@@ -12,7 +12,8 @@ from leasehold.testing.conformance import StoreConformance
 
 
 def clauses() -> set[str]:
-    text = Path(contract.__file__).read_text(encoding="utf-8")
+    core = Path(contract.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(core.glob("*.py")))
     return set(re.findall(r"^\s*- ([A-Z]{3}-\d+)  ", text, flags=re.MULTILINE))
 
 

@@ -26,6 +26,7 @@ from leasehold.errors import (
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite import files as store_files
 from leasehold.stores.sqlite.files import StoreFiles, file_system
+from leasehold.stores.sqlite.migrate import APPLICATION_ID, migrations
 
 
 def make_database(path: Path, *statements: str) -> None:
@@ -50,6 +51,25 @@ def test_a_store_of_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -
     make_database(path, "PRAGMA user_version = 9999")
     with pytest.raises(StoreVersionError, match=r"newer Leasehold \(schema 9999.*upgrade"):
         SQLiteStore(path)
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    number, script = migrations()[0]
+    make_database(path, script)
+    make_database(
+        path, f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {number}"
+    )
+    store = SQLiteStore(path)
+    store.submit([Draft(id="a", task="t")])
+    assert len(store.exchange((), LeaseRequest(worker="w")).leases) == 1
+    assert store.describe()["schema_version"] == migrations()[-1][0]
+    assert store.check() == []
+    store.close()
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(tmp_path: Path) -> None:

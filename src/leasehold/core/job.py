@@ -68,7 +68,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     codec: str = "json"
     queue: str = DEFAULT_QUEUE
     priority: int = Priority.MEDIUM.value
-    max_retries: int = DEFAULT_MAX_RETRIES
+    max_retries: int | None = None
+    """None leaves it to the queue; 3 where that has no default either."""
     run_at: datetime | None = None
     delay_seconds: float | None = None
     """Counted from the store's own time of submission; not together with run_at."""
@@ -76,7 +77,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryPolicy | None = None
     timeout_seconds: float | None = None
     lease_seconds: float | None = None
-    """None leaves it to the worker's own default."""
+    """None leaves it to the queue, then to the worker's own default."""
     start_within_seconds: float | None = None
     """Time to live: a job not started by then is cancelled."""
     result_ttl_seconds: float | None = None
@@ -85,15 +86,27 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     depends_on: tuple[str, ...] = ()
     on_dependency_failure: DependencyPolicy = "cancel"
+    client: str | None = None
+    """Who submits it, for a queue that limits the rate of each client; not kept with the job."""
+
+    @property
+    def allowance(self) -> int:
+        """How many attempts it may have in all."""
+        retries = self.max_retries
+        return 1 + (DEFAULT_MAX_RETRIES if retries is None else retries)
 
     def check(self) -> None:
         """Raise InvalidJobError for anything that no store could keep; says which field and why."""
         _check_name("job id", self.id)
-        _check_name("task", self.task)
-        _check_name("queue", self.queue)
+        # Queues and tasks are few: one that was looked at before is not looked at again.
+        if (self.queue, self.task) not in _KNOWN_NAMES:
+            _check_name("task", self.task)
+            _check_name("queue", self.queue)
+            if len(_KNOWN_NAMES) < KNOWN_NAMES_MAX:
+                _KNOWN_NAMES.add((self.queue, self.task))
         if not 0 <= self.priority <= 100:
             raise InvalidJobError(f"priority must be from 0 to 100, not {self.priority}")
-        if not 0 <= self.max_retries <= 1_000_000:
+        if self.max_retries is not None and not 0 <= self.max_retries <= 1_000_000:
             raise InvalidJobError(
                 f"max_retries must be from 0 (never) to 1,000,000, not {self.max_retries}"
             )
@@ -103,6 +116,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             _check_name("idempotency_key", self.idempotency_key)
         if self.parent_id is not None:
             _check_name("parent_id", self.parent_id)
+        if self.client is not None:
+            _check_name("client", self.client)
         if len(self.payload) > PAYLOAD_BYTES_MAX:
             raise PayloadTooLargeError(
                 f"the payload of job {self.id} has {len(self.payload):,} bytes; at most "
@@ -156,6 +171,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             f"{first_id}, which has another task or payload than job {self.id}: use another key "
             "for another job"
         )
+
+
+KNOWN_NAMES_MAX: Final = 10_000
+_KNOWN_NAMES: set[tuple[str, str]] = set()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

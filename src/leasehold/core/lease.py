@@ -106,6 +106,8 @@ class Exchange(msgspec.Struct, frozen=True):
     leases: list[Lease]
     next_due_at: datetime | None = None
     """When the next delayed job becomes due, if fewer were leased than asked for."""
+    next_tick_at: datetime | None = None
+    """When the next schedule ticks, if leases were asked for."""
 
 
 class StuckJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,8 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.queue_rules import QueueRules
+from leasehold.core.schedule_store import ScheduleStore
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
 from leasehold.errors import LeaseholdError, LeaseLostError
@@ -156,8 +158,12 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
-class Store(Protocol):
-    """Where jobs live."""
+class Store(ScheduleStore, QueueRules, Protocol):
+    """Where jobs live.
+
+    The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
+    `core.queue_rules`.
+    """
 
     # -- producers ---------------------------------------------------------------------------
 
@@ -361,7 +367,7 @@ class Store(Protocol):
         """Counts and totals, from maintained counters: the jobs are never scanned."""
 
     def queues(self) -> list[str]:
-        """The names of all queues that ever held a job."""
+        """The names of all queues that were created or ever held a job."""
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first."""

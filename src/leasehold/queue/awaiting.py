@@ -8,15 +8,17 @@ on one of a few threads: nothing here keeps a thread waiting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from leasehold.core.lease import Lease, LeaseRequest
 from leasehold.core.store import Store
+from leasehold.errors import QueueFullError
 from leasehold.queue.funnel import Funnel
 from leasehold.queue.ready import Ready
+from leasehold.queue.room import Block, may_fit, pause_seconds, seconds_of
 from leasehold.queue.waiters import Ended, Waiters
 
 P = ParamSpec("P")
@@ -102,6 +104,47 @@ async def wait_for_leases(
                 return leases
             try:
                 async with asyncio.timeout(ready.pause_seconds(exchange, left)):
+                    await hint.wait()
+            except TimeoutError:
+                continue
+    finally:
+        ready.forget(callback)
+
+
+async def wait_for_room(
+    submit: Callable[[], Awaitable[T]],
+    block: Block,
+    *,
+    store: Store,
+    queues: Collection[str],
+    ready: Ready,
+    check_open: Callable[[], None],
+    bridge: Bridge,
+) -> T:
+    """Submit; while the queue is full, wait without a thread and try again."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds_of(block)
+    hint = asyncio.Event()
+    full: QueueFullError | None = None
+
+    def callback() -> None:
+        loop.call_soon_threadsafe(hint.set)
+
+    ready.register(callback)
+    try:
+        while True:
+            hint.clear()
+            check_open()
+            if full is None or await bridge.call(may_fit, full, store, queues):
+                try:
+                    return await submit()
+                except QueueFullError as error:
+                    full = error
+            left = end - loop.time()
+            if left <= 0 or full.retry_after_seconds is None:
+                raise full
+            try:
+                async with asyncio.timeout(min(left, pause_seconds(full))):
                     await hint.wait()
             except TimeoutError:
                 continue

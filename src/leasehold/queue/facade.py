@@ -20,6 +20,8 @@ from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.options import JobRef, NewJob, id_of
+from leasehold.queue.queues import Queues
+from leasehold.queue.scheduling import Scheduling
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(Workflows):
+class TaskQueue(Scheduling, Workflows, Queues):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")
@@ -49,6 +51,9 @@ class TaskQueue(Workflows):
     in this process, on queues `queues`; 0 means that it only submits. The workers start with the
     first use of the queue (a submit, a look at a job, a wait, or `with`), not when it is made: by
     then its tasks are known. Jobs go to the first of `queues` unless told otherwise.
+
+    `client` names who submits, for queues that limit the rate of each client; `actor` names who
+    gives orders, in audit records.
 
     Command jobs run only with `allow_commands`; what they print is kept in files under
     `output_dir`, by default a folder beside the database.
@@ -72,6 +77,7 @@ class TaskQueue(Workflows):
         output_dir: str | os.PathLike[str] | None = None,
         pickle_key: bytes | None = None,
         actor: str = "python",
+        client: str | None = None,
         env: Env = SYSTEM,
         on_submit: Callable[[Draft], None] | None = None,
         on_start: Callable[[Lease], None] | None = None,
@@ -99,7 +105,7 @@ class TaskQueue(Workflows):
         self._num_workers = num_workers
         self._runs_here = num_workers > 0
         self._queues = _names(queues)
-        self._default_queue = self._queues[0]
+        self._default_fields = {"queue": self._queues[0], **_given(client=client)}
         self._by_name = {}
         self._by_function = {}
         self._actor = actor

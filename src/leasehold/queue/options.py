@@ -48,6 +48,7 @@ class JobOptions(TypedDict, total=False):
     parent_id: JobRef
     depends_on: JobRef | Iterable[JobRef]
     on_dependency_failure: DependencyPolicy
+    client: str
 
 
 OPTION_NAMES: Final = frozenset(JobOptions.__annotations__)

@@ -85,7 +85,7 @@ class People(QueueBase):
         return self.store.stats(queue).as_mapping()
 
     def queues(self) -> list[str]:
-        """The names of all queues that ever held a job."""
+        """The names of all queues that were created or ever held a job."""
         return self.store.queues()
 
     def workers(self) -> list[WorkerInfo]:

@@ -24,6 +24,7 @@ from leasehold.queue.options import (
     merged,
     split_options,
 )
+from leasehold.queue.room import Block, store_when_room
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import TaskMaking
 from leasehold.worker.executors.commandline import CommandLine
@@ -68,6 +69,8 @@ class Producing(TaskMaking):
         parent_id: JobRef | None = None,
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[R]: ...
     @overload
@@ -93,6 +96,8 @@ class Producing(TaskMaking):
         parent_id: JobRef | None = None,
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[R]: ...
     @overload
@@ -118,6 +123,8 @@ class Producing(TaskMaking):
         parent_id: JobRef | None = None,
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[Any]: ...
     def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -126,10 +133,14 @@ class Producing(TaskMaking):
         `func` is a function, a task, or a task's name. The names of the options are reserved here;
         a function with a parameter of such a name is submitted through its task, whose own submit
         takes exactly the function's arguments: `queue.task(func).submit(...)`.
+
+        A queue that is full raises QueueFullError, which says when to try again. With `block=True`
+        the call waits until there is room, with `block=5` for at most 5 seconds.
         """
         task = self._task_of(func, kwargs.pop("task_name", None))
+        block = kwargs.pop("block", False)
         own, options = split_options(kwargs)
-        return self.submit_call(task, args, own, options)
+        return self.submit_call(task, args, own, options, block=block)
 
     def submit_call(
         self,
@@ -137,26 +148,35 @@ class Producing(TaskMaking):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: JobOptions | None = None,
+        *,
+        block: Block = False,
     ) -> JobHandle[R]:
         """`submit` for a task at hand: nothing in `kwargs` is taken for an option."""
         draft = self._draft(task, args, kwargs, options)
-        [answer] = self._store_drafts([draft])
+        [answer] = self._store_when_room([draft], block) if block else self._store_drafts([draft])
         assert isinstance(answer, Submitted)
         return self._handle(task, answer)
 
     @overload
     def submit_many(
-        self, jobs: Iterable[NewJob], *, partial: Literal[False] = False
+        self, jobs: Iterable[NewJob], *, partial: Literal[False] = False, block: Block = False
     ) -> list[JobHandle[Any]]: ...
     @overload
     def submit_many(
         self, jobs: Iterable[NewJob], *, partial: Literal[True]
     ) -> list[JobHandle[Any] | LeaseholdError]: ...
-    def submit_many(self, jobs: Iterable[NewJob], *, partial: bool = False) -> list[Any]:
+    def submit_many(
+        self, jobs: Iterable[NewJob], *, partial: bool = False, block: Block = False
+    ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
-        With `partial`, the good ones are submitted, and each bad one is answered by its error.
+        With `partial`, the good ones are submitted, and each bad one is answered by its error. With
+        `block`, it waits until there is room for all of them, as `submit` does.
         """
+        if partial and block:
+            raise InvalidJobError(
+                "block waits for room for all the jobs: not together with partial"
+            )
         drafts: list[Draft] = []
         answers: list[Any] = []
         for job in jobs:
@@ -169,7 +189,11 @@ class Producing(TaskMaking):
             else:
                 drafts.append(draft)
                 answers.append(task)
-        stored = iter(self._store_drafts(drafts, partial=partial))
+        stored = iter(
+            self._store_when_room(drafts, block)
+            if block
+            else self._store_drafts(drafts, partial=partial)
+        )
         return [
             self._answer(answer, next(stored)) if isinstance(answer, BaseTask) else answer
             for answer in answers
@@ -212,8 +236,11 @@ class Producing(TaskMaking):
     async def asubmit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
         """`submit`, to be awaited, with the same options."""
         task = self._task_of(func, kwargs.pop("task_name", None))
+        block = kwargs.pop("block", False)
         own, options = split_options(kwargs)
-        return await self.asubmit_call(task, args, own, options)
+        if not block:
+            return await self.asubmit_call(task, args, own, options)
+        return await self._await_room(task, args, own, options, block)
 
     async def asubmit_call(
         self,
@@ -229,6 +256,27 @@ class Producing(TaskMaking):
         answer = await self._funnel().submit(draft)
         self._tell_submitted([draft], [answer])
         return self._handle(task, answer)
+
+    async def _await_room(
+        self,
+        task: BaseTask[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: JobOptions | None,
+        block: Block,
+    ) -> JobHandle[R]:
+        from leasehold.queue.awaiting import wait_for_room
+
+        queue = cast("TaskQueue", self)
+        return await wait_for_room(
+            lambda: self.asubmit_call(task, args, kwargs, options),
+            block,
+            store=self.store,
+            queues=[str(merged(task.draft_fields, options or {})["queue"])],
+            ready=queue.ready,
+            check_open=self._check_open,
+            bridge=queue.bridge(),
+        )
 
     def _funnel(self) -> Funnel:
         raise NotImplementedError
@@ -280,6 +328,19 @@ class Producing(TaskMaking):
         answers = self.store.submit(drafts, partial=partial) if drafts else []
         self._tell_submitted(drafts, answers)
         return answers
+
+    def _store_when_room(
+        self, drafts: Sequence[Draft], block: Block
+    ) -> list[Submitted | LeaseholdError]:
+        return store_when_room(
+            lambda: self._store_drafts(drafts),
+            block,
+            store=self.store,
+            queues={draft.queue for draft in drafts},
+            ready=cast("TaskQueue", self).ready,
+            check_open=self._check_open,
+            env=self._env,
+        )
 
     def _tell_submitted(
         self, drafts: Sequence[Draft], answers: Sequence[Submitted | LeaseholdError]

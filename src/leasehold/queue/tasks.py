@@ -46,7 +46,8 @@ class TaskMaking(QueueBase):
 
     _runs_here: bool
     """Whether jobs run in this process."""
-    _default_queue: str
+    _default_fields: Mapping[str, Any]
+    """What every draft says unless told otherwise: its queue, and who submits it."""
     _by_name: dict[str, BaseTask[..., Any]]
     _by_function: dict[Callable[..., Any], BaseTask[..., Any]]
 
@@ -120,9 +121,7 @@ class TaskMaking(QueueBase):
         self.registry.register(definition)
         kind = AsyncTask if default_executor(definition.func) == "async" else Task
         queue = cast("TaskQueue", self)
-        task: BaseTask[..., Any] = kind(
-            queue, definition, {"queue": self._default_queue}, options=options
-        )
+        task: BaseTask[..., Any] = kind(queue, definition, self._default_fields, options=options)
         self._by_name[definition.name] = task
         return task
 
@@ -164,7 +163,7 @@ class TaskMaking(QueueBase):
             return known
         # Its code may be in another process only, so there is no signature to check against.
         definition = TaskDefinition(name, _unknown_code, self.codec_for(name))
-        return Task(cast("TaskQueue", self), definition, {"queue": self._default_queue})
+        return Task(cast("TaskQueue", self), definition, self._default_fields)
 
 
 def _error_lists(

@@ -88,6 +88,8 @@ def drain(queue: TaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
     leases = LeaseManager(queue.store, "drain")
     ended: Counter[Event] = Counter()
     errors: list[JobError] = []
+    # A schedule may be the first to put a job into its queue.
+    queue.store.fire_schedules()
     while True:
         queues = queue.store.queues()
         leased = leases.acquire(queues) if queues else []

@@ -28,6 +28,7 @@ from leasehold.worker.run import Run
 from leasehold.worker.settling import Settling
 from leasehold.worker.stopping import Stopping, StopReason
 from leasehold.worker.task import COMMAND_TASK, TaskDefinition, TaskRegistry
+from leasehold.worker.ticking import Ticking
 from leasehold.worker.unrunnable import Unrunnable
 from leasehold.worker.wear import Wear
 
@@ -82,6 +83,7 @@ class Loop:
         self._reports = Reports(leases.store, env, inbox.wake)
         self._fetch = partial(fetch_results, leases.store)
         self._unrunnable = Unrunnable()
+        self._ticking = Ticking(leases.store, env)
         self.settling = Settling(hooks)
         self.started_jobs = 0
         self.exchanges = 0
@@ -139,6 +141,7 @@ class Loop:
         self._collect()
         self._reports.write_due()
         self._settle_and_lease(now)
+        self._fire_schedules(now)
         self._recycle_if_worn(now)
         return self._seconds_until_next()
 
@@ -238,6 +241,15 @@ class Loop:
         self.settling.answered(sent, answer.settled)
         if look:
             self._look_again(answer, room, asked_at)
+            self._ticking.note(answer.next_tick_at)
+
+    def _fire_schedules(self, now: float) -> None:
+        if now < self._retry_at or self._stopping.is_asked:
+            return
+        try:
+            self._ticking.fire_if_due(now)
+        except StoreError as error:
+            self._store_failed(error)
 
     def _settle_each(self, sent: list[tuple[Lease, Outcome]]) -> None:
         """One of these cannot be stored: its own job fails, and the others do not wait for it."""
@@ -298,6 +310,8 @@ class Loop:
         ]
         if self._reports.due_at is not None:
             moments.append(self._reports.due_at)
+        if not self._stopping.is_asked:
+            moments.append(max(self._retry_at, self._ticking.look_at))
         if self.settling:
             moments.append(self._retry_at)
         elif self._inbox.is_hungry:

@@ -3,8 +3,9 @@
 store.py has the contract's methods: the lock, and who is woken after it. state.py is all that is
 kept, with the one function that changes a job's status. The verbs are in submission.py, leasing.py,
 holding.py, recovery.py, admin.py and reading.py; the order of jobs is in heaps.py; record.py is a
-job as it is kept; links.py and dependents.py are about jobs that wait for others;
-inspection.py is what `check` looks for.
+job as it is kept; inspection.py is what `check` looks for. rules.py, gate.py and queues.py are for
+queues with rules of their own, links.py and dependents.py for jobs that wait for others,
+schedules.py for those that come again and again.
 """
 
 from leasehold.stores.memory.state import Retention

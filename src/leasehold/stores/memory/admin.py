@@ -46,7 +46,7 @@ def replay(
         waits_for = dependents.waits_again_for(state, record)
         if reset_attempts:
             record.attempts = 0
-            record.allowance = record.draft.max_retries + 1
+            record.allowance = record.draft.allowance
         else:
             record.allowance += 1
         record.run_at = state.now

@@ -34,6 +34,7 @@ from leasehold.stores.memory import dependents
 from leasehold.stores.memory.heaps import best_of
 from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
+from leasehold.stores.memory.schedules import fire_due
 from leasehold.stores.memory.state import BreakerState, QueueState, State
 
 _EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
@@ -50,20 +51,23 @@ def exchange(
     settled = [_settle(state, settlement, now) for settlement in settlements]
     if request is None:
         return Exchange(settled, [])
+    # First, since what was settled and what is due may make others available.
     if state.links.ended:
-        # First, since what was settled may have made others available.
         dependents.resolve(state)
+    fire_due(state)
     queues = [state.queues[name] for name in dict.fromkeys(request.queues) if name in state.queues]
     for queue in queues:
         if queue.lanes.delayed.entries:
             promote(state, queue)
     leases = _lease(state, request, queues, now, lease_micros)
+    tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
-        return Exchange(settled, leases)
+        return Exchange(settled, leases, next_tick_at=tick_at)
     delayed = filter(None, (queue.lanes.delayed.first() for queue in queues))
     moments = [entry[0] for entry in delayed]
-    moments += [at for queue in queues for at in _probes_to_come(queue)]
-    return Exchange(settled, leases, moment(min(moments, default=None)))
+    moments += [at for queue in queues for at in _probes_to_come(state, queue)]
+    moments += [] if state.next_tick is None else [state.next_tick]
+    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at)
 
 
 # -- settling ----------------------------------------------------------------------------------
@@ -164,6 +168,7 @@ def _lease(
     heaps = [
         heap
         for queue in queues
+        if queue.rule is None or queue.rule.free_slots(queue.counts)
         for heap in queue.lanes.heaps_for(
             _tasks_let_through(state, queue, request.tasks), request.parent_id
         )
@@ -179,10 +184,14 @@ def _lease(
         own = record.draft.lease_seconds or by_task.get(record.draft.task)
         micros = lease_micros if own is None else round(own * 1e6)
         leases.append(_grant(state, record, request.worker, now, micros))
-        breaker = state.queues[record.draft.queue].breakers.get(record.draft.task)
-        if breaker is not None and breaker.held_until is not None:
+        queue = state.queues[record.draft.queue]
+        breaker = queue.breakers.get(record.draft.task)
+        was_probe = breaker is not None and breaker.held_until is not None
+        if breaker is not None and was_probe:
             # That was the probe: the task waits for its end, or for another pause.
             breaker.held_until = state.now + breaker.hold_micros
+        if was_probe or (queue.rule is not None and not queue.rule.free_slots(queue.counts)):
+            # Go on without what may not be leased any more.
             narrowed = msgspec.structs.replace(request, limit=request.limit - len(leases))
             return leases + _lease(state, narrowed, queues, now, lease_micros)
     return leases
@@ -224,12 +233,12 @@ def _tasks_let_through(
     )
 
 
-def _probes_to_come(queue: QueueState) -> list[int]:
+def _probes_to_come(state: State, queue: QueueState) -> list[int]:
     waiting = set(queue.lanes.tasks()) if queue.breakers else ()
     return [
         breaker.held_until
         for task, breaker in queue.breakers.items()
-        if breaker.held_until is not None and task in waiting
+        if breaker.held_until is not None and breaker.held_until > state.now and task in waiting
     ]
 
 

@@ -40,7 +40,7 @@ def recover_one(
         raise record
     if reset_attempts:
         record.attempts = 0
-        record.allowance = record.draft.max_retries + 1
+        record.allowance = record.draft.allowance
     decision = _take_back(state, record, reason)
     return Settled(job_id, version, decision.event, decision.status, decision.attempts)
 

@@ -14,12 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.schedule import Schedule
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.rules import Rule
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -78,7 +80,7 @@ class BreakerState(msgspec.Struct):
 class QueueState:
     """One queue: who waits in it, and its figures."""
 
-    __slots__ = ("breakers", "counts", "lanes", "totals")
+    __slots__ = ("breakers", "counts", "lanes", "rule", "totals")
 
     def __init__(self) -> None:
         self.lanes = Lanes()
@@ -86,6 +88,8 @@ class QueueState:
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
+        self.rule: Rule | None = None
+        """None for a queue that nobody configured."""
 
 
 class KnownKey(msgspec.Struct):
@@ -119,6 +123,8 @@ class State:
         self.records: dict[str, Record] = {}
         """By id, in the order of submission."""
         self.queues: dict[str, QueueState] = {}
+        self.has_rules = False
+        """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
         self.finished: dict[Status, OrderedDict[str, Record]] = {
             status: OrderedDict() for status in (Status.COMPLETED, Status.DEAD, Status.CANCELLED)
@@ -127,6 +133,9 @@ class State:
         self.finished_count = 0
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
+        self.schedules: dict[str, Schedule] = {}
+        self.next_tick: int | None = None
+        """When the first of the schedules is due."""
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
@@ -181,10 +190,17 @@ class State:
         queue.counts[before] -= 1
         queue.counts[after] += 1
         self.tell(record, event, before=before, message=message)
+        if queue.rule is not None and queue.rule.has_room_again(before, queue.counts):
+            self.wake()
         if before is RUNNING:
             record.worker = None
             record.cancel_requested = None
         self._enter(queue, record)
+
+    def wake(self) -> None:
+        """Tell listeners that something may be leased, or submitted, that could not be before."""
+        if self.news is not None:
+            self.news.ready = True
 
     def tell(
         self,

@@ -20,6 +20,9 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -31,8 +34,10 @@ from leasehold.stores.memory import (
     holding,
     inspection,
     leasing,
+    queues,
     reading,
     recovery,
+    schedules,
     submission,
 )
 from leasehold.stores.memory.state import News, Retention, State
@@ -172,6 +177,51 @@ class MemoryStore:
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         return self._run(lambda state: list(reversed(state.audit))[:limit])
+
+    # -- schedules ---------------------------------------------------------------------------
+
+    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
+        return self._run(schedules.set_schedule, draft, actor)
+
+    def schedules(self) -> list[Schedule]:
+        return self._run(schedules.schedules)
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        return self._run(schedules.get_schedule, name)
+
+    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
+        return self._run(schedules.remove_schedule, name, actor)
+
+    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
+        return self._run(schedules.pause_schedule, name, paused, actor)
+
+    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
+        return self._run(schedules.run_schedule, name, job_id, actor)
+
+    def fire_schedules(self) -> Fired:
+        return self._run(schedules.fire_schedules)
+
+    # -- queues with rules -------------------------------------------------------------------
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        return self._run(queues.create, queue, config, actor)
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        return self._run(queues.update, queue, changes, actor)
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return self._run(queues.set_state, queue, state, actor)
+
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> int:
+        return self._run(queues.purge, queue, where, actor, limit)
+
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        return self._run(queues.delete, queue, actor, force)
+
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        return self._run(queues.info, queue)
 
     # -- the store itself --------------------------------------------------------------------
 

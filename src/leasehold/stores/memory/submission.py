@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leasehold.core.drain import RETRY_SECONDS_UNKNOWN
 from leasehold.core.job import Draft
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.status import Status
@@ -15,6 +16,7 @@ from leasehold.errors import (
     QueueFullError,
 )
 from leasehold.stores.memory import dependents
+from leasehold.stores.memory.gate import Gate
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
 
@@ -27,9 +29,10 @@ def submit(
     answers: list[Submitted | LeaseholdError] = []
     state.drop_expired_keys()
     room = None if state.capacity is None else state.capacity - state.live_count
+    gate = Gate(state, drafts, partial=partial) if state.has_rules else None
     for draft in drafts:
         try:
-            answers.append(_admit(state, draft, admitted, room))
+            answers.append(_admit(state, draft, admitted, room, gate))
         except LeaseholdError as error:
             refused = [draft] if partial else drafts
             if isinstance(error, QueueFullError):
@@ -40,9 +43,12 @@ def submit(
                 raise
             answers.append(error)
     if any(draft.depends_on for draft in drafts):
-        return _add_linked(state, drafts, admitted, answers, partial)
-    for record in admitted:
-        state.add(record)
+        answers = _add_linked(state, drafts, admitted, answers, partial)
+    else:
+        for record in admitted:
+            state.add(record)
+    if gate is not None:
+        gate.write_down()
     return answers
 
 
@@ -78,7 +84,9 @@ def _add_linked(
     ]
 
 
-def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None) -> Submitted:
+def _admit(
+    state: State, draft: Draft, admitted: list[Record], room: int | None, gate: Gate | None
+) -> Submitted:
     """Reserve a draft's id and key; raises what stands against it."""
     draft.check()
     if draft.idempotency_key is not None:
@@ -93,9 +101,14 @@ def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None)
     if room is not None and len(admitted) >= room:
         raise QueueFullError(
             f"job {draft.id} was not stored: the memory store holds {state.capacity} jobs that "
-            "have not ended, which is its capacity. Wait until some have, or raise capacity."
+            "have not ended, which is its capacity. Wait until some have, or raise capacity.",
+            RETRY_SECONDS_UNKNOWN,
         )
-    record = record_of(draft, seq=state.last_seq + 1, now=state.now, run_at=_run_at(state, draft))
+    run_at = _run_at(state, draft)
+    if gate is not None:
+        pending = run_at <= state.now and not _is_blocked(state, draft)
+        draft = gate.admit(draft, pending=pending)
+    record = record_of(draft, seq=state.last_seq + 1, now=state.now, run_at=run_at)
     state.last_seq += 1
     state.records[draft.id] = record
     admitted.append(record)
@@ -107,6 +120,12 @@ def _admit(state: State, draft: Draft, admitted: list[Record], room: int | None)
             record.status,
         )
     return Submitted(draft.id, record.status)
+
+
+def _is_blocked(state: State, draft: Draft) -> bool:
+    """Whether it will wait for another; one that is not there yet comes later in the same call."""
+    needed = (state.records.get(job_id) for job_id in draft.depends_on)
+    return any(record is None or not record.status.is_terminal for record in needed)
 
 
 def _duplicate(state: State, draft: Draft, known: KnownKey) -> Submitted:

@@ -13,6 +13,7 @@ from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.slots import free_slots
 from leasehold.stores.sqlite.step import Step
 
 PROMOTE_AT_ONCE: Final = 2000
@@ -28,7 +29,8 @@ FORGET_WAITING: Final = "DELETE FROM waiting WHERE seq = ?"
 MAKE_READY: Final = "INSERT INTO ready VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 RECORD_PROMOTED: Final = "INSERT INTO event VALUES (?, ?, ?, 1, ?, 2, ?, NULL, ?, NULL)"
 NEXT_DUE: Final = "SELECT min(due) FROM waiting WHERE due IS NOT NULL"
-NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0"
+# One whose time has come is available; if nobody took it, its queue is paused or full.
+NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0 AND held_until > ?"
 
 LANES_WITH_WORK: Final = """
     SELECT id, queue, task, held_until, hold_micros FROM lane WHERE queue = ? AND pending > 0
@@ -72,7 +74,7 @@ def promote(step: Step) -> int:
 
 def next_due(step: Step) -> int | None:
     """When the next waiting job is due, or the next task that is held back may be probed."""
-    moments = (step.execute(query).fetchone() for query in (NEXT_DUE, NEXT_PROBE))
+    moments = (step.execute(NEXT_DUE).fetchone(), step.execute(NEXT_PROBE, (step.now,)).fetchone())
     return min((row[0] for row in moments if row and row[0] is not None), default=None)
 
 
@@ -83,7 +85,10 @@ def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[in
     step.flush()
     lanes: dict[int, tuple[str, str]] = {}
     probed: dict[int, int] = {}
+    free = free_slots(step, request.queues) if step.rules else {}
     for queue in dict.fromkeys(request.queues):
+        if free.get(queue) == 0:
+            continue
         for number, name, task, held_until, pause in step.execute(LANES_WITH_WORK, (queue,)):
             if request.tasks is not None and task not in request.tasks:
                 continue
@@ -94,29 +99,42 @@ def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[in
                 probed[number] = pause
     if not lanes:
         return [], []
-    rows = list(_best(step, request, lanes, probed))
+    rows = list(_best(step, request, lanes, probed, free))
     return _grant(step, request, lanes, rows)
 
 
 def _best(
-    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]], probed: dict[int, int]
+    step: Step,
+    request: LeaseRequest,
+    lanes: dict[int, tuple[str, str]],
+    probed: dict[int, int],
+    free: dict[str, int],
 ) -> Iterator[tuple[Any, ...]]:
-    """The best available jobs, best first; those never started in time are cancelled on the way."""
+    """The best available jobs, best first; those never started in time are cancelled on the way.
+
+    `free` counts down the slots of the queues that are limited.
+    """
+    limit = _limit(request, lanes, free)
     late: list[tuple[Any, ...]] = []
     probes: dict[int, int] = {}
     taken = 0
-    for row in _in_order(step, request, lanes):
+    for row in _in_order(step, request, lanes, free):
         lane, version, start_by = row[2], row[3], row[15]
         if start_by is not None and start_by < step.now and not version:
             late.append(row)
+            continue
+        queue = lanes[lane][0]
+        if free.get(queue) == 0:
             continue
         if lane in probed:
             if lane in probes:
                 continue
             probes[lane] = probed[lane]
+        if queue in free:
+            free[queue] -= 1
         yield row
         taken += 1
-        if taken >= request.limit:
+        if taken >= limit:
             break
     for row in late:
         cancel_late(step, row)
@@ -124,15 +142,36 @@ def _best(
         step.execute(HOLD, (step.now + pause, pause, lane))
 
 
+def _limit(request: LeaseRequest, lanes: dict[int, tuple[str, str]], free: dict[str, int]) -> int:
+    """How many jobs to look for: no more than there are slots, where every queue is limited."""
+    queues = {queue for queue, _ in lanes.values()}
+    if queues <= free.keys():
+        return min(request.limit, sum(free[queue] for queue in queues))
+    return request.limit
+
+
 def _in_order(
-    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]]
+    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]], free: dict[str, int]
 ) -> Iterable[tuple[Any, ...]]:
     if request.parent_id is not None:
         group = step.db.cursor().execute(READY_IN_GROUP, (request.parent_id,))
         return (row for row in group if row[2] in lanes)
     # Each cursor reads no further than it is asked, so only the heads of the lanes are compared.
-    heads = [step.db.cursor().execute(READY_IN_LANE, (number,)) for number in lanes]
+    heads: list[Iterable[tuple[Any, ...]]] = []
+    for number, (queue, _) in lanes.items():
+        rows = step.db.cursor().execute(READY_IN_LANE, (number,))
+        heads.append(_while_free(rows, queue, free) if queue in free else rows)
     return heads[0] if len(heads) == 1 else heapq.merge(*heads, key=_rank_and_seq)
+
+
+def _while_free(
+    rows: Iterable[tuple[Any, ...]], queue: str, free: dict[str, int]
+) -> Iterator[tuple[Any, ...]]:
+    """So that nothing is scanned past once the queue's last slot is taken."""
+    for row in rows:
+        if not free[queue]:
+            return
+        yield row
 
 
 def _rank_and_seq(row: tuple[Any, ...]) -> tuple[int, int]:

@@ -17,9 +17,10 @@ from leasehold.core.job import Draft, Job
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.status import Status
 from leasehold.core.store import Submitted
-from leasehold.errors import DuplicateJobError, LeaseholdError
+from leasehold.errors import DuplicateJobError, LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.codes import POLICY_CODE, STATUS_OF
 from leasehold.stores.sqlite.dependents import resolve
+from leasehold.stores.sqlite.gate import Gate
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.step import Step
 from leasehold.stores.sqlite.submit import (
@@ -30,6 +31,7 @@ from leasehold.stores.sqlite.submit import (
     insert,
     known_key,
     taken,
+    through_gate,
 )
 
 FIND_DEPENDENCY: Final = """
@@ -67,10 +69,32 @@ def submit(
     *,
     partial: bool,
     refused: Mapping[str, LeaseholdError],
-) -> list[Submitted | LeaseholdError]:
+) -> list[Submitted | LeaseholdError] | QueueFullError:
     """Store drafts of which some depend on each other, or on jobs that are there."""
+    return through_gate(
+        step,
+        lanes,
+        drafts,
+        lambda gate: _submit(step, lanes, drafts, gate, partial=partial, refused=refused),
+        partial=partial,
+    )
+
+
+def _submit(
+    step: Step,
+    lanes: Lanes,
+    asked: Sequence[Draft],
+    gate: Gate | None,
+    *,
+    partial: bool,
+    refused: Mapping[str, LeaseholdError],
+) -> list[Submitted | LeaseholdError]:
     found = _Finder(step)
-    plan = Plan(drafts, _verdicts(step, drafts), lambda job_id: bool(found(job_id)), refused)
+    drafts = list(asked)
+    verdicts = _verdicts(step, drafts)
+    if gate is not None:
+        _admit(step, lanes, drafts, verdicts, gate, found)
+    plan = Plan(drafts, verdicts, lambda job_id: bool(found(job_id)), refused)
     if plan.refusal is not None and not partial:
         raise plan.refusal
     new = [index for index, verdict in enumerate(plan.verdicts) if verdict is None]
@@ -114,6 +138,35 @@ def _verdicts(step: Step, drafts: Sequence[Draft]) -> list[Verdict]:
         except LeaseholdError as error:
             verdicts.append(error)
     return verdicts
+
+
+def _admit(
+    step: Step,
+    lanes: Lanes,
+    drafts: list[Draft],
+    verdicts: list[Verdict],
+    gate: Gate,
+    found: _Finder,
+) -> None:
+    """Ask the gate about each draft that nothing else stands against; in their places."""
+    own = {draft.id for draft in drafts}
+
+    def is_blocked(draft: Draft) -> bool:
+        places = (found(needed) for needed in draft.depends_on if needed not in own)
+        return not own.isdisjoint(draft.depends_on) or any(
+            place is not None and place[1] is None for place in places
+        )
+
+    for index, (draft, verdict) in enumerate(zip(drafts, verdicts, strict=True)):
+        if verdict is not None:
+            continue
+        pending = not is_blocked(draft) and due_of(draft, step.now) <= step.now
+        try:
+            drafts[index] = gate.admit(draft, pending=pending)
+        except LeaseholdError as error:
+            verdicts[index] = error
+            if isinstance(error, QueueFullError):
+                step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
 
 
 def _known(step: Step, draft: Draft, keys: Mapping[tuple[str, str], Draft]) -> Submitted | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 import apsw
@@ -12,9 +14,10 @@ from leasehold.core.status import Event, Status
 from leasehold.env import Env
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
+from leasehold.stores.sqlite.rules import Rule, Rules, load
 
 READ_STATE: Final = """
-    SELECT clock, version_floor, next_seq, EXISTS (SELECT 1 FROM blocker),
+    SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
            EXISTS (SELECT 1 FROM resolving)
     FROM store_state
 """
@@ -22,6 +25,7 @@ WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_
 CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
 """
+NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -59,7 +63,13 @@ class Step:
     """One write, from BEGIN to COMMIT, shared by the operations in it."""
 
     def __init__(
-        self, db: apsw.Connection, env: Env, now: int, version_floor: int, next_seq: int
+        self,
+        db: apsw.Connection,
+        env: Env,
+        now: int,
+        version_floor: int,
+        next_seq: int,
+        rules: Mapping[str, Rule],
     ) -> None:
         self.db = db
         self.execute = db.execute
@@ -74,6 +84,10 @@ class Step:
         """Queue and task of the lanes that this write makes, or made and took back."""
         self.succeeded: set[int] = set()
         """Lanes in which a job was completed: their circuit breakers close."""
+        self.rules = rules
+        """The queues that have rules, by name."""
+        self.moved: dict[int, tuple[int, int]] = {}
+        """By lane, how many more jobs are pending and running; only while queues have rules."""
         self.hints = Hints()
         self.somebody_waits = False
         """Whether any job may wait for another: if not, an end concerns nobody."""
@@ -81,12 +95,15 @@ class Step:
         """Whether jobs that ended may still block others."""
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
+        self._rules_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
-    def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock) -> Step:
-        stored, floor, next_seq, somebody_waits, some_unresolved = _row(db.execute(READ_STATE))
-        step = cls(db, env, clock.read(stored), floor, next_seq)
+    def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock, rules: Rules) -> Step:
+        stored, floor, next_seq, generation, somebody_waits, some_unresolved = _row(
+            db.execute(READ_STATE)
+        )
+        step = cls(db, env, clock.read(stored), floor, next_seq, rules.at(db, generation))
         step.somebody_waits = bool(somebody_waits)
         step.some_unresolved = bool(some_unresolved)
         return step
@@ -105,6 +122,12 @@ class Step:
         tally[before.value] -= jobs
         tally[after.value] += jobs
 
+    def rules_changed(self) -> None:
+        """Let every process read the rules of the queues again."""
+        self.execute(NEXT_GENERATION)
+        self._rules_changed = True
+        self.rules = load(self.db)
+
     def flush(self) -> None:
         """Write the counters."""
         for lane in self.succeeded:
@@ -114,14 +137,14 @@ class Step:
         self.succeeded.clear()
         if self._tally:
             for lane, tally in self._tally.items():
-                columns = sorted(name for name, by in tally.items() if by)
-                if columns:
-                    changes = ", ".join(f"{name} = {name} + ?" for name in columns)
-                    self.execute(
-                        f"UPDATE lane SET {changes} WHERE id = ?",  # noqa: S608  # our own names
-                        (*(tally[name] for name in columns), lane),
-                    )
+                self.execute(_add_to(tuple(tally)), (*tally.values(), lane))
+                if self.rules:
+                    self._note_moves(lane, tally)
             self._tally.clear()
+
+    def _note_moves(self, lane: int, tally: Mapping[str, int]) -> None:
+        pending, running = self.moved.get(lane, (0, 0))
+        self.moved[lane] = (pending + tally.get("pending", 0), running + tally.get("running", 0))
 
     def undo(self) -> None:
         """Take back what the current operation has written so far."""
@@ -132,7 +155,10 @@ class Step:
         """Drop what an operation that failed has counted."""
         self._tally.clear()
         self.succeeded.clear()
+        self.moved.clear()
         self.hints.clear()
+        if self._rules_changed:
+            self.rules = load(self.db)
 
     def record(
         self,
@@ -163,6 +189,12 @@ class Step:
                 message or None,
             ),
         )
+
+
+@cache
+def _add_to(columns: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{name} = {name} + ?" for name in columns)
+    return f"UPDATE lane SET {changes} WHERE id = ?"  # noqa: S608  # our own names
 
 
 def _counters() -> defaultdict[str, int]:

@@ -25,6 +25,8 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import TRANSITIONS, Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -43,6 +45,7 @@ from leasehold.stores.sqlite import (
     inspection,
     linking,
     people,
+    queues,
     read,
     recover,
     renew,
@@ -59,6 +62,7 @@ from leasehold.stores.sqlite.life import Deaths, LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
+from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
 from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.writer import Writer
@@ -80,12 +84,12 @@ WORKERS: Final = """
            (SELECT count(*) FROM running WHERE running.worker = worker.id)
     FROM worker ORDER BY started_at
 """
-QUEUES: Final = "SELECT DISTINCT queue FROM lane ORDER BY queue"
+QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
 LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
-class SQLiteStore:
+class SQLiteStore(KeepsSchedules):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
     `durability="full"` survives loss of power; `"normal"` survives the death of every process but
@@ -139,25 +143,29 @@ class SQLiteStore:
             for draft in drafts:
                 draft.check()
             self._refuse_when_disk_is_low(drafts)
-            return self._write(lambda step: self._submit(step, drafts, {}, partial=False))
+            return self._submit(drafts, {}, partial=False)
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
         good = [draft for i, draft in enumerate(drafts) if i not in bad]
         self._refuse_when_disk_is_low(good)
         refused = {drafts[i].id: error for i, error in bad.items()}
-        stored = iter(self._write(lambda step: self._submit(step, good, refused, partial=True)))
+        stored = iter(self._submit(good, refused, partial=True))
         return [bad[i] if i in bad else next(stored) for i in range(len(drafts))]
 
     def _submit(
-        self,
-        step: Step,
-        drafts: Sequence[Draft],
-        refused: Mapping[str, LeaseholdError],
-        *,
-        partial: bool,
+        self, drafts: Sequence[Draft], refused: Mapping[str, LeaseholdError], *, partial: bool
     ) -> list[Submitted | LeaseholdError]:
+        lanes = self._lanes
         if any(draft.depends_on for draft in drafts):
-            return linking.submit(step, self._lanes, drafts, partial=partial, refused=refused)
-        return submit.submit(step, self._lanes, drafts, partial=partial)
+            answers = self._write(
+                lambda step: linking.submit(step, lanes, drafts, partial=partial, refused=refused)
+            )
+        elif partial or any(draft.idempotency_key is not None for draft in drafts):
+            answers = self._write(lambda step: submit.submit(step, lanes, drafts, partial=partial))
+        else:
+            answers = self._write(submit.PlainSubmit(lanes, drafts))
+        if isinstance(answers, LeaseholdError):
+            raise answers
+        return answers
 
     # -- holders -----------------------------------------------------------------------------
 
@@ -185,11 +193,17 @@ class SQLiteStore:
         settled = settle.settle(step, settlements, self._known_leases) if settlements else []
         if request is None or request.limit <= 0:
             return Exchange(settled, []), []
-        # First, since what was settled may have made others available.
+        # First, since what was settled and what is due may make others available.
         dependents.resolve(step)
+        _, tick = fire_due(step, self._lanes, self._refuse_when_disk_is_low)
         leases, numbers = leasing.lease(step, request)
-        due = leasing.next_due(step) if len(leases) < request.limit else None
-        return Exchange(settled, leases, None if due is None else from_micros(due)), numbers
+        tick_at = None if tick is None else from_micros(tick)
+        if len(leases) >= request.limit:
+            return Exchange(settled, leases, None, tick_at), numbers
+        due = leasing.next_due(step)
+        if due is None or (tick is not None and tick < due):
+            return Exchange(settled, leases, tick_at, tick_at), numbers
+        return Exchange(settled, leases, from_micros(due), tick_at), numbers
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._write(lambda step: renew.renew(step, worker, renewals))
@@ -399,6 +413,36 @@ class SQLiteStore:
                 )
                 for at, actor, action, detail, count in db.execute(AUDIT, (limit,))
             ]
+
+    # -- queues with rules -------------------------------------------------------------------
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.create(step, queue, config, actor))
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.update(step, queue, changes, actor))
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.set_state(step, queue, state, actor))
+
+    def _change_queue(self, queue: str, verb: Callable[[Step], None]) -> QueueInfo:
+        def operation(step: Step) -> QueueInfo:
+            verb(step)
+            return queues.info_inside(step, queue)
+
+        return self._write(operation)
+
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> int:
+        return self._write(lambda step: queues.purge(step, queue, where, actor, limit))
+
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        return self._write(lambda step: queues.delete(step, queue, actor, force=force))
+
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        with self._read() as db:
+            return queues.info(db, queue, self._clock(db))
 
     # -- the store itself --------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Final
 
 import apsw
@@ -17,8 +18,10 @@ from leasehold.env import to_micros
 from leasehold.errors import (
     DuplicateJobError,
     LeaseholdError,
+    QueueFullError,
 )
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.gate import Gate
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.step import Step
 
@@ -47,18 +50,86 @@ _encode = msgspec.json.Encoder().encode
 
 def submit(
     step: Step, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError] | QueueFullError:
+    """Store checked drafts. Without `partial`, the first bad one raises and nothing is stored.
+
+    That a queue is full is answered, not raised: that so many were refused must be written down.
+    """
+    return through_gate(
+        step,
+        lanes,
+        drafts,
+        lambda gate: _submit(step, lanes, drafts, gate, partial=partial),
+        partial=partial,
+    )
+
+
+def through_gate(
+    step: Step,
+    lanes: Lanes,
+    drafts: Sequence[Draft],
+    store: Callable[[Gate | None], list[Submitted | LeaseholdError]],
+    *,
+    partial: bool,
+) -> list[Submitted | LeaseholdError] | QueueFullError:
+    """Store what the rules of their queues let in; there is no gate where there are none."""
+    if not step.rules:
+        return store(None)
+    gate = Gate(step, drafts, partial=partial)
+    try:
+        answers = store(gate)
+    except QueueFullError as error:
+        step.undo()
+        gate.write_samples()
+        for draft in drafts:
+            step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
+        return error
+    gate.write_down()
+    return answers
+
+
+def _submit(
+    step: Step, lanes: Lanes, drafts: Sequence[Draft], gate: Gate | None, *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
-    """Store checked drafts. Without `partial`, the first bad one raises and nothing is stored."""
     if partial or any(draft.idempotency_key is not None for draft in drafts):
-        return [_submit_one(step, lanes, draft, partial=partial) for draft in drafts]
+        return [_submit_one(step, lanes, draft, gate, partial=partial) for draft in drafts]
+    if gate is not None:
+        drafts = [
+            gate.admit(draft, pending=due_of(draft, step.now) <= step.now) for draft in drafts
+        ]
     try:
         return insert(step, lanes, drafts)
     except apsw.ConstraintError:
         raise _duplicate(step, drafts) from None
 
 
+class PlainSubmit:
+    """A submit of jobs without idempotency keys: several that wait share their statements."""
+
+    __slots__ = ("drafts", "lanes")
+
+    def __init__(self, lanes: Lanes, drafts: Sequence[Draft]) -> None:
+        self.lanes = lanes
+        self.drafts = drafts
+
+    def __call__(self, step: Step) -> list[Submitted | LeaseholdError] | QueueFullError:
+        return submit(step, self.lanes, self.drafts, partial=False)
+
+    @staticmethod
+    def together(
+        step: Step, submits: Sequence[PlainSubmit]
+    ) -> list[list[Submitted | LeaseholdError]]:
+        """All of them as one; raises if any of them would."""
+        drafts = [draft for each in submits for draft in each.drafts]
+        stored = submit(step, submits[0].lanes, drafts, partial=False)
+        if isinstance(stored, QueueFullError):
+            raise stored  # Together they are too many; one by one, some may still find room.
+        answers = iter(stored)
+        return [list(islice(answers, len(each.drafts))) for each in submits]
+
+
 def _submit_one(
-    step: Step, lanes: Lanes, draft: Draft, *, partial: bool
+    step: Step, lanes: Lanes, draft: Draft, gate: Gate | None, *, partial: bool
 ) -> Submitted | LeaseholdError:
     try:
         known = known_key(step, draft)
@@ -66,10 +137,14 @@ def _submit_one(
             return known
         if step.execute(JOB_EXISTS, (draft.id,)).fetchone():
             raise DuplicateJobError(taken(draft.id))
+        if gate is not None:
+            draft = gate.admit(draft, pending=due_of(draft, step.now) <= step.now)
     except LeaseholdError as error:
-        if partial:
-            return error
-        raise
+        if not partial:
+            raise
+        if isinstance(error, QueueFullError):
+            step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
+        return error
     seq = step.next_seq
     answer = insert(step, lanes, (draft,))[0]
     if draft.idempotency_key is not None:
@@ -125,7 +200,8 @@ def insert(
         step.count(lane, "total_submitted", count)
     step.executemany(INSERT_JOB, jobs)
     step.executemany(INSERT_READY, ready)
-    step.executemany(INSERT_WAITING, waiting)
+    if waiting:
+        step.executemany(INSERT_WAITING, waiting)
     # A delayed job wakes workers too: it may be due before anything they know of.
     step.hints.ready = True
     return answers
@@ -142,6 +218,7 @@ def due_of(draft: Draft, now: int) -> int:
 
 def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tuple[object, ...]:
     within = draft.start_within_seconds
+    allowance = draft.allowance
     return (
         seq,
         draft.id,
@@ -149,8 +226,8 @@ def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tup
         draft.priority,
         STATUS_CODE[status],
         now,
-        draft.max_retries,
-        draft.max_retries + 1,
+        allowance - 1,
+        allowance,
         draft.timeout_seconds,
         draft.lease_seconds,
         None if draft.deadline is None else to_micros(draft.deadline),

@@ -3,7 +3,8 @@
 There is no writer thread. Whoever has something to write queues it and, if nobody is writing, does
 it: takes the file lock, opens a transaction, carries out everything that is queued (and what joins
 meanwhile), commits once, and tells the others. So a lone caller pays no hand-over, and many callers
-share one sync of the disk. Each operation runs in a savepoint, so that a bad one fails alone.
+share one sync of the disk. Each operation runs in a savepoint, so that a bad one fails alone; those
+of a kind that has a way of being done `together` are, until one of them turns out to be bad.
 
 The file lock is what makes several processes take turns: SQLite's own busy handler would starve
 some of them for seconds.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any, Final, Generic, TypeVar
 
 import apsw
@@ -25,6 +27,8 @@ from leasehold.stores.sqlite.dependents import resolve
 from leasehold.stores.sqlite.failures import translate
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lock import WriteLock
+from leasehold.stores.sqlite.room import tell_of_room
+from leasehold.stores.sqlite.rules import Rules
 from leasehold.stores.sqlite.step import Hints, Step
 
 T = TypeVar("T")
@@ -70,6 +74,7 @@ class Writer:
         self._env = env
         self._clock = clock
         self._after_commit = after_commit
+        self._rules = Rules()
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
         self._queue: deque[_Ticket[Any]] = deque()
@@ -167,12 +172,11 @@ class Writer:
         db.execute("BEGIN IMMEDIATE")
         try:
             changes = db.total_changes()
-            step = Step.begin(db, self._env, self._clock)
+            step = Step.begin(db, self._env, self._clock, self._rules)
             carried_out = 0
             while self._take(batch):
-                for ticket in batch[carried_out:]:
-                    self._carry_out(ticket, step)
-                    hints.take(step.hints)
+                self._carry_out_all(batch[carried_out:], step)
+                hints.take(step.hints)
                 carried_out = len(batch)
             if db.total_changes() != changes:
                 step.end()
@@ -191,6 +195,35 @@ class Writer:
                 taken = True
         return taken
 
+    def _carry_out_all(self, tickets: list[_Ticket[Any]], step: Step) -> None:
+        """Each by itself; those of a kind that can be done together so, if that works."""
+        for together, group in groupby(tickets, key=_way_of_doing_it_together):
+            alike = list(group)
+            if together is None or len(alike) == 1 or not self._do_together(alike, together, step):
+                for ticket in alike:
+                    self._carry_out(ticket, step)
+
+    def _do_together(
+        self, tickets: list[_Ticket[Any]], together: Callable[..., list[Any]], step: Step
+    ) -> bool:
+        db = self._db
+        db.execute("SAVEPOINT operation")
+        try:
+            answers = together(step, [ticket.operation for ticket in tickets])
+            step.flush()
+        except Exception:
+            if not db.in_transaction:
+                raise
+            # One of them is bad; done one by one, it will be the only one to hear of it.
+            step.undo()
+            return False
+        finally:
+            if db.in_transaction:
+                db.execute("RELEASE operation")
+        for ticket, answer in zip(tickets, answers, strict=True):
+            ticket.answer = answer
+        return True
+
     def _carry_out(self, ticket: _Ticket[Any], step: Step) -> None:
         db = self._db
         db.execute("SAVEPOINT operation")
@@ -198,6 +231,8 @@ class Writer:
             ticket.answer = ticket.operation(step)
             resolve(step)
             step.flush()
+            if step.moved:
+                tell_of_room(step)
         except Exception as error:
             if not db.in_transaction:
                 # The disk is full or failing: SQLite has rolled back everything, not only this.
@@ -210,3 +245,7 @@ class Writer:
         if isinstance(error, apsw.Error):
             return translate(error, self._files.database)
         return error
+
+
+def _way_of_doing_it_together(ticket: _Ticket[Any]) -> Callable[..., list[Any]] | None:
+    return getattr(ticket.operation, "together", None)

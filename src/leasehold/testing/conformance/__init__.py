@@ -21,6 +21,8 @@ pytest.register_assert_rewrite(
         for module in (
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
             "people", "reading", "waking", "breaking",
+            "scheduling",
+            "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
         )
     )
@@ -32,9 +34,12 @@ from leasehold.testing.conformance.depending import DependingClauses  # noqa: E4
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
+from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
+from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
+from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
@@ -51,6 +56,9 @@ class StoreConformance(
     PeopleClauses,
     ReadingClauses,
     WakingClauses,
+    SchedulingClauses,
+    QueueingClauses,
+    LimitingClauses,
     DependingClauses,
 ):
     """Every clause of the contract, for one store."""

@@ -18,6 +18,9 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
@@ -184,6 +187,23 @@ class Channel:
     def now(self) -> datetime:
         return self._call("now")  # type: ignore[no-any-return]
 
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        return self._call("create_queue", queue=queue, config=config, actor=actor)  # type: ignore[no-any-return]
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        return self._call("update_queue", queue=queue, changes=changes, actor=actor)  # type: ignore[no-any-return]
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return self._call("set_queue_state", queue=queue, state=state, actor=actor)  # type: ignore[no-any-return]
+
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> int:
+        return self._call("purge_queue", queue=queue, where=where, actor=actor, limit=limit)  # type: ignore[no-any-return]
+
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        return self._call("delete_queue", queue=queue, force=force, actor=actor)  # type: ignore[no-any-return]
+
     # -- what simulated processes read without faults, or never ask for ----------------------
 
     def position(self, job_id: str) -> int | None:
@@ -204,6 +224,9 @@ class Channel:
     def log(self, job_id: str) -> list[str]:
         return self._world.store.log(job_id)
 
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        return self._world.store.queue_info(queue)
+
     def queues(self) -> list[str]:
         return self._world.store.queues()
 
@@ -212,6 +235,27 @@ class Channel:
 
     def workers(self) -> list[WorkerInfo]:
         return self._world.store.workers()
+
+    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
+        return self._world.store.set_schedule(draft, actor=actor)
+
+    def schedules(self) -> list[Schedule]:
+        return self._world.store.schedules()
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        return self._world.store.get_schedule(name)
+
+    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
+        return self._world.store.remove_schedule(name, actor=actor)
+
+    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
+        return self._world.store.pause_schedule(name, paused=paused, actor=actor)
+
+    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
+        return self._world.store.run_schedule(name, job_id=job_id, actor=actor)
+
+    def fire_schedules(self) -> Fired:
+        return self._world.store.fire_schedules()
 
     def register_worker(self, info: WorkerInfo) -> WorkerLife:
         raise UnsupportedError(

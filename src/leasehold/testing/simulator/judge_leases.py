@@ -221,7 +221,7 @@ def judge_recover_one(
         return
     if reset_attempts:
         job.attempts = 0
-        job.allowance = job.draft.max_retries + 1
+        job.allowance = job.draft.allowance
     event = model.take_back(job)
     model.seen["taken by a supervisor"] += 1
     expected = (event, job.status, job.attempts)

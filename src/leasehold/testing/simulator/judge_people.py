@@ -97,7 +97,7 @@ def judge_replay(
     def replay(job: ModelJob) -> None:
         if reset_attempts:
             job.attempts = 0
-            job.allowance = job.draft.max_retries + 1
+            job.allowance = job.draft.allowance
         else:
             job.allowance += 1
         job.run_at = model.now

@@ -143,7 +143,7 @@ class Model:
             place=self.places,
             status=Status.PENDING if run_at <= now else Status.SCHEDULED,
             priority=draft.priority,
-            allowance=draft.max_retries + 1,
+            allowance=draft.allowance,
             run_at=run_at,
             start_by=None if start_within is None else now + timedelta(seconds=start_within),
         )

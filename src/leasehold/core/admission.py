@@ -1,0 +1,124 @@
+"""Admission: who is let into a queue that has rules.
+
+One account per queue and submit. The store gives it what it counted inside its write, asks it about
+each job, and writes the account down with the jobs: so a limit holds under any race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from leasehold.core.drain import Drain
+from leasehold.core.job import Draft
+from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.rate import NANOS, Rate
+from leasehold.errors import QueueClosedError, QueueFullError, RateLimitedError
+
+QUEUE_BUCKET: Final = "queue"
+"""The name of the bucket that all clients of a queue share."""
+
+
+def client_bucket(client: str | None) -> str:
+    """The name of a client's own bucket; those that give no name share one."""
+    return "client:" + (client or "")
+
+
+class Admission:
+    """Lets jobs of one call into one queue, or says why not."""
+
+    def __init__(
+        self,
+        queue: str,
+        state: QueueState,
+        config: QueueConfig,
+        *,
+        pending: int,
+        ended: int,
+        drain: Drain,
+        full_at: Callable[[str], int],
+        wanted: int,
+        now: int,
+    ) -> None:
+        """`wanted` jobs come all or nothing; `full_at` knows the buckets; `now` is in micros."""
+        self._queue = queue
+        self._state = state
+        self._config = config
+        self._pending = pending
+        self._ended = ended
+        self._drain = drain
+        self._full_at = full_at
+        self._wanted = wanted
+        self._now = now
+        self._admitted = 0
+        self.buckets: dict[str, int] = {}
+        """The buckets that jobs were taken from: when each is full again, in nanoseconds."""
+
+    def admit(self, draft: Draft, *, pending: bool) -> Draft:
+        """Let a job in, with the queue's defaults where it names none; or raise what is against it.
+
+        `pending` says whether it adds to the depth: a job that is due later does not.
+        """
+        if self._state is QueueState.DRAINING:
+            raise QueueClosedError(
+                f"job {draft.id} was not stored: queue {self._queue!r} is draining, it takes no "
+                "new jobs until somebody resumes it"
+            )
+        self._check_depth(draft)
+        taken = dict(self._take(draft))
+        self.buckets.update(taken)
+        self._pending += pending
+        self._admitted += 1
+        return self._config.applied_to(draft)
+
+    def _check_depth(self, draft: Draft) -> None:
+        limit = self._config.max_depth
+        if limit is None or self._pending < limit:
+            return
+        if self._wanted > limit:
+            raise QueueFullError(
+                f"{self._wanted} jobs never fit at once into queue {self._queue!r}, which holds "
+                f"{limit} pending jobs: submit fewer at a time"
+            )
+        surplus = self._pending - self._admitted + self._wanted - limit
+        seconds = self._drain.seconds_for(max(1, surplus), now=self._now, ended=self._ended)
+        raise QueueFullError(
+            f"job {draft.id} was not stored: queue {self._queue!r} is full with {limit} pending "
+            f"jobs; try again in {seconds:.1f} s",
+            seconds,
+        )
+
+    def _take(self, draft: Draft) -> Iterator[tuple[str, int]]:
+        now = self._now * 1000
+        for bucket, who, rate in self._rates(draft):
+            full_at = self.buckets.get(bucket)
+            if full_at is None:
+                full_at = self._full_at(bucket)
+            wait = rate.wait_nanos(full_at, jobs=1, now=now)
+            if wait:
+                raise self._too_fast(draft, who, rate, wait)
+            yield bucket, rate.take(full_at, jobs=1, now=now)
+
+    def _rates(self, draft: Draft) -> Iterator[tuple[str, str, Rate]]:
+        config = self._config
+        if config.rate_per_second is not None:
+            yield QUEUE_BUCKET, "it", Rate(config.rate_per_second)
+        if config.client_rate_per_second is not None:
+            who = f"client {draft.client!r}" if draft.client else "a client that gives no name"
+            yield client_bucket(draft.client), who, Rate(config.client_rate_per_second)
+
+    def _too_fast(self, draft: Draft, who: str, rate: Rate, wait: int) -> RateLimitedError:
+        if self._wanted > rate.burst:
+            return RateLimitedError(
+                f"{self._wanted} jobs may never come at once to queue {self._queue!r}, which takes "
+                f"{rate.per_second:g} per second from {who} and {rate.burst} at most in a burst: "
+                "submit fewer at a time"
+            )
+        # The jobs of this call behind this one have to fit too.
+        behind = max(0, self._wanted - self._admitted - 1)
+        seconds = (wait + behind * rate.interval_nanos) / NANOS
+        return RateLimitedError(
+            f"job {draft.id} was not stored: queue {self._queue!r} takes {rate.per_second:g} jobs "
+            f"per second from {who}; try again in {seconds:.3f} s",
+            seconds,
+        )

@@ -1,0 +1,136 @@
+"""Queues as things of their own: their rules and state, and why a job of theirs is not running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict, Unpack
+
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.reason import Reason, reason_for
+from leasehold.core.search import JobFilter
+from leasehold.errors import InvalidJobError, InvalidQueueError, QueueNotFoundError
+from leasehold.queue.filters import FilterFields, filter_of
+from leasehold.queue.options import JobRef, RetryLike, retry_policy
+from leasehold.queue.people import People
+
+
+class QueueOptions(TypedDict, total=False):
+    """The rules that a queue may have; None takes one away. See `QueueConfig`."""
+
+    max_depth: int | None
+    max_concurrency: int | None
+    rate_per_second: float | None
+    client_rate_per_second: float | None
+    lease_seconds: float | None
+    max_retries: int | None
+    retry: RetryLike | None
+
+
+class Queues(People):
+    """The part of a TaskQueue that gives queues their rules.
+
+    >>> from leasehold import TaskQueue
+    >>> queue = TaskQueue("memory://", num_workers=0)
+    >>> queue.create_queue("mail", max_concurrency=5).config
+    QueueConfig(max_concurrency=5)
+    >>> job = queue.submit("send", "a@b.c", queue="mail")
+    >>> queue.pause_queue("mail").state
+    <QueueState.PAUSED: 'paused'>
+    >>> print(queue.why(job))
+    Queue 'mail' is paused: nothing of it is leased until somebody resumes it.
+    """
+
+    # -- rules -------------------------------------------------------------------------------
+
+    def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
+        """Give a new queue its rules.
+
+        Doing it again with the same rules changes nothing, so a program may do it when it starts;
+        with other rules it raises QueueExistsError.
+        """
+        return self.store.create_queue(name, QueueConfig.of(_plain(options)), actor=self._actor)
+
+    def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
+        """Change those rules of a queue that are named; None takes one away.
+
+        Running workers, of all processes, follow at once.
+        """
+        return self.store.update_queue(name, _plain(changes), actor=self._actor)
+
+    def queue_config(self, name: str) -> QueueConfig:
+        """A queue's rules; raises QueueNotFoundError for one that nobody ever heard of."""
+        return self.queue_info(name).config
+
+    def queue_info(self, name: str) -> QueueInfo:
+        """A queue's rules and state, and how many of its jobs are pending and running."""
+        info = self.store.queue_info(name)
+        if info is None:
+            raise QueueNotFoundError(
+                f"there is no queue {name!r}: it was not created, and never held a job"
+            )
+        return info
+
+    # -- state -------------------------------------------------------------------------------
+
+    def pause_queue(self, name: str) -> QueueInfo:
+        """Let nothing of a queue be leased. It accepts jobs, and what runs goes on."""
+        return self.store.set_queue_state(name, QueueState.PAUSED, actor=self._actor)
+
+    def resume_queue(self, name: str) -> QueueInfo:
+        """Let a paused queue be leased, and a draining one accept jobs, again."""
+        return self.store.set_queue_state(name, QueueState.ACTIVE, actor=self._actor)
+
+    def drain_queue(self, name: str) -> QueueInfo:
+        """Let a queue accept no more jobs; what it has finishes."""
+        return self.store.set_queue_state(name, QueueState.DRAINING, actor=self._actor)
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    def purge_queue(
+        self, name: str, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> int:
+        """Delete the waiting jobs of a queue, or those that fit; answers how many.
+
+        What runs, and what has ended, stays.
+        """
+        wanted = filter_of(where, fields)
+        purged = 0
+        while True:
+            batch = self.store.purge_queue(name, wanted, actor=self._actor)
+            purged += batch
+            if batch < PURGE_AT_ONCE:
+                return purged
+
+    def delete_queue(self, name: str, *, force: bool = False) -> int:
+        """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.
+
+        With `force`, those that wait become dead letters, with the reason, and those that run may
+        finish. Answers how many became dead letters.
+        """
+        return self.store.delete_queue(name, force=force, actor=self._actor)
+
+    def why(self, job: JobRef) -> Reason:
+        """Why a job is not running: the first thing that stands in its way.
+
+        It looks at several things one after the other: what it says was true a moment ago.
+        """
+        snapshot = self.get(job)
+        return reason_for(
+            snapshot,
+            self.queue_info(snapshot.queue),
+            self.store.workers(),
+            self.store.position(snapshot.id),
+            self.store.now(),
+        )
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in the words of a QueueConfig: a retry may also be given as a list or a number."""
+    given = dict(options)
+    if given.get("retry") is not None:
+        try:
+            given["retry"] = retry_policy(given["retry"])
+        except InvalidJobError as error:
+            raise InvalidQueueError(str(error)) from None
+    return given

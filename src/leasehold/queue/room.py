@@ -1,0 +1,74 @@
+"""Submitting to a queue that is full: wait until there is room.
+
+The store's hints say when there may be; a slow poll is the safety net. Between two tries a waiter
+only looks: a refused try is a write, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from leasehold.core.store import Store
+from leasehold.env import Env
+from leasehold.errors import InvalidJobError, QueueFullError, RateLimitedError
+from leasehold.queue.ready import POLL_SECONDS, Ready
+
+T = TypeVar("T")
+
+Block = bool | float
+"""Whether to wait for room: True for as long as it takes, or at most so many seconds."""
+
+
+def seconds_of(block: Block) -> float:
+    """How long to wait at most."""
+    if block is True:
+        return float("inf")
+    if not isinstance(block, int | float) or not block >= 0:
+        raise InvalidJobError(f"block must be True, False or seconds, not {block!r}")
+    return float(block)
+
+
+def store_when_room(
+    submit: Callable[[], T],
+    block: Block,
+    *,
+    store: Store,
+    queues: Collection[str],
+    ready: Ready,
+    check_open: Callable[[], None],
+    env: Env,
+) -> T:
+    """Submit; while the queue is full, wait and try again. Raises what the last try raised."""
+    clock = env.clock
+    end = clock.monotonic() + seconds_of(block)
+    full: QueueFullError | None = None
+    while True:
+        seen = ready.count
+        check_open()
+        if full is None or may_fit(full, store, queues):
+            try:
+                return submit()
+            except QueueFullError as error:
+                full = error
+        left = end - clock.monotonic()
+        if left <= 0 or full.retry_after_seconds is None:
+            raise full
+        ready.wait(seen, min(left, pause_seconds(full)))
+
+
+def pause_seconds(full: QueueFullError) -> float:
+    """How long to wait without a hint: tokens come by the clock, room by events."""
+    if isinstance(full, RateLimitedError) and full.retry_after_seconds is not None:
+        return full.retry_after_seconds
+    return POLL_SECONDS
+
+
+def may_fit(full: QueueFullError, store: Store, queues: Collection[str]) -> bool:
+    """Whether another try is worth it. That of a client that was too fast is, after its pause."""
+    if isinstance(full, RateLimitedError):
+        return True
+    infos = filter(None, (store.queue_info(queue) for queue in queues))
+    return all(
+        info.config.max_depth is None or info.pending < info.config.max_depth for info in infos
+    )

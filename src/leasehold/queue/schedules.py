@@ -1,0 +1,67 @@
+"""`queue.schedules`: what a person asks of recurring jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from leasehold.core.schedule import Schedule, not_found
+from leasehold.env import Env
+from leasehold.queue.handle import JobHandle
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+
+class Schedules:
+    """Iterate over it, or get, pause, resume, run now and remove schedules by name.
+
+    >>> from leasehold import Every, TaskQueue
+    >>> queue = TaskQueue("memory://", num_workers=0)
+    >>> _ = queue.schedule("ping", "net:ping", Every(60), args=("example.com",))
+    >>> queue.schedules.pause("ping").paused
+    True
+    >>> queue.schedules.run("ping").job().metadata
+    {'schedule': 'ping'}
+    >>> queue.schedules.remove("ping").name, len(queue.schedules)
+    ('ping', 0)
+    """
+
+    def __init__(self, queue: TaskQueue, actor: str, env: Env) -> None:
+        self._queue = queue
+        self._actor = actor
+        self._env = env
+
+    def __iter__(self) -> Iterator[Schedule]:
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def list(self) -> list[Schedule]:
+        """Every schedule, by name."""
+        return self._queue.store.schedules()
+
+    def get(self, name: str) -> Schedule:
+        """A snapshot; raises ScheduleNotFoundError for an unknown name, as all of these do."""
+        schedule = self._queue.store.get_schedule(name)
+        if schedule is None:
+            raise not_found(name)
+        return schedule
+
+    def pause(self, name: str) -> Schedule:
+        """Let it rest until `resume`: what passes meanwhile is not run."""
+        return self._queue.store.pause_schedule(name, paused=True, actor=self._actor)
+
+    def resume(self, name: str) -> Schedule:
+        """Let it go on, with its next tick."""
+        return self._queue.store.pause_schedule(name, paused=False, actor=self._actor)
+
+    def run(self, name: str) -> JobHandle[Any]:
+        """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are."""
+        job = self._queue.store.run_schedule(name, job_id=self._env.new_id(), actor=self._actor)
+        return JobHandle(self._queue, job.id, self._queue.codec_for(job.task))
+
+    def remove(self, name: str) -> Schedule:
+        """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""
+        return self._queue.store.remove_schedule(name, actor=self._actor)

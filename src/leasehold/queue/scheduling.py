@@ -1,0 +1,151 @@
+"""Recurring jobs: `queue.schedule(...)`, `@queue.every(...)`, `@queue.cron(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+
+from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike
+from leasehold.core.schedule import Misfire, Overlap, Schedule, ScheduleDraft
+from leasehold.core.timing import Cron, Every, Timing
+from leasehold.errors import InvalidScheduleError
+from leasehold.queue.options import JobRef, RetryLike, Seconds, draft_safe
+from leasehold.queue.producer import Producing
+from leasehold.queue.schedules import Schedules
+from leasehold.queue.task import BaseTask
+from leasehold.queue.tasks import Decorator
+from leasehold.worker.executors.role import is_child_process
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """What can be said about a schedule, and about each of the jobs that it submits."""
+
+    misfire: Misfire
+    catch_up_max: int
+    grace_seconds: float
+    overlap: Overlap
+    queue: str
+    priority: PriorityLike
+    max_retries: int
+    retry: RetryLike
+    delay: Seconds
+    timeout_seconds: float
+    lease_seconds: float
+    start_within_seconds: float
+    metadata: Mapping[str, MetadataValue]
+    parent_id: JobRef
+    on_dependency_failure: DependencyPolicy
+
+
+_OF_THE_SCHEDULE = ("misfire", "catch_up_max", "grace_seconds", "overlap")
+
+
+class Scheduling(Producing):
+    """The part of a TaskQueue that submits jobs again and again."""
+
+    _actor: str
+
+    def schedule(
+        self,
+        name: str,
+        task: BaseTask[..., Any] | Callable[..., Any] | str,
+        timing: Timing,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Have a task run at every tick of `timing`: `Cron(...)` or `Every(...)`.
+
+        The name stands for the schedule: to say the same again, at every start of a program, is
+        harmless, and to say something else changes it. Ticks are fired by the workers on this
+        store, each tick once. `misfire` says what becomes of ticks while there was no worker,
+        `overlap="skip"` passes over a tick while the job before has not ended. The other options
+        are those of `submit`, for each tick's job.
+
+        >>> from leasehold import Cron, TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> schedule = queue.schedule("nightly", print, Cron("0 3 * * *", zone="Europe/Berlin"))
+        >>> [known.name for known in queue.schedules]
+        ['nightly']
+        """
+        self._check_open()
+        schedule = self._declare(name, self._task_of(task), timing, args, kwargs, options)
+        self._ensure_workers()
+        return schedule
+
+    def every(
+        self,
+        seconds: Seconds,
+        *,
+        starting: datetime | None = None,
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Decorator:
+        """Make a function a task that runs at an interval: `@queue.every(60)`.
+
+        It may stand above `@queue.task(...)`. The schedule has the task's name unless told
+        otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
+        """
+        interval = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        return self._decorator(name, Every(interval, starting), args, kwargs, options)
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        zone: str = "UTC",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Decorator:
+        """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
+        return self._decorator(name, Cron(expression, zone), args, kwargs, options)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """The schedules of this store: look at them, pause, resume, run now, remove."""
+        return Schedules(cast("TaskQueue", self), self._actor, self._env)
+
+    def _decorator(
+        self,
+        name: str | None,
+        timing: Timing,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        options: ScheduleOptions,
+    ) -> Decorator:
+        def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
+            self._check_open()
+            made = function if isinstance(function, BaseTask) else self.task(function)
+            task: BaseTask[..., Any] = made
+            # A child process imports this only to run a job; its worker has said it already.
+            if not is_child_process():
+                self._declare(name or task.name, task, timing, args, kwargs, options)
+            return task
+
+        return Decorator(make)
+
+    def _declare(
+        self,
+        name: str,
+        task: BaseTask[..., Any],
+        timing: Timing,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        options: ScheduleOptions,
+    ) -> Schedule:
+        for_each_job: dict[str, Any] = dict(options)
+        own = {key: for_each_job.pop(key) for key in _OF_THE_SCHEDULE if key in for_each_job}
+        if "job_id" in for_each_job:
+            raise InvalidScheduleError("job_id fits one job only: every tick's job has its own id")
+        job = self._draft(task, args, kwargs or {}, draft_safe({**for_each_job, "job_id": name}))
+        draft = ScheduleDraft(name=name, timing=timing, job=job, **own)
+        return self.store.set_schedule(draft, actor=self._actor)

@@ -1,0 +1,64 @@
+"""The gate of a submit: who is let into queues that have rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasehold.core.admission import Admission
+from leasehold.core.drain import Drain
+from leasehold.core.job import Draft
+from leasehold.core.status import Status
+from leasehold.stores.memory.rules import Rule
+from leasehold.stores.memory.state import QueueState, State
+
+
+class Gate:
+    """Lets the drafts of one call in, by the rules of the queues that have any."""
+
+    __slots__ = ("_admissions", "_drafts", "_partial", "_state")
+
+    def __init__(self, state: State, drafts: Sequence[Draft], *, partial: bool) -> None:
+        self._state = state
+        self._drafts = drafts
+        self._partial = partial
+        self._admissions: dict[str, tuple[Rule, Admission]] = {}
+
+    def admit(self, draft: Draft, *, pending: bool) -> Draft:
+        """Let a draft in, with its queue's defaults; raises what its queue has against it."""
+        queue = self._state.queues.get(draft.queue)
+        if queue is None or queue.rule is None:
+            return draft
+        known = self._admissions.get(draft.queue)
+        if known is None:
+            admission = self._open(draft.queue, queue, queue.rule)
+            known = self._admissions[draft.queue] = queue.rule, admission
+        return known[1].admit(draft, pending=pending)
+
+    def write_down(self) -> None:
+        """Keep what the jobs that were let in have used up."""
+        now = self._state.now * 1000
+        for rule, admission in self._admissions.values():
+            if admission.buckets:
+                # A bucket that is full is as good as none: clients come and go without number.
+                both = {**rule.buckets, **admission.buckets}
+                rule.buckets = {name: at for name, at in both.items() if at > now}
+
+    def _open(self, name: str, queue: QueueState, rule: Rule) -> Admission:
+        now = self._state.now
+        totals = queue.totals
+        ended = totals.completed + totals.dead + totals.cancelled
+        rule.drain = (
+            Drain.begin(now, ended) if rule.drain is None else rule.drain.observed(now, ended)
+        )
+        wanted = 1 if self._partial else sum(draft.queue == name for draft in self._drafts)
+        return Admission(
+            name,
+            rule.state,
+            rule.config,
+            pending=queue.counts[Status.PENDING],
+            ended=ended,
+            drain=rule.drain,
+            full_at=lambda bucket: rule.buckets.get(bucket, 0),
+            wanted=wanted,
+            now=now,
+        )

@@ -1,0 +1,154 @@
+"""What people do to queues: create, update, pause, resume, drain, purge, delete. All audited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
+from leasehold.core.queue_rules import said
+from leasehold.core.search import JobFilter
+from leasehold.core.status import WAITING, Event, Status
+from leasehold.env import from_micros
+from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
+from leasehold.stores.memory.leasing import count_end
+from leasehold.stores.memory.reading import search
+from leasehold.stores.memory.rules import Rule
+from leasehold.stores.memory.state import State
+
+_ACTIONS: Final = {
+    QueueState.ACTIVE: "resume_queue",
+    QueueState.PAUSED: "pause_queue",
+    QueueState.DRAINING: "drain_queue",
+}
+
+
+def create(state: State, queue: str, config: QueueConfig, actor: str) -> QueueInfo:
+    """Give a new queue its rules."""
+    check_queue_name(queue)
+    known = state.queue(queue)
+    if known.rule is None:
+        _rule(state, queue).config = config
+        state.wake()
+        state.note_action(actor, "create_queue", {"queue": queue, "config": said(config)}, 1)
+    elif known.rule.config != config:
+        raise QueueExistsError(
+            f"queue {queue!r} exists already, with other rules: use update_queue to change them"
+        )
+    return _info(state, queue)
+
+
+def update(state: State, queue: str, changes: Mapping[str, Any], actor: str) -> QueueInfo:
+    """Change some of a queue's rules."""
+    _check_known(state, queue)
+    rule = state.queue(queue).rule
+    config = (QueueConfig() if rule is None else rule.config).changed(changes)
+    _rule(state, queue).config = config
+    state.wake()
+    detail = {"queue": queue, "changes": msgspec.to_builtins(dict(changes))}
+    state.note_action(actor, "update_queue", detail, 1)
+    return _info(state, queue)
+
+
+def set_state(state: State, queue: str, to: QueueState, actor: str) -> QueueInfo:
+    """Pause, resume or drain a queue."""
+    _check_known(state, queue)
+    _rule(state, queue).state = to
+    state.wake()
+    state.note_action(actor, _ACTIONS[to], {"queue": queue}, 1)
+    return _info(state, queue)
+
+
+def purge(state: State, queue: str, where: JobFilter, actor: str, limit: int) -> int:
+    """Delete waiting jobs that fit: each is cancelled and discarded, like by a person."""
+    statuses = WAITING & set(where.statuses or WAITING)
+    if where.queues is not None and queue not in where.queues:
+        return 0
+    fitting = msgspec.structs.replace(where, queues=(queue,), statuses=tuple(statuses))
+    purged = 0
+    for job in search(state, fitting, limit, None).jobs:
+        record = state.records[job.id]
+        # To cancel one job may have ended another one of them.
+        if record.status not in WAITING:
+            continue
+        state.step(record, Event.CANCELLED, Status.CANCELLED, f"purged by {actor}")
+        count_end(state, record, Event.CANCELLED)
+        state.forget(record)
+        state.free_key(record)
+        purged += 1
+    if purged:
+        detail = {"queue": queue, "where": said(where)}
+        state.note_action(actor, "purge_queue", detail, purged)
+    return purged
+
+
+def delete(state: State, queue: str, actor: str, force: bool) -> int:
+    """Forget a queue; by force, what waits in it becomes dead letters."""
+    _check_known(state, queue)
+    known = state.queues[queue]
+    waiting = sum(known.counts[status] for status in WAITING)
+    running = known.counts[Status.RUNNING]
+    if (waiting or running) and not force:
+        raise QueueNotEmptyError(
+            f"queue {queue!r} was not deleted: {waiting} job(s) wait and {running} run in it. "
+            "Drain or purge it first, or delete it with force: then those that wait become dead "
+            "letters, and those that run may finish"
+        )
+    buried = _bury(state, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
+    known.rule = None
+    if not known.totals.submitted and not known.totals.rejected:
+        del state.queues[queue]
+    # Those that were held back by the queue's rules, its running jobs' retries, may go on.
+    state.wake()
+    state.note_action(actor, "delete_queue", {"queue": queue, "force": force}, buried)
+    return buried
+
+
+def info(state: State, queue: str) -> QueueInfo | None:
+    """What is known of a queue; None if nobody ever heard of it."""
+    return _info(state, queue) if queue in state.queues else None
+
+
+def _info(state: State, name: str) -> QueueInfo:
+    queue = state.queues[name]
+    rule = queue.rule or Rule()
+    return QueueInfo(
+        name=name,
+        state=rule.state,
+        config=rule.config,
+        pending=queue.counts[Status.PENDING],
+        running=queue.counts[Status.RUNNING],
+        held_until={
+            task: from_micros(breaker.held_until)
+            for task, breaker in sorted(queue.breakers.items())
+            if breaker.held_until is not None and breaker.held_until > state.now
+        },
+    )
+
+
+def _bury(state: State, queue: str, reason: str) -> int:
+    buried = 0
+    for record in list(state.records.values()):
+        if record.draft.queue == queue and record.status in WAITING:
+            state.step(record, Event.DEAD, Status.DEAD, reason)
+            record.reason = reason
+            count_end(state, record, Event.DEAD)
+            buried += 1
+    return buried
+
+
+def _check_known(state: State, queue: str) -> None:
+    if queue not in state.queues:
+        raise QueueNotFoundError(
+            f"there is no queue {queue!r}: it was not created, and never held a job"
+        )
+
+
+def _rule(state: State, queue: str) -> Rule:
+    known = state.queue(queue)
+    if known.rule is None:
+        known.rule = Rule()
+        state.has_rules = True
+    return known.rule

@@ -1,0 +1,193 @@
+"""What people do to queues: create, update, pause, resume, drain, purge, delete. All audited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
+from leasehold.core.queue_rules import said
+from leasehold.core.search import JobFilter
+from leasehold.core.status import WAITING, Status
+from leasehold.env import from_micros
+from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
+from leasehold.stores.sqlite import people, read
+from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.locate import locate, remove
+from leasehold.stores.sqlite.rules import Rule, load
+from leasehold.stores.sqlite.settle import FIND_SEQ
+from leasehold.stores.sqlite.step import Step
+
+KEEP_RULE: Final = """
+    INSERT INTO queue (name, state, config) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET state = excluded.state, config = excluded.config
+"""
+FORGET_RULE: Final = "DELETE FROM queue WHERE name = ?"
+FORGET_BUCKETS: Final = "DELETE FROM bucket WHERE queue = ?"
+KNOWN: Final = "SELECT 1 FROM lane WHERE queue = ? LIMIT 1"
+FIGURES: Final = """
+    SELECT count(*), coalesce(sum(pending), 0), coalesce(sum(running), 0) FROM lane WHERE queue = ?
+"""
+HELD: Final = """
+    SELECT task, held_until FROM lane WHERE queue = ? AND held_until > ? ORDER BY task
+"""
+LEFT: Final = """
+    SELECT coalesce(sum(scheduled + blocked + pending + failed), 0), coalesce(sum(running), 0)
+    FROM lane WHERE queue = ?
+"""
+# Guard: the job waits. Those that run, or have ended, are not even looked at.
+WAITING_IN_QUEUE: Final = """
+    SELECT seq, job.id, job.lane FROM ready JOIN job USING (seq)
+    WHERE ready.lane IN (SELECT id FROM lane WHERE queue = ?1)
+    UNION ALL
+    SELECT seq, job.id, job.lane FROM waiting JOIN job USING (seq)
+    WHERE job.lane IN (SELECT id FROM lane WHERE queue = ?1)
+"""
+
+
+def create(step: Step, queue: str, config: QueueConfig, actor: str) -> None:
+    """Give a new queue its rules."""
+    check_queue_name(queue)
+    known = step.rules.get(queue)
+    if known is None:
+        _keep(step, queue, Rule(QueueState.ACTIVE, config))
+        people.audit(step, actor, "create_queue", 1, {"queue": queue, "config": config})
+    elif known.config != config:
+        raise QueueExistsError(
+            f"queue {queue!r} exists already, with other rules: use update_queue to change them"
+        )
+
+
+def update(step: Step, queue: str, changes: Mapping[str, Any], actor: str) -> None:
+    """Change some of a queue's rules."""
+    known = _known(step, queue)
+    _keep(step, queue, known._replace(config=known.config.changed(changes)))
+    people.audit(step, actor, "update_queue", 1, {"queue": queue, "changes": dict(changes)})
+
+
+def set_state(step: Step, queue: str, state: QueueState, actor: str) -> None:
+    """Pause, resume or drain a queue."""
+    _keep(step, queue, _known(step, queue)._replace(state=state))
+    people.audit(step, actor, _ACTIONS[state], 1, {"queue": queue})
+
+
+_ACTIONS: Final = {
+    QueueState.ACTIVE: "resume_queue",
+    QueueState.PAUSED: "pause_queue",
+    QueueState.DRAINING: "drain_queue",
+}
+
+
+def purge(step: Step, queue: str, where: JobFilter, actor: str, limit: int) -> int:
+    """Delete waiting jobs that fit: each is cancelled and discarded, like by a person."""
+    statuses = WAITING & set(where.statuses or WAITING)
+    if where.queues is not None and queue not in where.queues:
+        return 0
+    fitting = msgspec.structs.replace(where, queues=(queue,), statuses=tuple(statuses))
+    found = read.search(step.db, fitting, limit, None).jobs
+    cancel = people.cancel(f"purged by {actor}")
+    purged = 0
+    for job in found:
+        row = step.execute(FIND_SEQ, (job.id,)).fetchone()
+        place = None if row is None else locate(step, row[0])
+        # To cancel one job may have ended another one of them.
+        if row is None or place is None or place.status not in WAITING:
+            continue
+        cancel(step, row[0], job, place)
+        ended = locate(step, row[0])
+        assert ended is not None
+        people.discard(step, row[0], job, ended)
+        purged += 1
+    if purged:
+        people.audit(step, actor, "purge_queue", purged, {"queue": queue, "where": said(where)})
+    return purged
+
+
+def delete(step: Step, queue: str, actor: str, *, force: bool) -> int:
+    """Forget a queue; by force, what waits in it becomes dead letters."""
+    _known(step, queue)
+    left: Any = step.execute(LEFT, (queue,)).fetchone()
+    waiting, running = left
+    if (waiting or running) and not force:
+        raise QueueNotEmptyError(
+            f"queue {queue!r} was not deleted: {waiting} job(s) wait and {running} run in it. "
+            "Drain or purge it first, or delete it with force: then those that wait become dead "
+            "letters, and those that run may finish"
+        )
+    buried = _bury(step, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
+    step.execute(FORGET_RULE, (queue,))
+    step.execute(FORGET_BUCKETS, (queue,))
+    step.rules_changed()
+    # Those that were held back by the queue's rules, its running jobs' retries, may go on.
+    step.hints.ready = True
+    people.audit(step, actor, "delete_queue", buried, {"queue": queue, "force": force})
+    return buried
+
+
+def info(db: apsw.Connection, queue: str, now: int) -> QueueInfo | None:
+    """What is known of a queue; None if nobody ever heard of it."""
+    rule = load(db).get(queue)
+    figures: Any = db.execute(FIGURES, (queue,)).fetchone()
+    lanes, pending, running = figures
+    if rule is None and not lanes:
+        return None
+    state, config = rule or Rule(QueueState.ACTIVE, QueueConfig())
+    held = {str(task): from_micros(int(at)) for task, at in db.execute(HELD, (queue, now))}
+    return QueueInfo(
+        name=queue, state=state, config=config, pending=pending, running=running, held_until=held
+    )
+
+
+def info_inside(step: Step, queue: str) -> QueueInfo:
+    """The queue as this write leaves it."""
+    step.flush()
+    found = info(step.db, queue, step.now)
+    assert found is not None
+    return found
+
+
+def _known(step: Step, queue: str) -> Rule:
+    rule = step.rules.get(queue)
+    if rule is not None:
+        return rule
+    if step.execute(KNOWN, (queue,)).fetchone() is None:
+        raise QueueNotFoundError(
+            f"there is no queue {queue!r}: it was not created, and never held a job"
+        )
+    return Rule(QueueState.ACTIVE, QueueConfig())
+
+
+def _keep(step: Step, queue: str, rule: Rule) -> None:
+    config = msgspec.json.encode(rule.config).decode()
+    step.execute(KEEP_RULE, (queue, rule.state.value, config))
+    step.rules_changed()
+    # More may be leased, or submitted, than before.
+    step.hints.ready = True
+
+
+def _bury(step: Step, queue: str, reason: str) -> int:
+    rows: list[Any] = step.execute(WAITING_IN_QUEUE, (queue,)).fetchall()
+    buried = 0
+    for seq, job_id, lane in rows:
+        place = locate(step, seq)
+        if place is None or place.status not in WAITING:
+            continue
+        remove(step, seq, place)
+        end_waiting(
+            step,
+            seq=seq,
+            job_id=job_id,
+            lane=lane,
+            before=place.status,
+            after=Status.DEAD,
+            version=place.version,
+            attempts=place.attempts,
+            events=place.events,
+            available_at=place.available_at,
+            reason=reason,
+        )
+        buried += 1
+    return buried

@@ -1,0 +1,43 @@
+"""Schedules seen from a worker: its exchanges fire them, or, while its slots are taken, it does.
+
+A worker with room asks the store for jobs when the next schedule ticks, and that exchange fires it.
+One without room asks for nothing, perhaps for hours: it must still not let a tick pass.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from leasehold.core.store import Store
+from leasehold.env import Env
+
+LOOK_SECONDS_MAX: Final = 60.0
+"""How long a full worker may take to notice a schedule that is new."""
+TICK_SECONDS_MIN: Final = 0.001
+
+
+class Ticking:
+    """When one worker looks at the schedules next."""
+
+    def __init__(self, store: Store, env: Env) -> None:
+        self._store = store
+        self._clock = env.clock
+        self.look_at = self._clock.monotonic() + LOOK_SECONDS_MAX
+        """In monotonic time."""
+
+    def note(self, next_tick_at: datetime | None) -> None:
+        """Told by the store when the next schedule ticks."""
+        seconds = LOOK_SECONDS_MAX
+        if next_tick_at is not None:
+            until = (next_tick_at - self._store.now()).total_seconds()
+            # A store that keeps naming a moment that has passed must not make the loop spin.
+            seconds = min(seconds, max(until, TICK_SECONDS_MIN))
+        self.look_at = self._clock.monotonic() + seconds
+
+    def fire_if_due(self, now: float) -> None:
+        """Fire the schedules, if no exchange has done so in time."""
+        if now >= self.look_at:
+            # First of all, so that a store in trouble is not asked again at once.
+            self.look_at = now + LOOK_SECONDS_MAX
+            self.note(self._store.fire_schedules().next_tick_at)

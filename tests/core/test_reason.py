@@ -1,0 +1,119 @@
+"""Why a job is not running: one sentence and its data for everything that can stand in its way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from leasehold.core.job import Job
+from leasehold.core.outcome import JobError
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.reason import ReasonKind, reason_for
+from leasehold.core.status import Status
+from leasehold.core.store import WorkerInfo
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=90)
+
+
+def job(status: Status = Status.PENDING, **options: Any) -> Job:
+    return Job(
+        **{
+            "id": "job", "queue": "mail", "task": "send", "status": status, "priority": 50,
+            "payload_data": b"{}", "created_at": NOW, "updated_at": NOW, "run_at": NOW, **options,
+        }
+    )  # fmt: skip
+
+
+def worker(queues: tuple[str, ...] = ("mail",), running: int = 0) -> WorkerInfo:
+    return WorkerInfo(
+        id="w1", host="h", pid=1, queues=queues, slots=2, started_at=NOW, heartbeat_at=NOW,
+        running=running,
+    )  # fmt: skip
+
+
+QUEUE = QueueInfo(name="mail")
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "words", "detail"),
+    [
+        (job(Status.COMPLETED, completed_at=NOW), ReasonKind.ENDED, "completed at", "status"),
+        (
+            job(Status.CANCELLED, completed_at=NOW, reason="sold out"),
+            ReasonKind.ENDED,
+            "sold out",
+            "reason",
+        ),
+        (
+            job(Status.DEAD, completed_at=NOW, attempts=4, error=JobError("OSError", "x")),
+            ReasonKind.ENDED,
+            "after 4 attempt(s), the last error being OSError",
+            "status",
+        ),
+        (
+            job(
+                Status.RUNNING,
+                worker="w9",
+                lease_version=3,
+                lease_acquired_at=NOW,
+                lease_expires_at=LATER,
+            ),
+            ReasonKind.RUNNING,
+            "w9 holds it since 2030-01-01",
+            "lease_version",
+        ),
+        (job(Status.SCHEDULED, run_at=LATER), ReasonKind.NOT_DUE, "in 90.0 s", "run_at"),
+        (
+            job(Status.FAILED, run_at=LATER, attempts=1, error=JobError("OSError", "no line")),
+            ReasonKind.RETRY_WAITS,
+            "Attempt 1 of 4 failed with OSError: no line",
+            "attempts",
+        ),
+        (job(Status.BLOCKED, depends_on=("a", "b")), ReasonKind.BLOCKED, "a, b", "depends_on"),
+    ],
+)
+def test_a_job_that_is_not_pending(asked: Job, kind: ReasonKind, words: str, detail: str) -> None:
+    reason = reason_for(asked, QUEUE, [], None, NOW)
+    assert reason.kind is kind
+    assert words in reason.text
+    assert str(reason) == reason.text
+    assert detail in reason.details
+
+
+PAUSED = QueueInfo(name="mail", state=QueueState.PAUSED)
+HELD = QueueInfo(name="mail", held_until={"send": LATER})
+FULL = QueueInfo(name="mail", config=QueueConfig(max_concurrency=2), running=2)
+
+
+@pytest.mark.parametrize(
+    ("queue", "workers", "position", "kind", "words"),
+    [
+        (PAUSED, [worker()], 0, ReasonKind.QUEUE_PAUSED, "'mail' is paused"),
+        (HELD, [worker()], 0, ReasonKind.BREAKER_OPEN, "until 2030-01-01T00:01:30"),
+        (FULL, [worker()], 0, ReasonKind.LIMIT_REACHED, "2 job(s) at once and 2 are running"),
+        (QUEUE, [], 0, ReasonKind.NO_WORKER, "No worker is registered for queue 'mail'"),
+        (QUEUE, [worker(("other",))], 0, ReasonKind.NO_WORKER, "start one"),
+        (QUEUE, [worker(running=2)], 0, ReasonKind.WORKERS_BUSY, "busy"),
+        (QUEUE, [worker()], 7, ReasonKind.OTHERS_FIRST, "7 job(s)"),
+        (QUEUE, [worker()], 0, ReasonKind.NEXT, "next to be leased"),
+    ],
+)
+def test_a_pending_job(
+    queue: QueueInfo, workers: list[WorkerInfo], position: int, kind: ReasonKind, words: str
+) -> None:
+    reason = reason_for(job(), queue, workers, position, NOW)
+    assert reason.kind is kind
+    assert words in reason.text
+
+
+def test_draining_is_no_reason() -> None:
+    draining = QueueInfo(name="mail", state=QueueState.DRAINING)
+    assert reason_for(job(), draining, [worker()], 0, NOW).kind is ReasonKind.NEXT
+
+
+def test_a_breaker_of_another_task_is_no_reason() -> None:
+    other = QueueInfo(name="mail", held_until={"resize": LATER})
+    assert reason_for(job(), other, [worker()], 0, NOW).kind is ReasonKind.NEXT

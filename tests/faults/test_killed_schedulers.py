@@ -1,0 +1,97 @@
+"""Processes that fire schedules are killed, again and again: every tick has exactly one job."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.schedule import ScheduleDraft
+from leasehold.core.search import JobFilter
+from leasehold.core.store import Store
+from leasehold.core.ticks import ticks_between
+from leasehold.core.timing import Cron, Every, Timing
+from leasehold.env import Env, to_micros
+from leasehold.stores.sqlite import SQLiteStore
+from support.ticking_children import FastClock
+from support.zygote import zygote
+
+pytestmark = pytest.mark.faults
+
+PROCESSES = 4
+KILLS = 60
+HOURS = 3
+START = datetime(2030, 10, 27, 0, 0, tzinfo=UTC)  # an hour before Berlin's clocks are set back
+FACTOR = 2000
+TIMINGS: dict[str, Timing] = {
+    "every": Every(20),
+    "interval": Cron("* * * * *", "Europe/Berlin"),
+    "times": Cron("*/5 2-3 * * *", "Europe/Berlin"),
+}
+
+
+def test_every_tick_has_one_job_although_schedulers_are_killed(tmp_path: Path) -> None:
+    path = str(tmp_path / "jobs.db")
+    seed = 20301027
+    random = Random(seed)
+    clock = (to_micros(START), time.time_ns(), FACTOR)
+    store = SQLiteStore(path, env=Env(FastClock(*clock)))
+    for name, timing in TIMINGS.items():
+        store.set_schedule(
+            ScheduleDraft(
+                name=name,
+                timing=timing,
+                job=Draft(id=name, task="work"),
+                misfire="catch_up",
+                catch_up_max=1000,
+            ),
+            actor="test",
+        )
+    began = {schedule.name: schedule.created_at for schedule in store.schedules()}
+    with zygote("support.ticking_children") as nursery:
+        spawned = 0
+
+        def spawn() -> None:
+            nonlocal spawned
+            spawned += 1
+            arguments = (path, f"worker-{spawned}", seed + spawned, clock)
+            nursery.spawn("support.ticking_children:fire_for_ever", *arguments)
+
+        for _ in range(PROCESSES):
+            spawn()
+        while nursery.kills < KILLS or store.now() < START + timedelta(hours=HOURS):
+            time.sleep(random.uniform(0.0, 0.03))
+            nursery.kill(random.choice(nursery.alive))
+            spawn()
+        nursery.kill_all()
+    store.fire_schedules()
+    assert store.check() == []
+    for name, timing in TIMINGS.items():
+        schedule = store.get_schedule(name)
+        assert schedule is not None
+        assert schedule.last_at is not None
+        wanted = list(ticks_between(timing, began[name], schedule.last_at))
+        found = ticks_of(store, name)
+        assert [tick for tick, jobs in found.items() if jobs > 1] == []
+        assert set(found) == set(wanted)
+        assert schedule.fired == len(wanted) > 20
+    store.close()
+
+
+def ticks_of(store: Store, name: str) -> Counter[datetime]:
+    """How many jobs each tick has."""
+    found: Counter[datetime] = Counter()
+    cursor: str | None = None
+    while True:
+        where = JobFilter(metadata={"schedule": name})
+        page = store.search(where, limit=1000, cursor=cursor)
+        for job in page.jobs:
+            found[datetime.fromisoformat(str((job.metadata or {})["tick"]))] += 1
+        cursor = page.next_cursor
+        if cursor is None:
+            return found

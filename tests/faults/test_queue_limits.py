@@ -1,0 +1,126 @@
+"""A limited queue, raced for by processes that are killed: never exceeded, not even by one.
+
+The limits are watched by triggers in the database itself: they see every row that any process
+writes, before anybody else could, and count the rows for themselves.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.core.queue_config import QueueConfig
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.step import Step
+from support.acknowledged import Acknowledged
+from support.zygote import Zygote, zygote
+
+pytestmark = pytest.mark.faults
+
+MAX_DEPTH = 6
+MAX_CONCURRENCY = 3
+PROCESSES = 4
+KILLS = 60
+LINES_BETWEEN_KILLS_MAX = 30
+
+WATCH = """
+    CREATE TABLE seen (what TEXT PRIMARY KEY, most INTEGER NOT NULL);
+    INSERT INTO seen VALUES ('running', 0), ('pending at a submit', 0);
+    CREATE TRIGGER watch_running AFTER INSERT ON running BEGIN
+        UPDATE seen SET most = max(most, (SELECT count(*) FROM running)) WHERE what = 'running';
+    END;
+    -- Only a job that was just submitted has one event: what comes back by itself may exceed.
+    CREATE TRIGGER watch_pending AFTER INSERT ON ready WHEN new.events = 1 BEGIN
+        UPDATE seen SET most = max(most, (SELECT count(*) FROM ready))
+        WHERE what = 'pending at a submit';
+    END;
+"""
+
+
+def limited_store(path: Path) -> SQLiteStore:
+    store = SQLiteStore(path)
+    config = QueueConfig(max_depth=MAX_DEPTH, max_concurrency=MAX_CONCURRENCY)
+    store.create_queue("default", config, actor="test")
+
+    def watch(step: Step) -> None:
+        step.execute(WATCH)
+
+    store._writer.run(watch)
+    return store
+
+
+def most_seen(store: SQLiteStore) -> dict[str, Any]:
+    with store._read() as db:
+        return {str(what): most for what, most in db.execute("SELECT what, most FROM seen")}
+
+
+def race(
+    zygote: Zygote, path: Path, told: Acknowledged, random: Random, function: str = "crowd"
+) -> None:
+    """Let processes race, killing one after the other."""
+
+    def spawn() -> None:
+        name = f"p{zygote.kills}-{len(zygote.alive)}"
+        seed = random.randrange(2**32)
+        zygote.spawn(f"support.queue_children:{function}", str(path), name, seed, told.tell_fd)
+
+    for _ in range(PROCESSES):
+        spawn()
+    for _ in range(KILLS):
+        wanted = random.randint(1, LINES_BETWEEN_KILLS_MAX)
+        while wanted > 0:
+            news = told.listen()
+            assert news, "the processes have fallen silent: a slot or a place has leaked"
+            wanted -= news
+        zygote.kill(random.choice(zygote.alive))
+        spawn()
+    zygote.kill_all()
+    told.drain()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_limit_is_ever_exceeded(folder: Path, acknowledged: Acknowledged, seed: int) -> None:
+    path, told = folder / "jobs.db", acknowledged
+    store = limited_store(path)
+    with zygote("support.queue_children", pass_fds=(told.tell_fd,)) as processes:
+        race(processes, path, told, Random(seed))
+    # Exactly up to the limits, and never beyond.
+    assert most_seen(store) == {"running": MAX_CONCURRENCY, "pending at a submit": MAX_DEPTH}
+    assert store.stats().rejected > 0
+    assert store.check() == []
+    nothing_leaked(store)
+    assert all(store.get(job_id) is not None for job_id in told.submitted)
+    store.close()
+
+
+def nothing_leaked(store: SQLiteStore) -> None:
+    """After the crashes every slot is to be had again, and everything ends."""
+    store.recover()
+    info = store.queue_info("default")
+    assert info is not None
+    assert info.running == 0
+    left = info.pending
+    while left:
+        leases = store.exchange((), LeaseRequest(worker="last", limit=100)).leases
+        assert len(leases) == min(MAX_CONCURRENCY, left)
+        store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
+        left -= len(leases)
+    assert store.check() == []
+
+
+def test_a_store_that_lets_one_too_many_in_is_found_out(
+    folder: Path, acknowledged: Acknowledged
+) -> None:
+    path, told = folder / "jobs.db", acknowledged
+    store = limited_store(path)
+    with zygote("support.queue_children", pass_fds=(told.tell_fd,)) as processes:
+        race(processes, path, told, Random(3), "crowd_carelessly")
+    seen = most_seen(store)
+    assert seen["running"] > MAX_CONCURRENCY
+    assert seen["pending at a submit"] > MAX_DEPTH
+    store.close()
