@@ -205,8 +205,9 @@ def apply(store: Store, verb: tuple[Any, ...]) -> list[Any]:
             answers = list(store.replay(job_ids, reset_attempts=False, actor="me"))
         case _, job_ids:
             answers = list(store.discard(job_ids, actor="me"))
+    # Where a new job stands by the end of its own write is not the same, if several were needed.
     return [
-        type(answer) if isinstance(answer, LeaseholdError) else getattr(answer, "status", answer)
+        type(answer) if isinstance(answer, LeaseholdError) else getattr(answer, "id", answer)
         for answer in answers
     ]
 

@@ -49,7 +49,8 @@ DEPENDENCIES_NOW: Final = """
     WHERE dependency.seq = ? ORDER BY n
 """
 WAIT_AGAIN: Final = "INSERT INTO waiting VALUES (?, 1, NULL, ?, ?, ?, ?, NULL)"
-ENDED_BY_NOBODY: Final = "UPDATE dependent SET ended_by = NULL WHERE seq = ?"
+# A replay means now, as for any job: what is left of a delay does not count any more.
+START_ANEW: Final = "UPDATE dependent SET ended_by = NULL, due = ? WHERE seq = ?"
 LINKS_AMONG: Final = """
     SELECT job.id, needed.id FROM job JOIN dependency USING (seq) JOIN job AS needed
         ON needed.seq = needs
@@ -262,7 +263,7 @@ def waits_again_for(step: Step, seq: int, job: Job) -> list[int]:
             unfinished.append(needed)
         elif consequence(job.on_dependency_failure, STATUS_OF[code]) is not None:
             raise refuse_replay(job.id, needed_id, STATUS_OF[code])
-    step.execute(ENDED_BY_NOBODY, (seq,))
+    step.execute(START_ANEW, (step.now, seq))
     return unfinished
 
 

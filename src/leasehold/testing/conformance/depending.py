@@ -409,6 +409,14 @@ class DependingClauses(ConformanceBase):
         job_of(store.replay(["b"], reset_attempts=False, actor="me"))
         assert status(store, "b") == ["pending"]
 
+    def test_dep_6_a_replay_does_not_wait_for_an_old_delay(self, store: Store) -> None:
+        submit(store, draft("a"), after("b", "a", delay_seconds=60))
+        run(store, "a", FATAL)
+        store.replay(["a", "b"], reset_attempts=False, actor="me")
+        assert get(store, "b").run_at == store.now()
+        run(store, "a", Complete())
+        assert status(store, "b") == ["pending"]
+
     def test_dep_6_replayed_before_all_were_told(self, store: Store) -> None:
         """Those that were not told of its bad end go on waiting for the good one."""
         count = 2 * DEPENDENTS_AT_ONCE
