@@ -105,6 +105,39 @@ def test_a_bad_operation_fails_alone(store: SQLiteStore) -> None:
     assert store.check() == []
 
 
+def test_a_bad_operation_silences_no_other(store: SQLiteStore) -> None:
+    """What one operation of a commit has to tell is told, although a later one fails."""
+    store.submit([Draft(id="a", task="t"), Draft(id="taken", task="t")])
+    listener = Recorder()
+    store.subscribe(listener)
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow(_: Step) -> None:
+        entered.set()
+        go_on.wait(30)
+
+    def refused() -> None:
+        with pytest.raises(DuplicateJobError):
+            store.submit([Draft(id="taken", task="t")])
+
+    threads = [threading.Thread(target=store._writer.run, args=(slow,))]
+    threads[0].start()
+    entered.wait(30)
+    cancel = threading.Thread(target=store.cancel, args=(["a"],), kwargs=CANCEL)
+    for number, thread in enumerate([cancel, threading.Thread(target=refused)], start=1):
+        thread.start()
+        threads.append(thread)
+        while len(store._writer._queue) < number:
+            pass
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert ("ended", ["a"]) in listener.heard
+
+
+CANCEL = {"reason": "enough", "actor": "me"}
+
+
 def test_an_interrupted_leader_lets_the_others_go_on(store: SQLiteStore) -> None:
     def interrupted(_: Step) -> None:
         raise KeyboardInterrupt

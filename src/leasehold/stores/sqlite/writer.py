@@ -175,8 +175,7 @@ class Writer:
             step = Step.begin(db, self._env, self._clock, self._rules)
             carried_out = 0
             while self._take(batch):
-                self._carry_out_all(batch[carried_out:], step)
-                hints.take(step.hints)
+                self._carry_out_all(batch[carried_out:], step, hints)
                 carried_out = len(batch)
             if db.total_changes() != changes:
                 step.end()
@@ -195,13 +194,19 @@ class Writer:
                 taken = True
         return taken
 
-    def _carry_out_all(self, tickets: list[_Ticket[Any]], step: Step) -> None:
-        """Each by itself; those of a kind that can be done together so, if that works."""
+    def _carry_out_all(self, tickets: list[_Ticket[Any]], step: Step, hints: Hints) -> None:
+        """Each by itself; those of a kind that can be done together so, if that works.
+
+        Hints are taken over one by one: an operation that fails drops those that the step holds,
+        and they must not be another's.
+        """
         for together, group in groupby(tickets, key=_way_of_doing_it_together):
             alike = list(group)
             if together is None or len(alike) == 1 or not self._do_together(alike, together, step):
                 for ticket in alike:
                     self._carry_out(ticket, step)
+                    hints.take(step.hints)
+            hints.take(step.hints)
 
     def _do_together(
         self, tickets: list[_Ticket[Any]], together: Callable[..., list[Any]], step: Step
