@@ -1,9 +1,10 @@
 """The SQLite store: one file, any number of processes on one machine.
 
-Read it in this order: migrations/0001_jobs.sql (what is kept), writer.py and step.py (how a write
-happens), then one file per verb: submit, lease, settle, renew, recover, people, read. Queues
-with rules: 0004_queues.sql, rules, gate, slots, room, queues. Jobs that wait for others: linking,
-dependents, graph. Jobs that come again and again: schedules.
+Read it in this order: migrations/0001_jobs.sql (what is kept), foundation.py, writer.py and step.py
+(how a write happens), then one file per verb: submit, lease, settle, renew, recover, people, read.
+Jobs that wait for others: linking, dependents, graph. Jobs that come again and again: schedules.
+Queues with rules: rules, gate, slots, room, queues. What is old: cleaning, cleanup, prune, archive,
+vacuum. store.py puts them together.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

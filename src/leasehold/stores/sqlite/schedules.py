@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-import apsw
 import msgspec
 
 from leasehold.core.job import Draft, Job
@@ -24,6 +22,7 @@ from leasehold.core.schedule import (
 )
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidScheduleError, LeaseholdError
+from leasehold.stores.sqlite.foundation import Foundation
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.people import audit
 from leasehold.stores.sqlite.read import read_job
@@ -65,23 +64,12 @@ Admit = Callable[[Sequence[Draft]], None]
 """Raises when there is no room on the disk for these."""
 
 
-class KeepsSchedules:
-    """The verbs about schedules, for the store that has a writer, readers and lanes."""
-
-    _lanes: Lanes
-
-    def _write(self, operation: Callable[[Step], T]) -> T:
-        raise NotImplementedError
-
-    def _read(self) -> AbstractContextManager[apsw.Connection]:
-        raise NotImplementedError
-
-    def _refuse_when_disk_is_low(self, drafts: Sequence[Draft]) -> None:
-        raise NotImplementedError
+class KeepsSchedules(Foundation):
+    """The verbs about schedules."""
 
     def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
         draft.check()
-        self._refuse_when_disk_is_low([draft.job])
+        self._disk.refuse_when_low([draft.job])
         return self._write(lambda step: _set(step, draft, actor))
 
     def schedules(self) -> list[Schedule]:
@@ -109,7 +97,7 @@ class KeepsSchedules:
         def operation(step: Step) -> Job:
             job = _find(step, name).draft.job_now(job_id)
             job.check()
-            self._refuse_when_disk_is_low([job])
+            self._disk.refuse_when_low([job])
             refused = submit(step, self._lanes, [job], partial=False)
             if isinstance(refused, LeaseholdError):
                 raise refused
@@ -122,7 +110,7 @@ class KeepsSchedules:
 
     def fire_schedules(self) -> Fired:
         def operation(step: Step) -> Fired:
-            jobs, look_at = fire_due(step, self._lanes, self._refuse_when_disk_is_low)
+            jobs, look_at = fire_due(step, self._lanes, self._disk.refuse_when_low)
             return Fired(jobs, None if look_at is None else from_micros(look_at))
 
         return self._write(operation)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import apsw
 import msgspec
 
-from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
@@ -26,39 +21,24 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.retention import (
-    BATCH_MAX,
-    DAILY,
-    CleanUp,
-    PruneReport,
-    RetentionPolicy,
-    Scope,
-    check_limit,
     without_old_result,
 )
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import TRANSITIONS, Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
-from leasehold.env import SYSTEM, Env, from_micros
+from leasehold.env import from_micros
 from leasehold.errors import (
-    InvalidJobError,
     InvalidTransitionError,
     LeaseholdError,
     LeaseLostError,
-    StoreError,
-    StoreFullError,
 )
 from leasehold.stores.sqlite import (
-    archive,
-    cleanup,
     dependents,
     graph,
     inspection,
     linking,
     people,
-    queues,
     read,
     recover,
     renew,
@@ -66,30 +46,16 @@ from leasehold.stores.sqlite import (
     submit,
 )
 from leasehold.stores.sqlite import lease as leasing
-from leasehold.stores.sqlite.cleaning import Cleaning
-from leasehold.stores.sqlite.clock import StoreClock
-from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
-from leasehold.stores.sqlite.epoch import open_epoch
-from leasehold.stores.sqlite.files import StoreFiles
-from leasehold.stores.sqlite.lanes import STATS, Lanes, stats_of
-from leasehold.stores.sqlite.life import Deaths, LockedLife
+from leasehold.stores.sqlite.archive_verbs import KeepsArchive
+from leasehold.stores.sqlite.lanes import STATS, stats_of
+from leasehold.stores.sqlite.life import LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
-from leasehold.stores.sqlite.lock import WriteLock
-from leasehold.stores.sqlite.readers import Readers
+from leasehold.stores.sqlite.queue_verbs import KeepsQueues
 from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
-from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
-from leasehold.stores.sqlite.wake import Wake
-from leasehold.stores.sqlite.writer import Writer
+from leasehold.stores.sqlite.step import Step
 
 T = TypeVar("T")
 
-logger = logging.getLogger("leasehold.store")
-
-DISK_RESERVE_BYTES: Final = 16 * 1024 * 1024
-"""Submits are refused below this much free space, so that what runs can still be settled."""
-DISK_IS_ROOMY_BYTES: Final = 16 * DISK_RESERVE_BYTES
-"""With more free space than this, it is enough to look at the disk now and then."""
-DISK_LOOK_MICROS: Final = 1_000_000
 KNOWN_LEASES_MAX: Final = 100_000
 
 ADD_WORKER: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -103,48 +69,12 @@ LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
-class SQLiteStore(KeepsSchedules):
+class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
     `durability="full"` survives loss of power; `"normal"` survives the death of every process but
     may lose the last moments before a loss of power.
     """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        env: Env = SYSTEM,
-        durability: Durability = "full",
-    ) -> None:
-        if durability not in ("full", "normal"):
-            raise InvalidJobError(f'durability is "full" or "normal", not {durability!r}')
-        check_sqlite_version()
-        self._env = env
-        self._pid = os.getpid()
-        self._durability = durability
-        self._files = StoreFiles.at(path)
-        self._files.prepare()
-        with contextlib.ExitStack() as undo:
-            lock = WriteLock(self._files.write_lock)
-            undo.callback(lock.close)
-            with lock:
-                db = open_writer(self._files.database, durability)
-                undo.callback(db.close)
-                open_epoch(db, self._files, durability, env)
-            undo.pop_all()
-        self._wake = Wake(self._files.wake, env)
-        self._unresolved = False
-        self._store_clock = StoreClock(env)
-        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._after_commit)
-        self._readers = Readers(self._files.database)
-        self._deaths = Deaths(self._files.workers)
-        self._cleaning = Cleaning(env, self._read, self._write, self._clock)
-        self._lanes = Lanes()
-        # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
-        self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
-        self._disk_looked_at = 0
-        self._disk_free_bytes = 0
 
     def __repr__(self) -> str:
         return f"SQLiteStore({str(self._files.database)!r})"
@@ -157,11 +87,11 @@ class SQLiteStore(KeepsSchedules):
         if not partial:
             for draft in drafts:
                 draft.check()
-            self._refuse_when_disk_is_low(drafts)
+            self._disk.refuse_when_low(drafts)
             return self._submit(drafts, {}, partial=False)
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
         good = [draft for i, draft in enumerate(drafts) if i not in bad]
-        self._refuse_when_disk_is_low(good)
+        self._disk.refuse_when_low(good)
         refused = {drafts[i].id: error for i, error in bad.items()}
         stored = iter(self._submit(good, refused, partial=True))
         return [bad[i] if i in bad else next(stored) for i in range(len(drafts))]
@@ -210,7 +140,7 @@ class SQLiteStore(KeepsSchedules):
             return Exchange(settled, []), []
         # First, since what was settled and what is due may make others available.
         dependents.resolve(step)
-        _, tick = fire_due(step, self._lanes, self._refuse_when_disk_is_low)
+        _, tick = fire_due(step, self._lanes, self._disk.refuse_when_low)
         leases, numbers = leasing.lease(step, request)
         tick_at = None if tick is None else from_micros(tick)
         if len(leases) >= request.limit:
@@ -434,73 +364,6 @@ class SQLiteStore(KeepsSchedules):
                 for at, actor, action, detail, count in db.execute(AUDIT, (limit,))
             ]
 
-    # -- queues with rules -------------------------------------------------------------------
-
-    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
-        return self._change_queue(queue, lambda step: queues.create(step, queue, config, actor))
-
-    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
-        return self._change_queue(queue, lambda step: queues.update(step, queue, changes, actor))
-
-    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
-        return self._change_queue(queue, lambda step: queues.set_state(step, queue, state, actor))
-
-    def _change_queue(self, queue: str, verb: Callable[[Step], None]) -> QueueInfo:
-        def operation(step: Step) -> QueueInfo:
-            verb(step)
-            return queues.info_inside(step, queue)
-
-        return self._write(operation)
-
-    def purge_queue(
-        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
-        return self._write(lambda step: queues.purge(step, queue, where, actor, limit))
-
-    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
-        return self._write(lambda step: queues.delete(step, queue, actor, force=force))
-
-    def queue_info(self, queue: str) -> QueueInfo | None:
-        with self._read() as db:
-            return queues.info(db, queue, self._clock(db))
-
-    # -- retention ---------------------------------------------------------------------------
-
-    def prune(
-        self,
-        policy: RetentionPolicy | None = None,
-        *,
-        run: int | None = None,
-        scope: Scope = DAILY,
-        limit: int = BATCH_MAX,
-        actor: str,
-    ) -> PruneReport:
-        check_limit(limit)
-        policy = policy or RetentionPolicy()
-        if run is None:
-            return self._cleaning.begin(policy, scope, actor)
-        return self._cleaning.go_on(run, policy, scope, limit, actor)
-
-    def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        with self._read() as db:
-            return cleanup.latest(db, limit)
-
-    def archived(self, job_id: str) -> ArchivedJob | None:
-        with self._read() as db:
-            return archive.find(db, job_id)
-
-    def search_archive(
-        self,
-        where: JobFilter,
-        *,
-        first_day: date | None = None,
-        last_day: date | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> ArchivePage:
-        with self._read() as db:
-            return archive.search(db, where, (first_day, last_day), limit, cursor)
-
     # -- the store itself --------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -522,72 +385,6 @@ class SQLiteStore(KeepsSchedules):
     def describe(self) -> Mapping[str, Any]:
         with self._read() as db:
             return inspection.describe(db, self._files, self._durability)
-
-    def close(self) -> None:
-        if self._pid != os.getpid():
-            return  # The parent's connections and locks are the parent's to close.
-        self._wake.close()
-        self._readers.close()
-        self._writer.close()
-
-    # -- helpers -----------------------------------------------------------------------------
-
-    def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
-        self._check_process()
-        answer = self._writer.run(operation)
-        if self._unresolved and go_on:
-            self._resolve_the_rest()
-        return answer
-
-    def _after_commit(self, hints: Hints) -> None:
-        self._unresolved = self._unresolved or hints.unresolved
-        self._wake.send(hints)
-
-    def _resolve_the_rest(self) -> None:
-        """Go on with dependents that were too many for one write; others write in between."""
-        try:
-            while self._unresolved:
-                self._unresolved = False
-                self._writer.run(dependents.resolve)
-        except StoreError as error:
-            # What the caller asked for is durable; the next exchange or sweep goes on with this.
-            logger.warning("some dependents will be dealt with later: %s", error)
-
-    @contextlib.contextmanager
-    def _read(self) -> Iterator[apsw.Connection]:
-        self._check_process()
-        with self._readers.lend() as db:
-            yield db
-
-    def _clock(self, db: apsw.Connection) -> int:
-        row = db.execute(READ_STATE).fetchone()
-        assert row is not None
-        return self._store_clock.read(int(row[0]))
-
-    def _check_process(self) -> None:
-        if self._pid != os.getpid():
-            raise StoreError(
-                f"{self._files.database} was opened before this process was forked, and a SQLite "
-                "connection must not be carried across: open the queue again in the child"
-            )
-
-    def _refuse_when_disk_is_low(self, drafts: Sequence[Draft]) -> None:
-        # Every byte is written to the write-ahead log, and to the database later on.
-        needed = 2 * sum(len(draft.payload) for draft in drafts)
-        now = self._env.now_micros()
-        if (
-            self._disk_free_bytes - needed < DISK_IS_ROOMY_BYTES
-            or abs(now - self._disk_looked_at) > DISK_LOOK_MICROS
-        ):
-            self._disk_looked_at = now
-            self._disk_free_bytes = self._files.free_bytes()
-        self._disk_free_bytes -= needed
-        if self._disk_free_bytes < DISK_RESERVE_BYTES:
-            raise StoreFullError(
-                f"less than {DISK_RESERVE_BYTES // 1024**2} MiB are free where "
-                f"{self._files.database} is kept: new jobs are refused so that running ones can "
-                "still finish; free some space"
-            )
 
 
 def _refused(draft: Draft) -> LeaseholdError | None:

@@ -1,0 +1,45 @@
+"""The store's verbs about queues with rules of their own; what they do is in queues.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.search import JobFilter
+from leasehold.stores.sqlite import queues
+from leasehold.stores.sqlite.foundation import Foundation
+from leasehold.stores.sqlite.step import Step
+
+
+class KeepsQueues(Foundation):
+    """Create, change, pause, purge and delete queues."""
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.create(step, queue, config, actor))
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.update(step, queue, changes, actor))
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return self._change_queue(queue, lambda step: queues.set_state(step, queue, state, actor))
+
+    def _change_queue(self, queue: str, verb: Callable[[Step], None]) -> QueueInfo:
+        def operation(step: Step) -> QueueInfo:
+            verb(step)
+            return queues.info_inside(step, queue)
+
+        return self._write(operation)
+
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> int:
+        return self._write(lambda step: queues.purge(step, queue, where, actor, limit))
+
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        return self._write(lambda step: queues.delete(step, queue, actor, force=force))
+
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        with self._read() as db:
+            return queues.info(db, queue, self._clock(db))
