@@ -45,7 +45,7 @@ def submit(path: str, durability: Durability, jobs: int, batch: int) -> float:
     for first in range(0, jobs, batch):
         db.execute("BEGIN IMMEDIATE")
         now = time.time_ns() // 1000
-        _, _, seq = db.execute(READ_STATE).fetchone() or (0, 0, 0)
+        _, _, seq, *_ = db.execute(READ_STATE).fetchone() or (0, 0, 0)
         numbers = range(seq, seq + min(batch, jobs - first))
         db.executemany(INSERT_JOB, [_job(number, now) for number in numbers])
         db.executemany(INSERT_READY, [(1, 50, number, now, None) for number in numbers])
