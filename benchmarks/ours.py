@@ -232,6 +232,22 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+def memory_exchanges(_: str, jobs: int) -> float:
+    """Jobs per second as a worker does it: each call settles one job and leases the next."""
+    store = MemoryStore(capacity=jobs + 1)
+    request = LeaseRequest(worker="bench")
+
+    def work() -> None:
+        settlements: list[Settlement] = []
+        for _ in range(jobs):
+            store.submit([Draft(id=SYSTEM.new_id(), task="noop")])
+            [lease] = store.exchange(settlements, request).leases
+            settlements = [Settlement(lease.job_id, lease.version, Complete(b"null"))]
+        store.exchange(settlements)
+
+    return jobs / _timed(work)
+
+
 def memory_life_cycle(_: str, jobs: int, batch: int) -> float:
     """Jobs per second through submit, lease and complete on the memory store, in one thread."""
     store = MemoryStore(capacity=jobs + 1)

@@ -54,8 +54,10 @@ def exchange(
     # First, since what was settled and what is due may make others available.
     if state.links.ended:
         dependents.resolve(state)
-    fire_due(state)
-    queues = [state.queues[name] for name in dict.fromkeys(request.queues) if name in state.queues]
+    if state.next_tick is not None:
+        fire_due(state)
+    names = request.queues if len(request.queues) == 1 else dict.fromkeys(request.queues)
+    queues = [state.queues[name] for name in names if name in state.queues]
     for queue in queues:
         if queue.lanes.delayed.entries:
             promote(state, queue)

@@ -321,12 +321,13 @@ class MemoryStore:
         """Let a verb work on the state alone, then wake whom it concerns."""
         state = self._state
         with self._lock:
-            self._check_open()
+            if self._closed:
+                self._check_open()
             state.tick()
             answer = verb(state, *args, **kwargs)
             if state.links.ended:
                 dependents.resolve(state)
-            news, listeners = self._take_news()
+            news, listeners = self._take_news() if state.news else (None, [])
         if news is not None:
             _publish(news, listeners)
         if state.links.ended:

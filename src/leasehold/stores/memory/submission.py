@@ -27,10 +27,13 @@ def submit(
     """Admit the drafts one by one, and only then make the jobs visible."""
     admitted: list[Record] = []
     answers: list[Submitted | LeaseholdError] = []
-    state.drop_expired_keys()
+    if state.keys:
+        state.drop_expired_keys()
+    linked = False
     room = None if state.capacity is None else state.capacity - state.live_count
     gate = Gate(state, drafts, partial=partial) if state.has_rules else None
     for draft in drafts:
+        linked = linked or bool(draft.depends_on)
         try:
             answers.append(_admit(state, draft, admitted, room, gate))
         except LeaseholdError as error:
@@ -42,7 +45,7 @@ def submit(
                 _withdraw(state, admitted)
                 raise
             answers.append(error)
-    if any(draft.depends_on for draft in drafts):
+    if linked:
         answers = _add_linked(state, drafts, admitted, answers, partial)
     else:
         for record in admitted:
