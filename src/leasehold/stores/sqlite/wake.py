@@ -38,6 +38,7 @@ class Wake:
 
     def __init__(self, folder: Path, env: Env) -> None:
         self._folder = folder
+        self._folder_path = os.fspath(folder)
         self._env = env
         self._name = f"{os.getpid()}-{env.new_id()}"
         self._listeners: list[Listener] = []
@@ -117,14 +118,14 @@ class Wake:
 
     def _find_peers(self) -> dict[str, int]:
         """Open FIFOs of the other processes; the folder is listed again only when it changed."""
-        stamp = self._folder.stat().st_mtime_ns
-        now = self._env.now_micros()
+        # Asked after every commit, so not through pathlib, which takes longer than the kernel.
+        stamp = os.stat(self._folder_path).st_mtime_ns
         listed_stamp, listed_at = self._listed
         # A folder's stamp is as coarse as the kernel's tick: a FIFO made just after the listing may
         # not have changed it.
         if stamp == listed_stamp and listed_at - stamp // 1000 > FOLDER_STAMP_MICROS:
             return self._peers
-        self._listed = (stamp, now)
+        self._listed = (stamp, self._env.now_micros())
         names = {entry.name for entry in self._folder.iterdir()} - {self._name}
         for gone in self._peers.keys() - names:
             os.close(self._peers.pop(gone))
