@@ -88,6 +88,8 @@ class Step:
         """The queues that have rules, by name."""
         self.moved: dict[int, tuple[int, int]] = {}
         """By lane, how many more jobs are pending and running; only while queues have rules."""
+        self.is_first = True
+        """Whether the operation under way is the first of its write; it needs no savepoint."""
         self.hints = Hints()
         self.somebody_waits = False
         """Whether any job may wait for another: if not, an end concerns nobody."""
@@ -148,7 +150,12 @@ class Step:
 
     def undo(self) -> None:
         """Take back what the current operation has written so far."""
-        self.execute("ROLLBACK TO operation")
+        if self.is_first:
+            # All of the write so far is its own, and the file lock keeps others out meanwhile.
+            self.execute("ROLLBACK")
+            self.execute("BEGIN IMMEDIATE")
+        else:
+            self.execute("ROLLBACK TO operation")
         self.forget()
 
     def forget(self) -> None:

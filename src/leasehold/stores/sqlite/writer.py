@@ -3,8 +3,9 @@
 There is no writer thread. Whoever has something to write queues it and, if nobody is writing, does
 it: takes the file lock, opens a transaction, carries out everything that is queued (and what joins
 meanwhile), commits once, and tells the others. So a lone caller pays no hand-over, and many callers
-share one sync of the disk. Each operation runs in a savepoint, so that a bad one fails alone; those
-of a kind that has a way of being done `together` are, until one of them turns out to be bad.
+share one sync of the disk. Each operation after the first runs in a savepoint, so that a bad one
+fails alone; those of a kind that has a way of being done `together` are, until one of them turns
+out to be bad.
 
 The file lock is what makes several processes take turns: SQLite's own busy handler would starve
 some of them for seconds.
@@ -200,6 +201,10 @@ class Writer:
         Hints are taken over one by one: an operation that fails drops those that the step holds,
         and they must not be another's.
         """
+        if len(tickets) == 1:
+            self._carry_out(tickets[0], step)
+            hints.take(step.hints)
+            return
         for together, group in groupby(tickets, key=_way_of_doing_it_together):
             alike = list(group)
             if together is None or len(alike) == 1 or not self._do_together(alike, together, step):
@@ -212,6 +217,7 @@ class Writer:
         self, tickets: list[_Ticket[Any]], together: Callable[..., list[Any]], step: Step
     ) -> bool:
         db = self._db
+        step.is_first = False
         db.execute("SAVEPOINT operation")
         try:
             answers = together(step, [ticket.operation for ticket in tickets])
@@ -231,7 +237,8 @@ class Writer:
 
     def _carry_out(self, ticket: _Ticket[Any], step: Step) -> None:
         db = self._db
-        db.execute("SAVEPOINT operation")
+        if not step.is_first:
+            db.execute("SAVEPOINT operation")
         try:
             ticket.answer = ticket.operation(step)
             resolve(step)
@@ -244,7 +251,9 @@ class Writer:
                 raise
             step.undo()
             ticket.error = self._translated(error)
-        db.execute("RELEASE operation")
+        if not step.is_first:
+            db.execute("RELEASE operation")
+        step.is_first = False
 
     def _translated(self, error: Exception) -> Exception:
         if isinstance(error, apsw.Error):
