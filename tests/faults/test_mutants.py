@@ -24,6 +24,7 @@ from leasehold.stores.sqlite import (
     linking,
     locate,
     people,
+    ready,
     recover,
     renew,
     settle,
@@ -225,13 +226,13 @@ MUTANTS: dict[str, Mutate] = {
     "ignore the priority": sql(
         lease, "READY_IN_LANE", "ORDER BY rank, ready.seq", "ORDER BY ready.seq"
     ),
-    "lease without taking": sql(lease, "TAKE", "seq = ?", "seq = -?"),
+    "lease without taking": sql(ready, "LEAVE", "seq = ?", "seq = -?"),
     "ignore which group": sql(lease, "READY_IN_GROUP", "ready.parent_id = ?", "? IS NOT NULL"),
     "keys that never expire": sql(
         submit, "FIND_KEY", "idempotency.expires_at > ?", "? IS NOT NULL"
     ),
     "keys that are never found": sql(submit, "FIND_KEY", "idempotency.expires_at > ?", "? IS NULL"),
-    "cancel without removing": sql_of_table(locate._DELETE, "ready", "WHERE", "WHERE 0 AND"),
+    "cancel without removing": sql(ready, "LEAVE_BY_NUMBER", "WHERE (", "WHERE 0 AND ("),
     "events not counted": sql_of_table(locate._BUMP, "running", "events + 1", "events"),
     "replay without another attempt": sql(people, "ONE_MORE", "allowance + 1", "allowance"),
     "cancel requests not written": sql(people, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),

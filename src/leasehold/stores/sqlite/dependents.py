@@ -15,10 +15,12 @@ import msgspec
 
 from leasehold.core.dependencies import consequence, told
 from leasehold.core.status import Event, Status
+from leasehold.stores.sqlite import ready
 from leasehold.stores.sqlite.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.finish import end_waiting
-from leasehold.stores.sqlite.lease import FORGET_WAITING, MAKE_READY
+from leasehold.stores.sqlite.lease import FORGET_WAITING
 from leasehold.stores.sqlite.locate import WAIT_FOR_NOBODY
+from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.step import INSERT_EVENT, Step
 
 REMEMBER: Final = """
@@ -127,13 +129,12 @@ def _unblock(step: Step, dependents: list[Dependent], message: str) -> None:
     """Nobody is in their way any more: they are pending, or scheduled until they are due."""
     if not dependents:
         return
-    ready, scheduled, told_events = [], [], []
+    entries, scheduled, told_events = [], [], []
     for seq, _, lane, priority, parent_id, _, due, version, attempts, events, _ in dependents:
         n = events + 1
         if due <= step.now:
             after = Status.PENDING
-            rank = 100 - priority
-            ready.append((lane, rank, seq, version, attempts, n, step.now, parent_id))
+            entries.append(Entry(seq, lane, priority, version, attempts, n, step.now, parent_id))
         else:
             after = Status.SCHEDULED
             scheduled.append((seq, due, step.now, version, attempts, n))
@@ -143,7 +144,7 @@ def _unblock(step: Step, dependents: list[Dependent], message: str) -> None:
         )
         step.move(lane, Status.BLOCKED, after)
     step.executemany(FORGET_WAITING, [(dependent[0],) for dependent in dependents])
-    step.executemany(MAKE_READY, ready)
+    ready.enter(step, entries)
     step.executemany(SCHEDULE, scheduled)
     step.executemany(INSERT_EVENT, told_events)
     step.hints.ready = True

@@ -12,7 +12,9 @@ from leasehold.core.lease import Lease, LeaseRequest
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Status
 from leasehold.env import from_micros
+from leasehold.stores.sqlite import ready
 from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.slots import free_slots
 from leasehold.stores.sqlite.step import Step
 
@@ -21,12 +23,11 @@ PROMOTE_AT_ONCE: Final = 2000
 
 # A due job moves from waiting to ready, and its history says so. Guard: due, not blocked.
 FIND_DUE: Final = """
-    SELECT waiting.seq, waiting.status, due, version, attempts, events + 1, lane, 100 - priority,
+    SELECT waiting.seq, waiting.status, due, version, attempts, events + 1, lane, priority,
            parent_id
     FROM waiting JOIN job USING (seq) WHERE due <= ? ORDER BY due LIMIT ?
 """
 FORGET_WAITING: Final = "DELETE FROM waiting WHERE seq = ?"
-MAKE_READY: Final = "INSERT INTO ready VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 RECORD_PROMOTED: Final = "INSERT INTO event VALUES (?, ?, ?, 1, ?, 2, ?, NULL, ?, NULL)"
 NEXT_DUE: Final = "SELECT min(due) FROM waiting WHERE due IS NOT NULL"
 # One whose time has come is available; if nobody took it, its queue is paused or full.
@@ -49,7 +50,6 @@ READY_IN_GROUP: Final = f"""
     ORDER BY rank, ready.seq
 """  # noqa: S608  # our own names
 HOLD: Final = "UPDATE lane SET held_until = ?, hold_micros = ? WHERE id = ?"
-TAKE: Final = "DELETE FROM ready WHERE lane = ? AND rank = ? AND seq = ?"
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
 
 _decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
@@ -61,13 +61,13 @@ def promote(step: Step) -> int:
     due: list[tuple[Any, ...]] = step.execute(FIND_DUE, (step.now, PROMOTE_AT_ONCE)).fetchall()
     if not due:
         return 0
-    ready, events = [], []
-    for seq, status, due_at, version, attempts, n, lane, rank, parent in due:
-        ready.append((lane, rank, seq, version, attempts, n, due_at, parent))
+    entries, events = [], []
+    for seq, status, due_at, version, attempts, n, lane, priority, parent in due:
+        entries.append(Entry(seq, lane, priority, version, attempts, n, due_at, parent))
         events.append((seq, n, step.now, status, attempts, version))
         step.move(lane, Status.FAILED if status == 4 else Status.SCHEDULED, Status.PENDING)
     step.executemany(FORGET_WAITING, [(row[0],) for row in due])
-    step.executemany(MAKE_READY, ready)
+    ready.enter(step, entries)
     step.executemany(RECORD_PROMOTED, events)
     return len(due)
 
@@ -181,7 +181,7 @@ def _rank_and_seq(row: tuple[Any, ...]) -> tuple[int, int]:
 def cancel_late(step: Step, row: tuple[Any, ...]) -> None:
     """A job that was not started in time is cancelled, with that reason."""
     rank, seq, lane, version, attempts, events, available_at, job_id = row[:8]
-    step.execute(TAKE, (lane, rank, seq))
+    ready.leave(step, [(lane, rank, seq)])
     end_waiting(
         step,
         seq=seq,
@@ -278,6 +278,6 @@ def _grant(
         per_lane[lane] += 1
     for lane, jobs in per_lane.items():
         step.move(lane, Status.PENDING, Status.RUNNING, jobs)
-    step.executemany(TAKE, taken)
+    ready.leave(step, taken)
     step.executemany(GRANT, granted)
     return leases, seqs

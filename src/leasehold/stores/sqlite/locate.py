@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from leasehold.core.status import TERMINAL, Status
+from leasehold.stores.sqlite import ready
 from leasehold.stores.sqlite.codes import STATUS_OF
 from leasehold.stores.sqlite.step import Step
 
@@ -33,19 +34,11 @@ LOCATE: Final = """
 """
 
 _BUMP: Final = {
-    "ready": """
-        UPDATE ready SET events = events + 1 WHERE (lane, rank, seq) IN (
-            SELECT lane, 100 - priority, seq FROM job WHERE seq = ?)
-    """,
     "running": "UPDATE running SET events = events + 1 WHERE seq = ?",
     "waiting": "UPDATE waiting SET events = events + 1 WHERE seq = ?",
     "finished": "UPDATE finished SET events = events + 1 WHERE seq = ?",
 }
 _DELETE: Final = {
-    "ready": """
-        DELETE FROM ready WHERE (lane, rank, seq) IN (
-            SELECT lane, 100 - priority, seq FROM job WHERE seq = ?)
-    """,
     "running": "DELETE FROM running WHERE seq = ?",
     "waiting": "DELETE FROM waiting WHERE seq = ?",
     "finished": "DELETE FROM finished WHERE seq = ?",
@@ -61,10 +54,8 @@ def locate(step: Step, seq: int) -> Place | None:
     return None if row is None else Place(STATUS_OF[row[0]], *row[1:])
 
 
-def table_of(status: Status) -> str:
-    """The table that holds jobs of this status."""
-    if status is Status.PENDING:
-        return "ready"
+def _table_of(status: Status) -> str:
+    """The table that holds jobs of this status, which is not pending."""
     if status is Status.RUNNING:
         return "running"
     return "finished" if status in TERMINAL else "waiting"
@@ -72,13 +63,19 @@ def table_of(status: Status) -> str:
 
 def bump_events(step: Step, seq: int, place: Place) -> int:
     """Count one more history event of a job that stays where it is; answers its number."""
-    step.execute(_BUMP[table_of(place.status)], (seq,))
+    if place.status is Status.PENDING:
+        ready.count_event(step, seq)
+    else:
+        step.execute(_BUMP[_table_of(place.status)], (seq,))
     return place.events + 1
 
 
 def remove(step: Step, seq: int, place: Place) -> None:
     """Take a job's row out of the table that holds it."""
-    step.execute(_DELETE[table_of(place.status)], (seq,))
+    if place.status is Status.PENDING:
+        ready.leave_by_number(step, seq)
+        return
+    step.execute(_DELETE[_table_of(place.status)], (seq,))
     if place.status is Status.BLOCKED:
         step.execute(WAIT_FOR_NOBODY, (seq,))
     elif place.status in TERMINAL:

@@ -10,11 +10,11 @@ import msgspec
 from leasehold.core.job import Job, priority_of
 from leasehold.core.status import WAITING, Event, Status, check
 from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
-from leasehold.stores.sqlite import linking
+from leasehold.stores.sqlite import linking, ready
 from leasehold.stores.sqlite.finish import end_waiting
-from leasehold.stores.sqlite.lease import MAKE_READY
 from leasehold.stores.sqlite.locate import Place, bump_events, locate, remove
 from leasehold.stores.sqlite.read import read_job
+from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.settle import FIND_SEQ, JOB_RULES
 from leasehold.stores.sqlite.step import Step
 
@@ -22,7 +22,6 @@ REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 FULL_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1, start_by = NULL WHERE seq = ?"
 ONE_MORE: Final = "UPDATE job SET allowance = allowance + 1, start_by = NULL WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
-SET_RANK: Final = "UPDATE ready SET rank = ? WHERE lane = ? AND rank = ? AND seq = ?"
 RECORDS_OF_A_JOB: Final = (
     "attempt", "event", "progress", "log", "dependent", "dependency", "job",
 )  # fmt: skip
@@ -117,8 +116,8 @@ def replay(*, reset_attempts: bool) -> Verb:
                 step, seq, waits_for, version=place.version, attempts=attempts, events=n
             )
         else:
-            row = (lane, 100 - job.priority, seq, place.version, attempts, n, step.now)
-            step.execute(MAKE_READY, (*row, job.parent_id))
+            row = (seq, lane, job.priority, place.version, attempts, n, step.now)
+            ready.enter(step, [Entry(*row, job.parent_id)])
         message = "attempts reset" if reset_attempts else "one more attempt"
         step.record(
             seq, n, Event.REPLAYED, place.status, after, attempts=attempts,
@@ -160,7 +159,7 @@ def reprioritize(priority: int) -> Verb:
             )
         n = bump_events(step, seq, place)
         if place.status is Status.PENDING:
-            step.execute(SET_RANK, (100 - priority, _lane(step, seq), 100 - job.priority, seq))
+            ready.move(step, seq, job.priority, priority)
         step.execute(SET_PRIORITY, (priority, seq))
         step.record(
             seq, n, Event.REPRIORITIZED, place.status, place.status,

@@ -28,10 +28,12 @@ from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseConflictError, LeaseLostError
+from leasehold.stores.sqlite import ready
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.finish import INSERT_FINISHED
-from leasehold.stores.sqlite.lease import HOLD, MAKE_READY
+from leasehold.stores.sqlite.lease import HOLD
 from leasehold.stores.sqlite.locate import bump_events, locate
+from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.step import Step
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
@@ -262,9 +264,9 @@ def apply_decision(
     )
     _trim_attempts(step, seq)
     if decision.status is Status.PENDING:
-        step.execute(
-            MAKE_READY,
-            (lane, 100 - priority, seq, version, decision.attempts, n, step.now, parent_id),
+        ready.enter(
+            step,
+            [Entry(seq, lane, priority, version, decision.attempts, n, step.now, parent_id)],
         )
         step.hints.ready = True
     elif decision.run_at is not None:

@@ -20,13 +20,13 @@ from leasehold.errors import (
     LeaseholdError,
     QueueFullError,
 )
+from leasehold.stores.sqlite import ready
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.gate import Gate
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.step import Step
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 19)})"  # noqa: S608  # placeholders
-INSERT_READY: Final = "INSERT INTO ready VALUES (?, ?, ?, 0, 0, 1, ?, ?)"
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
 JOB_EXISTS: Final = "SELECT 1 FROM job WHERE id = ?"
 FIND_KEY: Final = """
@@ -173,7 +173,7 @@ def insert(
     step: Step, lanes: Lanes, drafts: Sequence[Draft], blocked: Collection[str] = ()
 ) -> list[Submitted | LeaseholdError]:
     """Make jobs of drafts that nothing stands against; those in `blocked` are born so."""
-    jobs, ready = [], []
+    jobs, newcomers = [], []
     waiting: list[tuple[int, int, int | None, int]] = []
     answers: list[Submitted | LeaseholdError] = []
     born: Counter[tuple[int, Status]] = Counter()
@@ -187,7 +187,7 @@ def insert(
             waiting.append((seq, _BLOCKED, None, now))
         elif due <= now:
             status = Status.PENDING
-            ready.append((lane, 100 - draft.priority, seq, due, draft.parent_id))
+            newcomers.append((lane, draft.priority, seq, due, draft.parent_id))
         else:
             status = Status.SCHEDULED
             waiting.append((seq, _SCHEDULED, due, now))
@@ -200,7 +200,7 @@ def insert(
         step.count(lane, status.value, count)
         step.count(lane, "total_submitted", count)
     step.executemany(INSERT_JOB, jobs)
-    step.executemany(INSERT_READY, ready)
+    ready.enter_new(step, newcomers)
     if waiting:
         step.executemany(INSERT_WAITING, waiting)
     # A delayed job wakes workers too: it may be due before anything they know of.
