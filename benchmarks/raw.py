@@ -16,7 +16,8 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.connection import Durability, open_writer
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.finish import INSERT_FINISHED
-from leasehold.stores.sqlite.lease import GRANT, READY_IN_LANE
+from leasehold.stores.sqlite.lease import GRANT
+from leasehold.stores.sqlite.order import READY_IN_LANE
 from leasehold.stores.sqlite.ready import ENTER_NEW, LEAVE
 from leasehold.stores.sqlite.settle import END_LEASE, INSERT_ATTEMPT
 from leasehold.stores.sqlite.step import READ_STATE, WRITE_STATE
@@ -49,7 +50,7 @@ def submit(path: str, durability: Durability, jobs: int, batch: int) -> float:
         _, _, seq, *_ = db.execute(READ_STATE).fetchone() or (0, 0, 0)
         numbers = range(seq, seq + min(batch, jobs - first))
         db.executemany(INSERT_JOB, [_job(number, now) for number in numbers])
-        db.executemany(ENTER_NEW, [(1, 50, number, now, None) for number in numbers])
+        db.executemany(ENTER_NEW, [(1, 50, now, number, None) for number in numbers])
         db.execute(COUNT_SUBMITTED, (len(numbers),))
         db.execute(WRITE_STATE, (now, 0, numbers.stop))
         db.execute("COMMIT")
@@ -97,15 +98,15 @@ def drain(path: str, durability: Durability, jobs: int, batch: int = 100) -> flo
             ],
         )
         rows = db.execute(f"{READY_IN_LANE} LIMIT ?", (1, batch)).fetchall()
-        db.executemany(LEAVE, [(1, row[0], row[1]) for row in rows])
+        db.executemany(LEAVE, [(1, *row[:3]) for row in rows])
         db.executemany(
             GRANT,
-            [(row[1], 1, "bench", now, now + 300_000_000, now, 1, 2, 2, row[6]) for row in rows],
+            [(row[2], 1, "bench", now, now + 300_000_000, now, 1, 2, 2, row[4]) for row in rows],
         )
         db.execute(COUNT_DRAINED, (len(rows), len(ended)))
         db.execute(WRITE_STATE, (now, 0, jobs + 1))
         db.execute("COMMIT")
-        held = [(int(str(row[1])), 1) for row in rows]
+        held = [(int(str(row[2])), 1) for row in rows]
         if not held:
             break
     rate = jobs / (time.perf_counter() - started)

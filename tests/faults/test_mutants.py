@@ -19,12 +19,15 @@ from leasehold.errors import DuplicateJobError
 from leasehold.stores.sqlite import (
     SQLiteStore,
     dependents,
+    inheritance,
     lanes,
     lease,
     linking,
     locate,
+    order,
     people,
     ready,
+    rebalance,
     recover,
     renew,
     settle,
@@ -221,13 +224,26 @@ MUTANTS: dict[str, Mutate] = {
     ),
     "leases that never expire": sql(lease, "GRANT", "(?, ?, ?, ?, ?,", "(?, ?, ?, ?, 1 << 60 | ?,"),
     "serve the last first": sql(
-        lease, "READY_IN_LANE", "ORDER BY rank, ready.seq", "ORDER BY rank, ready.seq DESC"
+        order, "READY_IN_LANE", "ORDER BY tier, turn, ready.seq", "ORDER BY ready.seq DESC"
     ),
     "ignore the priority": sql(
-        lease, "READY_IN_LANE", "ORDER BY rank, ready.seq", "ORDER BY ready.seq"
+        order, "READY_IN_LANE", "ORDER BY tier, turn, ready.seq", "ORDER BY ready.seq"
     ),
+    "read a tier from behind": sql(
+        order, "READY_IN_TIER", "ORDER BY turn, ready.seq", "ORDER BY turn DESC, ready.seq"
+    ),
+    "see the first tier only": sql(order, "TIERS", "tier > head.tier", "tier < head.tier"),
+    "never cross": sql(rebalance, "CROSSING", "crosses_at <= ?", "crosses_at <= -?"),
+    "leave no place behind": sql(ready, "FORGET_PLACE", "seq = ?", "seq = -?"),
+    "place nobody anew": sql(rebalance, "RESCORE", "pending > 0", "pending < 0"),
+    "stop half-way": sql(rebalance, "AFTER", "LIMIT ?5", "LIMIT ?5 / 2"),
+    "raise nobody": sql(inheritance, "WAITING_ABOVE", "job.priority >", "job.priority > 1000 +"),
+    "raise only the next": sql(inheritance, "NEEDS", "seq = ?", "seq = -?"),
+    "lower nobody": sql(inheritance, "RAISED_NEEDS", "blocker.seq = ?", "blocker.seq = -?"),
+    "lower whom others raise": sql(inheritance, "WAITING_FOR", "needs = ?", "needs = -?"),
+    "stay raised after the end": sql(inheritance, "FALL_BACK", "seq = ?", "seq = -?"),
     "lease without taking": sql(ready, "LEAVE", "seq = ?", "seq = -?"),
-    "ignore which group": sql(lease, "READY_IN_GROUP", "ready.parent_id = ?", "? IS NOT NULL"),
+    "ignore which group": sql(order, "READY_IN_GROUP", "ready.parent_id = ?", "? IS NOT NULL"),
     "keys that never expire": sql(
         submit, "FIND_KEY", "idempotency.expires_at > ?", "? IS NOT NULL"
     ),

@@ -15,7 +15,10 @@ from leasehold.core.retention import RetentionPolicy, Scope
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
-from leasehold.stores.sqlite import SQLiteStore, migrate, prune
+from leasehold.stores.sqlite import SQLiteStore, finish, migrate, prune
+from leasehold.stores.sqlite import submit as submitting
+from leasehold.stores.sqlite.connection import open_writer
+from leasehold.stores.sqlite.files import StoreFiles
 
 FORCE = Scope(force=True)
 EMERGENCY = Scope(emergency=True)
@@ -187,10 +190,17 @@ def test_a_store_from_before_retention_is_brought_up_to_date(
     env = Env(clock=clock)
     with monkeypatch.context() as then:
         then.setattr(migrate, "migrations", lambda: before)
-        old = SQLiteStore(path, env=env)
-        submit(old, 3, "job")
-        settle_all(old)
-        old.close()
+        SQLiteStore(path, env=env).close()
+    # By hand, since today's code cannot work with the tables of then.
+    old = open_writer(StoreFiles.at(path).database, "full")
+    old.execute("INSERT INTO lane (id, queue, task, completed) VALUES (1, 'default', 'work', 3)")
+    for seq in (1, 2, 3):
+        job = (seq, f"job-{seq}", 1, 50, 2, 0, 3, 4, *(None,) * 10, b"[]")
+        old.execute(submitting.INSERT_JOB, job)
+        ended = (seq, 5, to_micros(clock.now()), 0, 0, 1, 1, 3, b"1", None, None)
+        old.execute(finish.INSERT_FINISHED, ended)
+    old.execute("UPDATE store_state SET next_seq = 4")
+    old.close()
     clock.advance(8 * 24 * 3600)
     store = SQLiteStore(path, env=env)
     assert clean(store) == 3

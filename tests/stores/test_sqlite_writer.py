@@ -321,13 +321,9 @@ def plan(store: SQLiteStore, statement: str, *values: object) -> str:
         return "\n".join(str(row[3]) for row in rows)
 
 
-def test_leasing_seeks_and_never_scans_or_sorts(store: SQLiteStore) -> None:
-    lane = plan(store, leasing.READY_IN_LANE, 1)
-    assert "SEARCH ready USING PRIMARY KEY (lane=?)" in lane
-    group = plan(store, leasing.READY_IN_GROUP, "p")
-    assert "SEARCH ready USING" in group
+def test_promoting_seeks_and_never_scans_or_sorts(store: SQLiteStore) -> None:
     due = plan(store, leasing.FIND_DUE, 1, 1)
     assert "SEARCH waiting USING INDEX waiting_by_due (due<?)" in due
-    for text in (lane, group, due, plan(store, leasing.NEXT_DUE)):
+    for text in (due, plan(store, leasing.NEXT_DUE)):
         assert "TEMP B-TREE" not in text
         assert "SCAN" not in text.replace("SEARCH", ""), text

@@ -29,7 +29,7 @@ Content = dict[str, list[tuple[Any, ...]]]
 
 TABLES = (
     "lane", "job", "ready", "waiting", "running", "finished", "attempt", "event", "idempotency",
-    "progress", "log", "worker", "audit", "store_state",
+    "progress", "log", "worker", "audit", "store_state", "place", "raised", "rescoring",
 )  # fmt: skip
 
 

@@ -225,6 +225,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     depends_on: tuple[str, ...] = ()
     on_dependency_failure: DependencyPolicy = "cancel"
+    inherited_priority: int | None = None
+    """The priority it has from jobs that wait for it, where that is above its own."""
 
     @property
     def payload(self) -> Any:

@@ -16,6 +16,7 @@ import msgspec
 
 from leasehold.core.job import Draft
 from leasehold.core.limits import NAME_LENGTH_MAX, SECONDS_MAX
+from leasehold.core.priority import Scoring
 from leasehold.core.rate import Rate
 from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.errors import InvalidQueueError
@@ -83,6 +84,22 @@ class QueueConfig(
     """For jobs that name none."""
     retry: RetryPolicy | None = None
     """For jobs that name none."""
+    aging_factor: float | None = 3600.0
+    """How many seconds a job waits for one more point of priority; None: waiting does not count."""
+    max_aging_bonus: float = 50.0
+    """How many points a job can gain by waiting."""
+    retry_penalty: float = 2.0
+    """How many points each attempt that was spent costs."""
+    deadline_weight: float = 30.0
+    """How many points a job has gained once its deadline has come."""
+    deadline_horizon: float = 3600.0
+    """How many seconds before its deadline a job begins to gain by it."""
+    rebalance_interval: float = 60.0
+    """By how many seconds the order served may lag behind the formula."""
+    fifo_mode: bool = False
+    """Nothing of all this counts: strictly by priority, then first submitted first."""
+    max_priority: int | None = None
+    """A higher priority of a job counts as this one."""
 
     def __post_init__(self) -> None:
         _check_count("max_depth", self.max_depth, 1, "to accept nothing, drain the queue")
@@ -101,6 +118,12 @@ class QueueConfig(
                 )
         if not isinstance(self.retry, Exponential | Linear | Constant | Delays | None):
             raise InvalidQueueError(f"retry must be a retry policy, not {self.retry!r}")
+        _ = self.scoring  # It refuses what it cannot work with.
+
+    @property
+    def scoring(self) -> Scoring:
+        """What counts beside a job's own priority."""
+        return Scoring(**{name: getattr(self, name) for name in Scoring.__struct_fields__})
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> QueueConfig:

@@ -25,6 +25,14 @@ class QueueOptions(TypedDict, total=False):
     lease_seconds: float | None
     max_retries: int | None
     retry: RetryLike | None
+    aging_factor: float | None
+    max_aging_bonus: float
+    retry_penalty: float
+    deadline_weight: float
+    deadline_horizon: float
+    rebalance_interval: float
+    fifo_mode: bool
+    max_priority: int | None
 
 
 class Queues(People):

@@ -35,12 +35,13 @@ from leasehold.core.outcome import (
     decide,
     decide_recovery,
 )
+from leasehold.core.priority import effective
 from leasehold.core.retention import Scope
 from leasehold.core.retry import Constant
 from leasehold.core.search import JobFilter
 from leasehold.core.status import DONE, TERMINAL, WAITING, Event, Status, allowed
 from leasehold.core.store import Store
-from leasehold.env import Env, ManualClock
+from leasehold.env import Env, ManualClock, to_micros
 from leasehold.errors import (
     DuplicateJobError,
     InvalidTransitionError,
@@ -88,12 +89,17 @@ class ModelJob:
     expires_at: datetime | None = None
     cancel_requested: str | None = None
 
-    def follow(self, decision: Decision) -> None:
+    def order_at(self, now: datetime) -> tuple[float, datetime, int]:
+        """What decides who is served first."""
+        moments = (to_micros(self.run_at), None, to_micros(now))
+        return -effective(self.priority, self.attempts, *moments), self.run_at, self.order
+
+    def follow(self, decision: Decision, now: datetime) -> None:
         """Go where the core says, if the table agrees."""
         assert decision.status in allowed(decision.event, self.status)
         self.status = decision.status
         self.attempts = decision.attempts
-        self.run_at = decision.run_at or self.run_at
+        self.run_at = decision.run_at or now
         self.worker = self.expires_at = self.cancel_requested = None
 
 
@@ -165,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
             for job_id, job in self.jobs.items()
             if job.queue in queues and job.status is Status.PENDING
         ]
-        available.sort(key=lambda job_id: (-self.jobs[job_id].priority, self.jobs[job_id].order))
+        available.sort(key=lambda job_id: self.jobs[job_id].order_at(self.clock.now()))
         request = LeaseRequest(worker=worker, queues=queues, limit=limit, lease_seconds=10)
         leases = self.store.exchange(request=request).leases
         assert [lease.job_id for lease in leases] == available[:limit]
@@ -195,7 +201,7 @@ class StoreMachine(RuleBasedStateMachine):
             now=self.clock.now(),
             random=Random(7),
         )
-        job.follow(decision)
+        job.follow(decision, self.clock.now())
         assert answer == Settled(
             job_id, version, decision.event, decision.status, decision.attempts, decision.run_at
         )
@@ -229,7 +235,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- recovery and time -------------------------------------------------------------------
 
-    @rule(seconds=st.sampled_from([0.5, 3, 5, 10]))
+    @rule(seconds=st.sampled_from([0.5, 3, 5, 10, 7200]))
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
@@ -265,7 +271,7 @@ class StoreMachine(RuleBasedStateMachine):
         decision = decide_recovery(
             attempts=job.attempts, allowance=job.allowance, cancel_reason=job.cancel_requested
         )
-        job.follow(decision)
+        job.follow(decision, self.clock.now())
         return decision
 
     @rule()
@@ -317,6 +323,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert isinstance(answer, InvalidTransitionError)
             return
         job.status = Status.PENDING
+        job.run_at = self.clock.now()
         if reset:
             job.attempts, job.allowance = 0, job.max_retries + 1
         else:

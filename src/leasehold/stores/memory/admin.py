@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from leasehold.core.job import Job, priority_of
 from leasehold.core.status import WAITING, Event, Status, check
 from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
-from leasehold.stores.memory import dependents
+from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.leasing import count_end
 from leasehold.stores.memory.record import Record, snapshot
 from leasehold.stores.memory.state import State
@@ -57,6 +57,7 @@ def replay(
         state.step(record, Event.REPLAYED, Status.BLOCKED if waits_for else Status.PENDING, message)
         if waits_for:
             state.links.block(record, waits_for)
+            inheritance.raise_needed(state, [record])
         return snapshot(record)
 
     order = dependents.replay_order(state, job_ids)
@@ -95,10 +96,7 @@ def reprioritize(state: State, job_id: str, priority: int, actor: str) -> Job:
     message = f"from {record.priority} to {priority} by {actor}"
     record.priority = priority
     record.updated_at = state.now
-    if record.status is Status.PENDING:
-        lanes = state.queues[record.draft.queue].lanes
-        lanes.forget_ready(record)
-        lanes.add_ready(record)
+    inheritance.reprioritized(state, record)
     state.tell(record, Event.REPRIORITIZED, before=record.status, message=message)
     state.note_action(actor, "reprioritize", {"job_id": job_id, "priority": priority}, 1)
     return snapshot(record)

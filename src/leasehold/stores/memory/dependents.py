@@ -23,6 +23,7 @@ from leasehold.core.job import Draft
 from leasehold.core.status import Event, Status
 from leasehold.core.store import Submitted
 from leasehold.errors import LeaseholdError
+from leasehold.stores.memory import inheritance
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -79,11 +80,15 @@ def resolve(state: State) -> None:
         needed = state.records.get(links.ended[0])
         blocked = links.blocking.get(links.ended[0])
         if needed is None or not needed.status.is_terminal or not blocked:
+            if needed is not None and needed.status.is_terminal:
+                needed.base = needed.priority  # Nobody waits for it any more.
             links.ended.popleft()
             continue
         for job_id in list(islice(blocked, left)):
             _tell(state, state.records[job_id], needed)
             left -= 1
+    if links.lowered:
+        inheritance.lower(state)
 
 
 def _tell(state: State, record: Record, needed: Record) -> None:

@@ -6,14 +6,18 @@ entry that its job has forgotten is dropped when it comes to the top, or when th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Final, NamedTuple
 
+from leasehold.core.priority import DEFAULT_SCORING, Scoring, place, score
+from leasehold.env import to_micros
 from leasehold.stores.memory.record import Entry, Record
 
 REBUILD_ENTRIES_MIN: Final = 100
 """A smaller heap is never worth rebuilding."""
+SEQ_BITS: Final = 48
+"""Room for a job's number behind its turn."""
 
 
 class LazyHeap:
@@ -48,25 +52,82 @@ class LazyHeap:
             heapify(self.entries)
 
 
-class Lanes:
-    """The jobs of one queue that wait: the ready ones by priority, the delayed ones by due time."""
+class Tiers:
+    """Ready jobs in their order: a heap per tier, within which the order never changes."""
 
-    __slots__ = ("_narrow", "_stamp", "delayed", "ready")
+    __slots__ = ("heaps",)
 
     def __init__(self) -> None:
-        self.ready = LazyHeap()
-        self.delayed = LazyHeap()
-        self._stamp = 0
-        # parent (None for all jobs) -> task -> heap, so that a narrowed lease seeks as well. Made
-        # when somebody first narrows: who never does pays nothing for it.
-        self._narrow: dict[str | None, dict[str, LazyHeap]] | None = None
+        self.heaps: dict[int, LazyHeap] = {}
 
-    def add_ready(self, record: Record) -> None:
+    def add(self, tier: int, entry: Entry) -> None:
+        heap = self.heaps.get(tier)
+        if heap is None:
+            heap = self.heaps[tier] = LazyHeap()
+        heap.add(entry)
+
+    def one_was_forgotten(self, tier: int) -> None:
+        heap = self.heaps[tier]
+        heap.one_was_forgotten()
+        # Tiers of deadlines come and go without number: an empty heap must not stay. The last one
+        # does, so that a queue which is empty now and then makes no new one each time.
+        if not heap.live and len(self.heaps) > 1:
+            del self.heaps[tier]
+
+    @property
+    def live(self) -> int:
+        """How many jobs there are."""
+        return sum(heap.live for heap in self.heaps.values())
+
+    def records(self) -> Iterator[Record]:
+        """All of them, in no order."""
+        for heap in self.heaps.values():
+            for entry in heap.entries:
+                if entry[2].stamp == entry[1]:
+                    yield entry[2]
+
+
+class Stream(NamedTuple):
+    """One tier of one queue, to lease from."""
+
+    heap: LazyHeap
+    scoring: Scoring
+
+
+class Lanes:
+    """The jobs of one queue that wait: the ready ones by tier, the delayed ones by due time."""
+
+    __slots__ = ("_narrow", "_stamp", "crossing", "delayed", "ready", "scoring")
+
+    def __init__(self) -> None:
+        self.ready = Tiers()
+        self.delayed = LazyHeap()
+        self.crossing = LazyHeap()
+        """Ready jobs that will belong into another tier, by when."""
+        self.scoring = DEFAULT_SCORING
+        self._stamp = 0
+        # parent (None for all jobs) -> task -> tiers, so that a narrowed lease seeks as well. Made
+        # when somebody first narrows: who never does pays nothing for it.
+        self._narrow: dict[str | None, dict[str, Tiers]] | None = None
+
+    def add_ready(self, record: Record, now: int) -> None:
+        deadline = record.draft.deadline
+        record.tier, record.turn, record.crosses_at = place(
+            record.base,
+            record.attempts,
+            record.available_at,
+            record.created_at,
+            None if deadline is None else to_micros(deadline),
+            now,
+            self.scoring,
+        )
         # The stamp tells a job's entry from those that it has forgotten.
         self._stamp += 1
-        entry = ((100 - record.priority) << 50 | record.seq, self._stamp, record)
+        entry = (record.turn << SEQ_BITS | record.seq, self._stamp, record)
         record.stamp = self._stamp
-        self.ready.add(entry)
+        self.ready.add(record.tier, entry)
+        if record.crosses_at is not None:
+            self.crossing.add((record.crosses_at, self._stamp, record))
         if self._narrow is not None:
             self._add_narrow(self._narrow, entry)
 
@@ -78,7 +139,9 @@ class Lanes:
 
     def forget_ready(self, record: Record) -> None:
         record.stamp = 0
-        self.ready.one_was_forgotten()
+        self.ready.one_was_forgotten(record.tier)
+        if record.crosses_at is not None:
+            self.crossing.one_was_forgotten()
         if self._narrow is not None:
             self._forget_narrow(self._narrow, record)
 
@@ -86,57 +149,108 @@ class Lanes:
         record.stamp = 0
         self.delayed.one_was_forgotten()
 
-    def heaps_for(self, tasks: tuple[str, ...] | None, parent_id: str | None) -> list[LazyHeap]:
-        """The heaps that together hold exactly the ready jobs a lease is narrowed to."""
+    def place_anew(self, record: Record, now: int) -> None:
+        """Put a ready job where it belongs now."""
+        self.forget_ready(record)
+        self.add_ready(record, now)
+
+    def rebalance(self, now: int) -> None:
+        """Place those anew that belong into another tier by now."""
+        while (due := self.crossing.first()) is not None and due[0] <= now:
+            self.place_anew(due[2], now)
+
+    def rescore(self, scoring: Scoring, now: int) -> None:
+        """Place all anew, by what counts from now on."""
+        self.scoring = scoring
+        for record in list(self.ready.records()):
+            self.place_anew(record, now)
+
+    def streams_for(self, tasks: tuple[str, ...] | None, parent_id: str | None) -> list[Stream]:
+        """What together holds exactly the ready jobs a lease is narrowed to."""
         if tasks is None and parent_id is None:
-            return [self.ready]
+            return [Stream(heap, self.scoring) for heap in self.ready.heaps.values()]
         by_task = self._narrowed().get(parent_id, {})
         names = by_task if tasks is None else dict.fromkeys(tasks)
-        return [by_task[name] for name in names if name in by_task]
+        return [
+            Stream(heap, self.scoring)
+            for name in names
+            if name in by_task
+            for heap in by_task[name].heaps.values()
+        ]
 
     def tasks(self) -> list[str]:
         """The tasks that have ready jobs."""
         return list(self._narrowed().get(None, {}))
 
-    def _narrowed(self) -> dict[str | None, dict[str, LazyHeap]]:
+    def _narrowed(self) -> dict[str | None, dict[str, Tiers]]:
         if self._narrow is None:
             self._narrow = {}
-            for entry in self.ready.entries:
-                if entry[2].stamp == entry[1]:
-                    self._add_narrow(self._narrow, entry)
+            for heap in self.ready.heaps.values():
+                for entry in heap.entries:
+                    if entry[2].stamp == entry[1]:
+                        self._add_narrow(self._narrow, entry)
         return self._narrow
 
     def heaps(self) -> list[LazyHeap]:
         """Every heap there is, to see how healthy they are."""
-        narrow = self._narrow or {}
-        return [self.ready, self.delayed, *(h for group in narrow.values() for h in group.values())]
+        narrow = (tiers for group in (self._narrow or {}).values() for tiers in group.values())
+        return [
+            self.delayed,
+            self.crossing,
+            *(heap for tiers in (self.ready, *narrow) for heap in tiers.heaps.values()),
+        ]
 
     @staticmethod
-    def _add_narrow(narrow: dict[str | None, dict[str, LazyHeap]], entry: Entry) -> None:
+    def _add_narrow(narrow: dict[str | None, dict[str, Tiers]], entry: Entry) -> None:
         record = entry[2]
         for group in _groups(record):
-            narrow.setdefault(group, {}).setdefault(record.draft.task, LazyHeap()).add(entry)
+            by_task = narrow.setdefault(group, {})
+            by_task.setdefault(record.draft.task, Tiers()).add(record.tier, entry)
 
     @staticmethod
-    def _forget_narrow(narrow: dict[str | None, dict[str, LazyHeap]], record: Record) -> None:
+    def _forget_narrow(narrow: dict[str | None, dict[str, Tiers]], record: Record) -> None:
         for group in _groups(record):
             by_task = narrow[group]
-            heap = by_task[record.draft.task]
-            heap.one_was_forgotten()
-            if not heap.live:
+            tiers = by_task[record.draft.task]
+            tiers.one_was_forgotten(record.tier)
+            if not tiers.live:
                 # Groups come and go without number: an empty heap must not stay.
                 del by_task[record.draft.task]
                 if not by_task:
                     del narrow[group]
 
 
-def best_of(heaps: list[LazyHeap]) -> Record | None:
-    """The job that is served next from these heaps; it stays in them until it is forgotten."""
-    if len(heaps) == 1:
-        entry = heaps[0].first()
-    else:
-        entry = min(filter(None, (heap.first() for heap in heaps)), default=None)
-    return None if entry is None else entry[2]
+def in_order(streams: Sequence[Stream], now: int) -> Iterator[Record]:
+    """The jobs of these streams, the best first. Each must be taken out before the next is asked.
+
+    Only the first jobs of the streams are compared.
+    """
+    if len(streams) == 1:
+        heap = streams[0].heap
+        while (entry := heap.first()) is not None:
+            yield entry[2]
+        return
+    heads: list[tuple[float, int, int, Stream]] = []
+    for stream in streams:
+        _add_head(heads, stream, now)
+    while heads:
+        stream = heappop(heads)[3]
+        entry = stream.heap.first()
+        assert entry is not None
+        yield entry[2]
+        _add_head(heads, stream, now)
+
+
+def _add_head(heads: list[tuple[float, int, int, Stream]], stream: Stream, now: int) -> None:
+    entry = stream.heap.first()
+    if entry is not None:
+        heappush(heads, (*order_of(entry[2], stream.scoring, now), stream))
+
+
+def order_of(record: Record, scoring: Scoring, now: int) -> tuple[float, int, int]:
+    """What a ready job is compared by: effective priority, since when it waits, number."""
+    since = record.turn if scoring.is_plain else record.available_at
+    return -score(record.tier, record.turn, now, scoring), since, record.seq
 
 
 def _groups(record: Record) -> tuple[str | None, ...]:

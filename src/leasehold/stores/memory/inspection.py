@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from leasehold.core.status import TERMINAL, Status, allowed
-from leasehold.stores.memory import dependents
+from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -25,7 +25,7 @@ def _wrong_counts(state: State) -> Iterator[str]:
         for status, count in queue.counts.items():
             if count != found[name, status]:
                 yield f"queue {name} counts {count} {status} jobs and holds {found[name, status]}"
-        ready = sum(entry[2].stamp == entry[1] for entry in queue.lanes.ready.entries)
+        ready = sum(1 for _ in queue.lanes.ready.records())
         delayed = sum(entry[2].stamp == entry[1] for entry in queue.lanes.delayed.entries)
         if ready != queue.counts[Status.PENDING] or ready != queue.lanes.ready.live:
             yield f"queue {name} has {ready} live entries for its pending jobs"
@@ -46,6 +46,7 @@ def _wrong_record(state: State, record: Record) -> Iterator[str]:
     if record.attempts > record.allowance:
         yield f"job {record.id} had {record.attempts} attempts of {record.allowance}"
     yield from dependents.problems(state, record)
+    yield from inheritance.problems(state, record)
     if status is Status.COMPLETED and not record.history:
         return  # It was dropped, as a whole, to keep the bound.
     last: Status | None = None

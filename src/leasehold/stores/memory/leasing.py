@@ -31,7 +31,7 @@ from leasehold.errors import (
     LeaseLostError,
 )
 from leasehold.stores.memory import dependents
-from leasehold.stores.memory.heaps import best_of
+from leasehold.stores.memory.heaps import in_order
 from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
 from leasehold.stores.memory.schedules import fire_due
@@ -61,6 +61,8 @@ def exchange(
     for queue in queues:
         if queue.lanes.delayed.entries:
             promote(state, queue)
+        if queue.lanes.crossing.entries:
+            queue.lanes.rebalance(state.now)
     leases = _lease(state, request, queues, now, lease_micros)
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
@@ -167,17 +169,17 @@ def _lease(
     now: datetime,
     lease_micros: int,
 ) -> list[Lease]:
-    heaps = [
-        heap
+    streams = [
+        stream
         for queue in queues
         if queue.rule is None or queue.rule.free_slots(queue.counts)
-        for heap in queue.lanes.heaps_for(
+        for stream in queue.lanes.streams_for(
             _tasks_let_through(state, queue, request.tasks), request.parent_id
         )
     ]
     by_task = request.lease_seconds_by_task or {}
     leases: list[Lease] = []
-    while heaps and len(leases) < request.limit and (record := best_of(heaps)) is not None:
+    for record in in_order(streams, state.now) if request.limit > 0 else ():
         if record.start_by is not None and record.start_by < state.now and not record.attempt_rows:
             record.reason = f"not started by {from_micros(record.start_by).isoformat()}"
             count_end(state, record, Event.CANCELLED)
@@ -196,6 +198,8 @@ def _lease(
             # Go on without what may not be leased any more.
             narrowed = msgspec.structs.replace(request, limit=request.limit - len(leases))
             return leases + _lease(state, narrowed, queues, now, lease_micros)
+        if len(leases) >= request.limit:
+            break
     return leases
 
 

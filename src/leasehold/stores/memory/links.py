@@ -10,7 +10,7 @@ from leasehold.stores.memory.record import Record
 class Links:
     """The links between jobs. A store in which nobody depends on anybody has only empty ones."""
 
-    __slots__ = ("blocking", "dependents", "ended", "unfinished")
+    __slots__ = ("blocking", "dependents", "ended", "lowered", "unfinished")
 
     def __init__(self) -> None:
         self.blocking: dict[str, dict[str, None]] = {}
@@ -21,6 +21,8 @@ class Links:
         """A job -> how many that have not ended depend on it: it must not be forgotten."""
         self.ended: deque[str] = deque()
         """Jobs that have ended and whose dependents are still to be told."""
+        self.lowered: set[str] = set()
+        """Jobs that somebody does not wait for any more who may have raised their priority."""
 
     def add(self, record: Record, needs: dict[str, int]) -> None:
         """Link a new job to those it depends on."""
@@ -44,6 +46,7 @@ class Links:
 
     def unblock(self, record: Record) -> None:
         """It waits for nobody any more."""
+        self.lowered.update(record.blocked_by or ())
         for needed in record.blocked_by or ():
             self._take_out(needed, record.id)
         record.blocked_by = None

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.queue_rules import said
 from leasehold.core.search import JobFilter
@@ -30,8 +31,7 @@ def create(state: State, queue: str, config: QueueConfig, actor: str) -> QueueIn
     check_queue_name(queue)
     known = state.queue(queue)
     if known.rule is None:
-        _rule(state, queue).config = config
-        state.wake()
+        _configure(state, queue, config)
         state.note_action(actor, "create_queue", {"queue": queue, "config": said(config)}, 1)
     elif known.rule.config != config:
         raise QueueExistsError(
@@ -45,8 +45,7 @@ def update(state: State, queue: str, changes: Mapping[str, Any], actor: str) -> 
     _check_known(state, queue)
     rule = state.queue(queue).rule
     config = (QueueConfig() if rule is None else rule.config).changed(changes)
-    _rule(state, queue).config = config
-    state.wake()
+    _configure(state, queue, config)
     detail = {"queue": queue, "changes": msgspec.to_builtins(dict(changes))}
     state.note_action(actor, "update_queue", detail, 1)
     return _info(state, queue)
@@ -98,6 +97,7 @@ def delete(state: State, queue: str, actor: str, force: bool) -> int:
         )
     buried = _bury(state, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
     known.rule = None
+    known.lanes.rescore(DEFAULT_SCORING, state.now)
     if not known.totals.submitted and not known.totals.rejected:
         del state.queues[queue]
     # Those that were held back by the queue's rules, its running jobs' retries, may go on.
@@ -144,6 +144,14 @@ def _check_known(state: State, queue: str) -> None:
         raise QueueNotFoundError(
             f"there is no queue {queue!r}: it was not created, and never held a job"
         )
+
+
+def _configure(state: State, queue: str, config: QueueConfig) -> None:
+    _rule(state, queue).config = config
+    lanes = state.queues[queue].lanes
+    if config.scoring != lanes.scoring:
+        lanes.rescore(config.scoring, state.now)
+    state.wake()
 
 
 def _rule(state: State, queue: str) -> Rule:

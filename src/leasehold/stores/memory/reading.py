@@ -12,6 +12,7 @@ from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
 from leasehold.core.store import WorkerInfo
 from leasehold.env import from_micros
+from leasehold.stores.memory.heaps import order_of
 from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot
 from leasehold.stores.memory.state import State
 
@@ -50,10 +51,10 @@ def position(state: State, job_id: str) -> int | None:
     record = state.records.get(job_id)
     if record is None or record.status is not Status.PENDING:
         return None
-    entries = state.queues[record.draft.queue].lanes.ready.entries
-    live = [entry for entry in entries if entry[2].stamp == entry[1]]
-    own = next(entry[0] for entry in live if entry[2] is record)
-    return sum(entry[0] < own for entry in live)
+    lanes = state.queues[record.draft.queue].lanes
+    lanes.rebalance(state.now)
+    own = order_of(record, lanes.scoring, state.now)
+    return sum(order_of(each, lanes.scoring, state.now) < own for each in lanes.ready.records())
 
 
 def attempts(state: State, job_id: str) -> list[Attempt]:

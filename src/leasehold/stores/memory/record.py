@@ -76,6 +76,17 @@ class Record(msgspec.Struct, eq=False, gc=False):
     """Those of them that it still waits for, while it is blocked."""
     ended_by: str | None = None
     """The dependency whose end has ended it."""
+    base: int = 0
+    """Its own priority, or the higher one that it has from those that wait for it."""
+    tier: int = 0
+    turn: int = 0
+    """Where it stands while it is ready; `core.priority` says what these are."""
+    crosses_at: int | None = None
+
+    @property
+    def available_at(self) -> int:
+        """Since when it could have been leased, once it is ready."""
+        return max(self.run_at, self.created_at)
 
 
 def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:
@@ -97,6 +108,7 @@ def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:
         None if start_within is None else now + round(start_within * 1e6),
         [],
         [],
+        base=draft.priority,
     )
 
 
@@ -142,6 +154,7 @@ def snapshot(record: Record) -> Job:
         parent_id=draft.parent_id,
         depends_on=tuple(record.needs or ()),
         on_dependency_failure=draft.on_dependency_failure,
+        inherited_priority=record.base if record.base > record.priority else None,
     )
 
 

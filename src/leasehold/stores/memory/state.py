@@ -247,7 +247,7 @@ class State:
                 self._forget_oldest()
         elif status is not BLOCKED:
             if status is PENDING:
-                queue.lanes.add_ready(record)
+                queue.lanes.add_ready(record, self.now)
             else:
                 queue.lanes.add_delayed(record)
             if self.news is not None:

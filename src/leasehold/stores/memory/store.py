@@ -325,7 +325,7 @@ class MemoryStore:
                 self._check_open()
             state.tick()
             answer = verb(state, *args, **kwargs)
-            if state.links.ended:
+            if state.links.ended or state.links.lowered:
                 dependents.resolve(state)
             news, listeners = self._take_news() if state.news else (None, [])
         if news is not None:

@@ -15,7 +15,7 @@ from leasehold.errors import (
     LeaseholdError,
     QueueFullError,
 )
-from leasehold.stores.memory import dependents
+from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.gate import Gate
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
@@ -78,6 +78,7 @@ def _add_linked(
     for record, needs in new:
         if needs:
             dependents.link(state, record, needs)
+    inheritance.raise_needed(state, [record for record, needs in new if needs])
     for record, _ in new:
         state.add(record)
     dependents.resolve(state)

@@ -15,7 +15,7 @@ import msgspec
 
 from leasehold.core.dependencies import consequence, told
 from leasehold.core.status import Event, Status
-from leasehold.stores.sqlite import ready
+from leasehold.stores.sqlite import inheritance, ready
 from leasehold.stores.sqlite.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.lease import FORGET_WAITING
@@ -36,7 +36,9 @@ NEXT_ENDED: Final = """
 RESOLVED: Final = "DELETE FROM resolving WHERE seq = ?"
 BLOCKED_BY: Final = """
     SELECT blocker.seq, job.id, job.lane, job.priority, job.parent_id, dependent.policy,
-           dependent.due, waiting.version, waiting.attempts, waiting.events,
+           dependent.due, waiting.version, waiting.attempts, waiting.events, job.created_at,
+           job.deadline,
+           coalesce((SELECT base FROM raised WHERE raised.seq = blocker.seq), job.priority),
            EXISTS (SELECT 1 FROM blocker AS other
                    WHERE other.seq = blocker.seq AND other.needs <> ?1)
     FROM blocker CROSS JOIN waiting USING (seq) CROSS JOIN dependent USING (seq)
@@ -56,8 +58,14 @@ Dependent = tuple[Any, ...]
 def resolve(step: Step) -> None:
     """Deal with dependents of jobs that have ended, in this write or an earlier one.
 
-    Called after every operation: where nobody waits, it looks at two flags and is done.
+    Called after every operation: where nobody waits, it looks at a few flags and is done.
     """
+    _resolve(step)
+    if step.lowered:
+        inheritance.lower(step)
+
+
+def _resolve(step: Step) -> None:
     _remember(step)
     while step.some_unresolved:
         ended = step.execute(NEXT_ENDED).fetchone()
@@ -71,6 +79,7 @@ def resolve(step: Step) -> None:
         asked_for = step.dependents_left
         if _tell(step, ended, asked_for) < asked_for:
             step.execute(RESOLVED, (ended[0],))
+            inheritance.ended(step, ended[0])
         # Some of them may have been ended just now, and others wait for those.
         _remember(step)
 
@@ -106,8 +115,9 @@ def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:
 
 
 def _end(step: Step, dependent: Dependent, after: Status, needed: int, message: str) -> None:
-    seq, job_id, lane, _, _, _, due, version, attempts, events, _ = dependent
+    seq, job_id, lane, _, _, _, due, version, attempts, events, *_ = dependent
     step.execute(FORGET_WAITING, (seq,))
+    inheritance.waits_no_more(step, seq)
     step.execute(WAIT_FOR_NOBODY, (seq,))
     step.execute(ENDED_BY, (needed, seq))
     end_waiting(
@@ -130,11 +140,14 @@ def _unblock(step: Step, dependents: list[Dependent], message: str) -> None:
     if not dependents:
         return
     entries, scheduled, told_events = [], [], []
-    for seq, _, lane, priority, parent_id, _, due, version, attempts, events, _ in dependents:
+    for dependent in dependents:
+        seq, _, lane, priority, parent_id, _, due, version, attempts, events, *rest = dependent
         n = events + 1
         if due <= step.now:
             after = Status.PENDING
-            entries.append(Entry(seq, lane, priority, version, attempts, n, step.now, parent_id))
+            created_at, deadline, base, _ = rest
+            state = (version, attempts, n, step.now, created_at, deadline, parent_id)
+            entries.append(Entry(seq, lane, priority, base, *state))
         else:
             after = Status.SCHEDULED
             scheduled.append((seq, due, step.now, version, attempts, n))

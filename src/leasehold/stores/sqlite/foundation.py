@@ -22,6 +22,7 @@ from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
+from leasehold.stores.sqlite.rebalance import rebalance
 from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.writer import Writer
@@ -95,6 +96,15 @@ class Foundation:
         except StoreError as error:
             # What the caller asked for is durable; the next exchange or sweep goes on with this.
             logger.warning("some dependents will be dealt with later: %s", error)
+
+    def _rebalance_the_rest(self) -> None:
+        """Place jobs anew that have to be; others write in between."""
+        try:
+            while self._writer.run(rebalance):
+                pass
+        except StoreError as error:
+            # What the caller asked for is durable; the next lease or sweep goes on with this.
+            logger.warning("some jobs will be placed anew later: %s", error)
 
     @contextlib.contextmanager
     def _read(self) -> Iterator[apsw.Connection]:

@@ -12,9 +12,10 @@ import apsw
 
 from leasehold.core.status import Status
 from leasehold.errors import StoreError
-from leasehold.stores.sqlite import graph
+from leasehold.stores.sqlite import graph, inheritance
 from leasehold.stores.sqlite.codes import STATUS_CODE
 from leasehold.stores.sqlite.files import StoreFiles, private_umask
+from leasehold.stores.sqlite.ready import AT_ITS_PLACE
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
 _PLACES: Final = """
@@ -30,10 +31,11 @@ _STRAYS: Final = """
     ) WHERE seq NOT IN (SELECT seq FROM job) LIMIT 10
 """
 _LANELESS: Final = "SELECT id FROM job WHERE lane NOT IN (SELECT id FROM lane) LIMIT 10"
-_MISPLACED: Final = """
-    SELECT job.id FROM ready JOIN job USING (seq)
-    WHERE ready.lane <> job.lane OR ready.rank <> 100 - job.priority LIMIT 10
-"""
+_MISPLACED: Final = f"""
+    SELECT job.id FROM ready JOIN job USING (seq) LEFT JOIN place ON place.seq = job.seq
+    WHERE NOT ({AT_ITS_PLACE}) LIMIT 10
+"""  # noqa: S608  # our own names
+_PLACED_NOWHERE: Final = "SELECT seq FROM place WHERE seq NOT IN (SELECT seq FROM ready) LIMIT 10"
 _OVERSPENT: Final = """
     SELECT job.id FROM (
         SELECT seq, attempts FROM ready UNION ALL SELECT seq, attempts FROM waiting
@@ -62,10 +64,13 @@ def check(db: apsw.Connection) -> list[str]:
     for (job_id,) in db.execute(_LANELESS):
         problems.append(f"job {job_id} belongs to no queue and task")
     for (job_id,) in db.execute(_MISPLACED):
-        problems.append(f"job {job_id} is ready in the wrong lane or rank")
+        problems.append(f"job {job_id} is ready in the wrong lane or tier")
+    for (seq,) in db.execute(_PLACED_NOWHERE):
+        problems.append(f"number {seq} has a place among the pending jobs, but is not pending")
     for (job_id,) in db.execute(_OVERSPENT):
         problems.append(f"job {job_id} has more attempts than it is allowed")
     problems += graph.problems(db)
+    problems += inheritance.problems(db)
     for (job_id,) in db.execute(_ARCHIVED_ALIVE):
         problems.append(f"job {job_id} is in the archive and in the store")
     counted = {(lane, status): n for lane, status, n in db.execute(_RECOUNT)}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.lease import Lease, LeaseRequest
+from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite import ready
 from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.order import Lane, Row, for_leasing, for_leasing_in_group, in_order
 from leasehold.stores.sqlite.ready import Entry
+from leasehold.stores.sqlite.rebalance import rebalance
 from leasehold.stores.sqlite.slots import free_slots
 from leasehold.stores.sqlite.step import Step
 
@@ -24,7 +27,8 @@ PROMOTE_AT_ONCE: Final = 2000
 # A due job moves from waiting to ready, and its history says so. Guard: due, not blocked.
 FIND_DUE: Final = """
     SELECT waiting.seq, waiting.status, due, version, attempts, events + 1, lane, priority,
-           parent_id
+           parent_id, created_at, deadline,
+           coalesce((SELECT base FROM raised WHERE raised.seq = waiting.seq), priority)
     FROM waiting JOIN job USING (seq) WHERE due <= ? ORDER BY due LIMIT ?
 """
 FORGET_WAITING: Final = "DELETE FROM waiting WHERE seq = ?"
@@ -36,19 +40,6 @@ NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0 AND held
 LANES_WITH_WORK: Final = """
     SELECT id, queue, task, held_until, hold_micros FROM lane WHERE queue = ? AND pending > 0
 """
-_COLUMNS: Final = """
-    ready.rank, ready.seq, ready.lane, version, attempts, events, available_at, job.id, payload,
-    codec, priority, allowance, lease_seconds, timeout_seconds, deadline, start_by, retry, metadata,
-    job.parent_id
-"""
-# One seek in the primary key per lane, however deep the queue is.
-READY_IN_LANE: Final = f"""
-    SELECT {_COLUMNS} FROM ready JOIN job USING (seq) WHERE ready.lane = ? ORDER BY rank, ready.seq
-"""  # noqa: S608  # our own names
-READY_IN_GROUP: Final = f"""
-    SELECT {_COLUMNS} FROM ready JOIN job USING (seq) WHERE ready.parent_id = ?
-    ORDER BY rank, ready.seq
-"""  # noqa: S608  # our own names
 HOLD: Final = "UPDATE lane SET held_until = ?, hold_micros = ? WHERE id = ?"
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
 
@@ -62,8 +53,10 @@ def promote(step: Step) -> int:
     if not due:
         return 0
     entries, events = [], []
-    for seq, status, due_at, version, attempts, n, lane, priority, parent in due:
-        entries.append(Entry(seq, lane, priority, version, attempts, n, due_at, parent))
+    for seq, status, due_at, version, attempts, n, lane, priority, parent, *rest in due:
+        created_at, deadline, base = rest
+        state = (version, attempts, n, due_at, created_at, deadline, parent)
+        entries.append(Entry(seq, lane, priority, base, *state))
         events.append((seq, n, step.now, status, attempts, version))
         step.move(lane, Status.FAILED if status == 4 else Status.SCHEDULED, Status.PENDING)
     step.executemany(FORGET_WAITING, [(row[0],) for row in due])
@@ -81,6 +74,7 @@ def next_due(step: Step) -> int | None:
 def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[int, int]]]:
     """Take up to `limit` jobs. Answers the leases and, beside them, number and lane of each."""
     promote(step)
+    rebalance(step)
     # The counters say which lanes have work, so they must be true now.
     step.flush()
     lanes: dict[int, tuple[str, str]] = {}
@@ -115,11 +109,11 @@ def _best(
     `free` counts down the slots of the queues that are limited.
     """
     limit = _limit(request, lanes, free)
-    late: list[tuple[Any, ...]] = []
+    late: list[Row] = []
     probes: dict[int, int] = {}
     taken = 0
     for row in _in_order(step, request, lanes, free):
-        lane, version, start_by = row[2], row[3], row[15]
+        lane, version, start_by = row[3], row[5], row[16]
         if start_by is not None and start_by < step.now and not version:
             late.append(row)
             continue
@@ -136,8 +130,8 @@ def _best(
         taken += 1
         if taken >= limit:
             break
-    for row in late:
-        cancel_late(step, row)
+    for _, _, seq, lane, available_at, version, attempts, events, job_id, *_ in late:
+        cancel_late(step, (seq, lane, version, attempts, events, available_at, job_id))
     for lane, pause in probes.items():
         step.execute(HOLD, (step.now + pause, pause, lane))
 
@@ -152,36 +146,26 @@ def _limit(request: LeaseRequest, lanes: dict[int, tuple[str, str]], free: dict[
 
 def _in_order(
     step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]], free: dict[str, int]
-) -> Iterable[tuple[Any, ...]]:
-    if request.parent_id is not None:
-        group = step.db.cursor().execute(READY_IN_GROUP, (request.parent_id,))
-        return (row for row in group if row[2] in lanes)
-    # Each cursor reads no further than it is asked, so only the heads of the lanes are compared.
-    heads: list[Iterable[tuple[Any, ...]]] = []
+) -> Iterable[Row]:
+    """The jobs of these lanes, best first; of a limited queue only while it has free slots."""
+    rules = step.rules
+    scoring: dict[str, Scoring] = {}
+    looked_into = []
     for number, (queue, _) in lanes.items():
-        rows = step.db.cursor().execute(READY_IN_LANE, (number,))
-        heads.append(_while_free(rows, queue, free) if queue in free else rows)
-    return heads[0] if len(heads) == 1 else heapq.merge(*heads, key=_rank_and_seq)
-
-
-def _while_free(
-    rows: Iterable[tuple[Any, ...]], queue: str, free: dict[str, int]
-) -> Iterator[tuple[Any, ...]]:
-    """So that nothing is scanned past once the queue's last slot is taken."""
-    for row in rows:
-        if not free[queue]:
-            return
-        yield row
-
-
-def _rank_and_seq(row: tuple[Any, ...]) -> tuple[int, int]:
-    return row[0], row[1]
+        if queue not in scoring:
+            scoring[queue] = rules[queue].config.scoring if queue in rules else DEFAULT_SCORING
+        is_open = partial(free.get, queue) if queue in free else None
+        looked_into.append(Lane(number, scoring[queue], is_open))
+    if request.parent_id is None:
+        return in_order(step.db, looked_into, step.now, for_leasing())
+    narrow = (request.parent_id,)
+    return in_order(step.db, looked_into, step.now, for_leasing_in_group(), narrow)
 
 
 def cancel_late(step: Step, row: tuple[Any, ...]) -> None:
     """A job that was not started in time is cancelled, with that reason."""
-    rank, seq, lane, version, attempts, events, available_at, job_id = row[:8]
-    ready.leave(step, [(lane, rank, seq)])
+    seq, lane, version, attempts, events, available_at, job_id = row
+    ready.leave_by_number(step, seq)
     end_waiting(
         step,
         seq=seq,
@@ -201,22 +185,24 @@ def _grant(
     step: Step,
     request: LeaseRequest,
     lanes: dict[int, tuple[str, str]],
-    rows: list[tuple[Any, ...]],
+    rows: list[Row],
 ) -> tuple[list[Lease], list[tuple[int, int]]]:
     now, floor, worker = step.now, step.version_floor, request.worker
     acquired_at = from_micros(now)
     expiries: dict[float, tuple[int, Any]] = {}
     leases, taken, granted, seqs = [], [], [], []
+    placed: list[int] = []
     per_lane = dict.fromkeys(lanes, 0)
     by_task = request.lease_seconds_by_task or {}
     for (
-        rank,
+        tier,
+        turn,
         seq,
         lane,
+        available_at,
         before,
         attempts,
         events,
-        available_at,
         job_id,
         payload,
         codec,
@@ -229,6 +215,7 @@ def _grant(
         retry,
         metadata,
         parent_id,
+        created_at,
     ) in rows:
         version = max(before, floor) + 1
         queue, task = lanes[lane]
@@ -237,7 +224,9 @@ def _grant(
         if expiry is None:
             micros = now + round(seconds * 1e6)
             expiry = expiries[seconds] = (micros, from_micros(micros))
-        taken.append((lane, rank, seq))
+        taken.append((lane, tier, turn, seq))
+        if deadline is not None or turn != created_at or tier != default_tier(priority):
+            placed.append(seq)
         granted.append(
             (
                 seq,
@@ -278,6 +267,6 @@ def _grant(
         per_lane[lane] += 1
     for lane, jobs in per_lane.items():
         step.move(lane, Status.PENDING, Status.RUNNING, jobs)
-    ready.leave(step, taken)
+    ready.leave(step, taken, placed)
     step.executemany(GRANT, granted)
     return leases, seqs

@@ -18,6 +18,7 @@ from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.status import Status
 from leasehold.core.store import Submitted
 from leasehold.errors import DuplicateJobError, LeaseholdError, QueueFullError
+from leasehold.stores.sqlite import inheritance
 from leasehold.stores.sqlite.codes import POLICY_CODE, STATUS_OF
 from leasehold.stores.sqlite.dependents import resolve
 from leasehold.stores.sqlite.gate import Gate
@@ -211,6 +212,8 @@ def _store(
     step.executemany(ADD_DEPENDENT, dependents)
     step.executemany(ADD_DEPENDENCY, links)
     _block(step, blockers)
+    if seq_of:
+        inheritance.raise_needed(step, min(seq_of.values()), max(seq_of.values()))
     _keep_keys(step, drafts, seq_of)
     if ended_badly:
         step.executemany(REMEMBER_ENDED, [(needed,) for needed in ended_badly])
@@ -273,6 +276,7 @@ def block_again(
     """Put a replayed job where it waits for its dependencies."""
     step.execute(WAIT_AGAIN, (seq, step.now, version, attempts, events))
     _block(step, [(each, seq) for each in needed])
+    inheritance.raise_needed(step, seq, seq)
 
 
 def _block(step: Step, blockers: Sequence[tuple[int, int]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from leasehold.core.status import TERMINAL, Status
-from leasehold.stores.sqlite import ready
+from leasehold.stores.sqlite import inheritance, ready
 from leasehold.stores.sqlite.codes import STATUS_OF
 from leasehold.stores.sqlite.step import Step
 
@@ -20,10 +20,9 @@ class Place(NamedTuple):
     available_at: int
 
 
-LOCATE: Final = """
+LOCATE: Final = f"""
     SELECT 2, ready.version, ready.attempts, ready.events, ready.available_at
-        FROM job JOIN ready
-            ON ready.lane = job.lane AND ready.rank = 100 - job.priority AND ready.seq = job.seq
+        FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {ready.AT_ITS_PLACE}
         WHERE job.seq = ?1
     UNION ALL
     SELECT 3, version, attempts, events, available_at FROM running WHERE seq = ?1
@@ -31,7 +30,7 @@ LOCATE: Final = """
     SELECT status, version, attempts, events, coalesce(due, since) FROM waiting WHERE seq = ?1
     UNION ALL
     SELECT status, version, attempts, events, available_at FROM finished WHERE seq = ?1
-"""
+"""  # noqa: S608  # our own names
 
 _BUMP: Final = {
     "running": "UPDATE running SET events = events + 1 WHERE seq = ?",
@@ -75,6 +74,8 @@ def remove(step: Step, seq: int, place: Place) -> None:
     if place.status is Status.PENDING:
         ready.leave_by_number(step, seq)
         return
+    if place.status is Status.BLOCKED:
+        inheritance.waits_no_more(step, seq)
     step.execute(_DELETE[_table_of(place.status)], (seq,))
     if place.status is Status.BLOCKED:
         step.execute(WAIT_FOR_NOBODY, (seq,))

@@ -10,12 +10,11 @@ import msgspec
 from leasehold.core.job import Job, priority_of
 from leasehold.core.status import WAITING, Event, Status, check
 from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
-from leasehold.stores.sqlite import linking, ready
+from leasehold.stores.sqlite import inheritance, linking, ready
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.locate import Place, bump_events, locate, remove
 from leasehold.stores.sqlite.read import read_job
-from leasehold.stores.sqlite.ready import Entry
-from leasehold.stores.sqlite.settle import FIND_SEQ, JOB_RULES
+from leasehold.stores.sqlite.settle import FIND_SEQ, JOB_RULES, enter_again
 from leasehold.stores.sqlite.step import Step
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
@@ -116,8 +115,8 @@ def replay(*, reset_attempts: bool) -> Verb:
                 step, seq, waits_for, version=place.version, attempts=attempts, events=n
             )
         else:
-            row = (seq, lane, job.priority, place.version, attempts, n, step.now)
-            ready.enter(step, [Entry(*row, job.parent_id)])
+            rules = _rules(step, seq)
+            enter_again(step, seq, rules, version=place.version, attempts=attempts, events=n)
         message = "attempts reset" if reset_attempts else "one more attempt"
         step.record(
             seq, n, Event.REPLAYED, place.status, after, attempts=attempts,
@@ -158,9 +157,11 @@ def reprioritize(priority: int) -> Verb:
                 f"job {job.id} is {place.status}: only a waiting job's priority can be changed"
             )
         n = bump_events(step, seq, place)
-        if place.status is Status.PENDING:
-            ready.move(step, seq, job.priority, priority)
+        standing = ready.find(step, seq)
         step.execute(SET_PRIORITY, (priority, seq))
+        if standing is not None:
+            ready.move(step, [standing._replace(priority=priority, base=priority)])
+        inheritance.reprioritized(step, seq, job.priority, priority)
         step.record(
             seq, n, Event.REPRIORITIZED, place.status, place.status,
             attempts=place.attempts, version=place.version,
@@ -177,6 +178,10 @@ def audit(step: Step, actor: str, action: str, count: int, detail: dict[str, Any
 
 
 def _lane(step: Step, seq: int) -> int:
-    rules = step.execute(JOB_RULES, (seq,)).fetchone()
+    return int(_rules(step, seq)[0])
+
+
+def _rules(step: Step, seq: int) -> tuple[Any, ...]:
+    rules: tuple[Any, ...] | None = step.execute(JOB_RULES, (seq,)).fetchone()
     assert rules is not None
-    return int(rules[0])
+    return rules

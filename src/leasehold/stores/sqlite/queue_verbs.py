@@ -30,7 +30,9 @@ class KeepsQueues(Foundation):
             verb(step)
             return queues.info_inside(step, queue)
 
-        return self._write(operation)
+        info = self._write(operation)
+        self._rebalance_the_rest()
+        return info
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE

@@ -8,6 +8,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.queue_rules import said
 from leasehold.core.search import JobFilter
@@ -17,6 +18,7 @@ from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFound
 from leasehold.stores.sqlite import people, read
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.locate import locate, remove
+from leasehold.stores.sqlite.rebalance import rescore
 from leasehold.stores.sqlite.rules import Rule, load
 from leasehold.stores.sqlite.settle import FIND_SEQ
 from leasehold.stores.sqlite.step import Step
@@ -161,6 +163,9 @@ def _known(step: Step, queue: str) -> Rule:
 
 
 def _keep(step: Step, queue: str, rule: Rule) -> None:
+    before = step.rules.get(queue)
+    if rule.config.scoring != (DEFAULT_SCORING if before is None else before.config.scoring):
+        rescore(step, queue)
     config = msgspec.json.encode(rule.config).decode()
     step.execute(KEEP_RULE, (queue, rule.state.value, config))
     step.rules_changed()

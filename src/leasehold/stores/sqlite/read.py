@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.outcome import JobError
+from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
@@ -16,10 +17,13 @@ from leasehold.env import from_micros
 from leasehold.errors import InvalidJobError
 from leasehold.stores.sqlite.codes import EVENT_OF, POLICY_OF, STATUS_OF
 from leasehold.stores.sqlite.graph import DEPENDS_ON
+from leasehold.stores.sqlite.order import Lane, for_counting, in_order
+from leasehold.stores.sqlite.ready import AT_ITS_PLACE
+from leasehold.stores.sqlite.rules import load
 from leasehold.stores.sqlite.where import conditions
 
 # One row per job, wherever it stands. Exactly one of the four state tables has a row for it.
-_JOB: Final = """
+_JOB: Final = f"""
     SELECT job.seq, job.id, lane.queue, lane.task, job.priority, job.created_at, job.max_retries,
            job.allowance, job.timeout_seconds, job.lease_seconds, job.deadline, job.start_by,
            job.result_ttl_seconds, job.retry, job.metadata, job.idempotency_key, job.parent_id,
@@ -33,17 +37,18 @@ _JOB: Final = """
            running.cancel_reason,
            finished.finished_at, finished.started_at, finished.result, finished.result_codec,
            coalesce(finished.reason, waiting.reason), waiting.since, progress.document,
-           dependent.policy
+           dependent.policy, raised.base
     FROM job
     JOIN lane ON lane.id = job.lane
     LEFT JOIN running ON running.seq = job.seq
     LEFT JOIN finished ON finished.seq = job.seq
     LEFT JOIN waiting ON waiting.seq = job.seq
-    LEFT JOIN ready ON ready.lane = job.lane AND ready.rank = 100 - job.priority
-        AND ready.seq = job.seq
+    LEFT JOIN place ON place.seq = job.seq
+    LEFT JOIN ready ON {AT_ITS_PLACE}
+    LEFT JOIN raised ON raised.seq = job.seq
     LEFT JOIN progress ON progress.seq = job.seq
     LEFT JOIN dependent ON dependent.seq = job.seq
-"""
+"""  # noqa: S608  # our own names
 _LAST_ERROR: Final = """
     SELECT error_type, error_message, traceback FROM attempt
     WHERE seq = ? AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1
@@ -64,15 +69,12 @@ _EVENTS: Final = """
     FROM event WHERE seq = ?
 """
 _EVENTS_OF_FINISHED: Final = "SELECT events FROM finished WHERE seq = ?"
-_READY_PLACE: Final = """
-    SELECT lane.queue, ready.rank, ready.seq FROM job JOIN lane ON lane.id = job.lane JOIN ready
-        ON ready.lane = job.lane AND ready.rank = 100 - job.priority AND ready.seq = job.seq
+_PENDING: Final = f"""
+    SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
+        LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.id = ?
-"""
-_SERVED_BEFORE: Final = """
-    SELECT count(*) FROM ready WHERE lane IN (SELECT id FROM lane WHERE queue = ?1)
-        AND rank <= ?2 AND (rank, seq) < (?2, ?3)
-"""
+"""  # noqa: S608  # our own names
+_LANES: Final = "SELECT id FROM lane WHERE queue = ? AND pending > 0"
 _CREATED: Final = "SELECT seq, created_at, born FROM job WHERE id = ?"
 
 _decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
@@ -85,14 +87,20 @@ def read_job(db: apsw.Connection, job_id: str) -> Job | None:
     return None if row is None else _job(db, row)
 
 
-def position(db: apsw.Connection, job_id: str) -> int | None:
+def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
     """How many pending jobs of its queue are served before this one."""
-    place = db.execute(_READY_PLACE, (job_id,)).fetchone()
-    if place is None:
-        return None
-    row = db.execute(_SERVED_BEFORE, place).fetchone()
-    assert row is not None
-    return int(row[0])
+    before: int | None = None
+    with db:  # Several statements, one moment.
+        found: Any = db.execute(_PENDING, (job_id,)).fetchone()
+        if found is not None:
+            queue, seq = found
+            rule = load(db).get(queue)
+            scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
+            numbers: list[Any] = db.execute(_LANES, (queue,)).fetchall()
+            lanes = [Lane(number, scoring) for (number,) in numbers]
+            served = in_order(db, lanes, now, for_counting())
+            before = next(count for count, row in enumerate(served) if row[2] == seq)
+    return before
 
 
 def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None) -> Page:
@@ -235,7 +243,7 @@ def _job(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
      lease_seconds, deadline, start_by, result_ttl_seconds, retry, metadata, key, parent_id, codec,
      payload, status, version, attempts_spent, run_at, worker, acquired_at, expires_at,
      heartbeat_at, cancel_reason, finished_at, started_at, result, result_codec, reason, since,
-     progress, policy) = row  # fmt: skip
+     progress, policy, base) = row  # fmt: skip
     depends_on: tuple[str, ...] = ()
     if policy is not None:
         depends_on = tuple(str(needed) for (needed,) in db.execute(DEPENDS_ON, (seq,)))
@@ -285,4 +293,5 @@ def _job(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
         parent_id=parent_id,
         depends_on=depends_on,
         on_dependency_failure=POLICY_OF[policy or 0],
+        inherited_priority=base,
     )

@@ -12,6 +12,7 @@ from leasehold.core.lease import Settled, StuckJob, SweepReport
 from leasehold.core.outcome import JobError, decide_recovery
 from leasehold.core.status import Status
 from leasehold.env import from_micros
+from leasehold.stores.sqlite.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.settle import END_LEASE, FIND_SEQ, JOB_RULES, apply_decision
 from leasehold.stores.sqlite.step import Step
 
@@ -31,12 +32,11 @@ FORGET_SILENT: Final = """
     DELETE FROM worker WHERE heartbeat_at < ? AND id NOT IN (SELECT worker FROM running)
 """
 SILENT_MICROS: Final = 24 * 3600 * 1_000_000
-LATE: Final = """
-    SELECT ready.rank, ready.seq, ready.lane, version, attempts, events, available_at, job.id
-    FROM job JOIN ready
-        ON ready.lane = job.lane AND ready.rank = 100 - job.priority AND ready.seq = job.seq
+LATE: Final = f"""
+    SELECT ready.seq, ready.lane, version, attempts, events, available_at, job.id
+    FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE start_by < ? AND version = 0 LIMIT 1000
-"""
+"""  # noqa: S608  # our own names
 RESET_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1 WHERE seq = ?"
 STUCK: Final = """
     SELECT job.id, queue, task, worker, running.version, attempts, acquired_at, heartbeat_at,
@@ -113,7 +113,7 @@ def recover_one(
 
 
 def late_rows(step: Step) -> list[tuple[Any, ...]]:
-    """Pending jobs past their start_by."""
+    """Pending jobs past their start_by, as `cancel_late` takes them."""
     return step.execute(LATE, (step.now,)).fetchall()
 
 

@@ -60,7 +60,11 @@ FAILED_AGAIN: Final = """
     UPDATE lane SET failures_in_row = failures_in_row + 1 WHERE id = ? RETURNING failures_in_row
 """
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-JOB_RULES: Final = "SELECT lane, priority, allowance, retry, parent_id FROM job WHERE seq = ?"
+JOB_RULES: Final = """
+    SELECT lane, priority, allowance, retry, parent_id, created_at, deadline,
+           coalesce((SELECT base FROM raised WHERE raised.seq = job.seq), priority)
+    FROM job WHERE seq = ?
+"""
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
 HOLDER_NOW: Final = "SELECT version, worker FROM running WHERE seq = ?"
 
@@ -236,7 +240,7 @@ def apply_decision(
     checkpoint: bool = False,
 ) -> Settled:
     """Write what was decided about a job that has just left `running`."""
-    lane, priority, _, _, parent_id = rules
+    lane = rules[0]
     seq, version = row[_SEQ], row[_VERSION]
     n = row[_EVENTS] + 1
     step.execute(
@@ -264,10 +268,7 @@ def apply_decision(
     )
     _trim_attempts(step, seq)
     if decision.status is Status.PENDING:
-        ready.enter(
-            step,
-            [Entry(seq, lane, priority, version, decision.attempts, n, step.now, parent_id)],
-        )
+        enter_again(step, seq, rules, version=version, attempts=decision.attempts, events=n)
         step.hints.ready = True
     elif decision.run_at is not None:
         due = to_micros(decision.run_at)
@@ -310,6 +311,27 @@ def apply_decision(
     return Settled(
         job_id, version, decision.event, decision.status, decision.attempts, decision.run_at
     )
+
+
+def enter_again(
+    step: Step, seq: int, rules: tuple[Any, ...], *, version: int, attempts: int, events: int
+) -> None:
+    """Make a job pending that was running or had ended; `rules` is what JOB_RULES tells of it."""
+    lane, priority, _, _, parent_id, created_at, deadline, base = rules
+    entry = Entry(
+        seq=seq,
+        lane=lane,
+        priority=priority,
+        base=base,
+        version=version,
+        attempts=attempts,
+        events=events,
+        available_at=step.now,
+        created_at=created_at,
+        deadline=deadline,
+        parent_id=parent_id,
+    )
+    ready.enter(step, [entry])
 
 
 def _trim_attempts(step: Step, seq: int) -> None:

@@ -18,7 +18,9 @@ from leasehold.stores.sqlite.rules import Rule, Rules, load
 
 READ_STATE: Final = """
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
-           EXISTS (SELECT 1 FROM resolving)
+           EXISTS (SELECT 1 FROM resolving),
+           (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
+           EXISTS (SELECT 1 FROM rescoring)
     FROM store_state
 """
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
@@ -97,17 +99,23 @@ class Step:
         """Whether jobs that ended may still block others."""
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
+        self.lowered: set[int] = set()
+        """Jobs that somebody does not wait for any more who may have raised their priority."""
+        self.next_crossing: int | None = None
+        """When the first pending job has to be placed anew, as far as earlier writes know."""
+        self.some_rescoring = False
+        """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self._rules_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
     def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock, rules: Rules) -> Step:
-        stored, floor, next_seq, generation, somebody_waits, some_unresolved = _row(
-            db.execute(READ_STATE)
-        )
+        row = _row(db.execute(READ_STATE))
+        stored, floor, next_seq, generation, somebody_waits, some_unresolved, *places = row
         step = cls(db, env, clock.read(stored), floor, next_seq, rules.at(db, generation))
         step.somebody_waits = bool(somebody_waits)
         step.some_unresolved = bool(some_unresolved)
+        step.next_crossing, step.some_rescoring = places[0], bool(places[1])
         return step
 
     def end(self) -> None:
@@ -163,6 +171,7 @@ class Step:
         self._tally.clear()
         self.succeeded.clear()
         self.moved.clear()
+        self.lowered.clear()
         self.hints.clear()
         if self._rules_changed:
             self.rules = load(self.db)

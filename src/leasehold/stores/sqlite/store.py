@@ -51,6 +51,7 @@ from leasehold.stores.sqlite.lanes import STATS, stats_of
 from leasehold.stores.sqlite.life import LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.queue_verbs import KeepsQueues
+from leasehold.stores.sqlite.rebalance import LAGS, rebalance
 from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
 from leasehold.stores.sqlite.step import Step
 
@@ -193,6 +194,7 @@ class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive):
             # it can lease anything.
             dead.update(self._deaths.find())
             report = recover.recover(step, dead)
+            rebalance(step)
             for row in recover.late_rows(step):
                 leasing.cancel_late(step, row)
             return report
@@ -317,7 +319,11 @@ class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive):
 
     def position(self, job_id: str) -> int | None:
         with self._read() as db:
-            return read.position(db, job_id)
+            lags = bool(db.execute(LAGS, (self._clock(db),)).fetchone())
+        if lags:
+            self._rebalance_the_rest()
+        with self._read() as db:
+            return read.position(db, job_id, self._clock(db))
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
         with self._read() as db:

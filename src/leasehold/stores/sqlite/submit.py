@@ -24,6 +24,7 @@ from leasehold.stores.sqlite import ready
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.gate import Gate
 from leasehold.stores.sqlite.lanes import Lanes
+from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.step import Step
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 19)})"  # noqa: S608  # placeholders
@@ -173,7 +174,8 @@ def insert(
     step: Step, lanes: Lanes, drafts: Sequence[Draft], blocked: Collection[str] = ()
 ) -> list[Submitted | LeaseholdError]:
     """Make jobs of drafts that nothing stands against; those in `blocked` are born so."""
-    jobs, newcomers = [], []
+    jobs, newcomers, entries = [], [], []
+    lowered = _with_max_priority(step)
     waiting: list[tuple[int, int, int | None, int]] = []
     answers: list[Submitted | LeaseholdError] = []
     born: Counter[tuple[int, Status]] = Counter()
@@ -187,7 +189,10 @@ def insert(
             waiting.append((seq, _BLOCKED, None, now))
         elif due <= now:
             status = Status.PENDING
-            newcomers.append((lane, draft.priority, seq, due, draft.parent_id))
+            if draft.deadline is None and draft.queue not in lowered:
+                newcomers.append((lane, draft.priority, now, seq, draft.parent_id))
+            else:
+                entries.append(_entry(seq, lane, draft, now))
         else:
             status = Status.SCHEDULED
             waiting.append((seq, _SCHEDULED, due, now))
@@ -201,11 +206,36 @@ def insert(
         step.count(lane, "total_submitted", count)
     step.executemany(INSERT_JOB, jobs)
     ready.enter_new(step, newcomers)
+    if entries:
+        ready.enter(step, entries)
     if waiting:
         step.executemany(INSERT_WAITING, waiting)
     # A delayed job wakes workers too: it may be due before anything they know of.
     step.hints.ready = True
     return answers
+
+
+def _with_max_priority(step: Step) -> Collection[str]:
+    """The queues in which even a new job may not stand where its own priority says."""
+    if not step.rules:
+        return ()
+    return {name for name, rule in step.rules.items() if rule.config.max_priority is not None}
+
+
+def _entry(seq: int, lane: int, draft: Draft, now: int) -> Entry:
+    return Entry(
+        seq=seq,
+        lane=lane,
+        priority=draft.priority,
+        base=draft.priority,
+        version=0,
+        attempts=0,
+        events=1,
+        available_at=now,
+        created_at=now,
+        deadline=None if draft.deadline is None else to_micros(draft.deadline),
+        parent_id=draft.parent_id,
+    )
 
 
 def due_of(draft: Draft, now: int) -> int:

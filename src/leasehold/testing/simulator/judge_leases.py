@@ -17,7 +17,9 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.limits import EXTENSION_SECONDS_MAX
+from leasehold.core.priority import effective
 from leasehold.core.status import Event, Status
+from leasehold.env import to_micros
 from leasehold.errors import (
     LeaseExpiredError,
     LeaseholdError,
@@ -51,7 +53,7 @@ def judge_exchange(
 def _judge_leases(model: Model, request: LeaseRequest, leases: Sequence[Lease]) -> None:
     candidates = sorted(
         (job for job in model.jobs.values() if _fits(job, request, model.now)),
-        key=lambda job: (-job.priority, job.place),
+        key=lambda job: _order(job, model.now),
     )
     waiting = list(leases)
     for job in candidates:
@@ -69,6 +71,12 @@ def _judge_leases(model: Model, request: LeaseRequest, leases: Sequence[Lease]) 
         raise _wrong_lease(model, waiting[0], None)
     if len(leases) > request.limit:
         raise broken("S9", None, f"{len(leases)} leases, but {request.limit} were asked for")
+
+
+def _order(job: ModelJob, now: datetime) -> tuple[float, datetime, int]:
+    """The formula, for jobs without a deadline; then first available, first submitted."""
+    moments = (to_micros(job.run_at), None, to_micros(now))
+    return -effective(job.priority, job.attempts, *moments), job.run_at, job.place
 
 
 def _fits(job: ModelJob, request: LeaseRequest, now: datetime) -> bool:

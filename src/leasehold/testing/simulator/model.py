@@ -135,7 +135,9 @@ class Model:
 
     def add(self, draft: Draft) -> None:
         now = self.now
-        run_at = draft.run_at or now + timedelta(seconds=draft.delay_seconds or 0.0)
+        run_at = now + timedelta(seconds=draft.delay_seconds or 0.0)
+        if draft.run_at is not None:
+            run_at = max(now, draft.run_at)
         start_within = draft.start_within_seconds
         self.places += 1
         job = ModelJob(

@@ -1,0 +1,68 @@
+"""Priority inheritance: a job is as urgent as the most urgent of those that wait for it.
+
+A job's *base* is the highest of its own priority and the bases of the jobs that wait for it. So a
+job of low priority that an urgent one waits for, directly or not, does not keep it waiting. Both
+stores keep each base as it is, and ask here who else is concerned when one of them changes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+J = TypeVar("J", int, str)
+"""However a store names its jobs."""
+
+
+def raised(
+    waiting: Iterable[tuple[J, int]],
+    needs_of: Callable[[J], Iterable[J]],
+    base_of: Callable[[J], int],
+) -> dict[J, int]:
+    """The jobs that are raised, and to what, now that these wait with these bases.
+
+    The highest base is followed first, so each job is raised once, however many wait for it.
+
+    >>> chain = {"ship": ["pack"], "pack": ["pick"]}
+    >>> raised([("ship", 90)], lambda job: chain.get(job, []), {"pack": 20, "pick": 95}.__getitem__)
+    {'pack': 90}
+    """
+    found: dict[J, int] = {}
+    heap = [(-base, job) for job, base in waiting]
+    heapq.heapify(heap)
+    while heap:
+        negative, job = heapq.heappop(heap)
+        for needed in needs_of(job):
+            if -negative > (found[needed] if needed in found else base_of(needed)):
+                found[needed] = -negative
+                heapq.heappush(heap, (negative, needed))
+    return found
+
+
+def lowered(
+    suspects: Iterable[J],
+    needs_of: Callable[[J], Iterable[J]],
+    base_of: Callable[[J], int],
+    own_of: Callable[[J], int],
+    waiting_for: Callable[[J], Iterable[tuple[J, int]]],
+) -> dict[J, int]:
+    """The jobs whose bases fall, and to what, now that some no longer wait for these.
+
+    `waiting_for` tells who waits for a job, and with what base; it is read only until somebody is
+    found who keeps the job as high as it is.
+    """
+    found: dict[J, int] = {}
+    open_ends = list(suspects)
+    while open_ends:
+        job = open_ends.pop()
+        before = found[job] if job in found else base_of(job)
+        after = own_of(job)
+        for waiting, base in waiting_for(job):
+            if after >= before:
+                break
+            after = max(after, found.get(waiting, base))
+        if after < before:
+            found[job] = after
+            open_ends += needs_of(job)
+    return found
