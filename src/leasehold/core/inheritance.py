@@ -3,6 +3,14 @@
 A job's *base* is the highest of its own priority and the bases of the jobs that wait for it. So a
 job of low priority that an urgent one waits for, directly or not, does not keep it waiting. Both
 stores keep each base as it is, and ask here who else is concerned when one of them changes.
+
+Clauses of the store contract:
+
+- INH-1  A job that others wait for counts with the highest priority of those, directly or not, from
+         the write in which they begin to wait. `Job.inherited_priority` says so where it is above
+         its own, which stays as it is.
+- INH-2  It falls back in the write in which the one who raised it waits no more, for whatever
+         reason, or has become less urgent.
 """
 
 from __future__ import annotations

@@ -15,6 +15,20 @@ belongs into another tier; only jobs with a deadline ever cross.
 
 So a deadline counts as up to one interval later than it is, and that is all by which the order
 served lags behind the formula.
+
+Clauses of the store contract, which hold whichever method makes a job pending, moves or leases it:
+
+- SCO-1  The pending job with the highest effective priority is leased first, and `position` counts
+         by the same; among equals the first available, then the first submitted. Queues of one
+         request are compared with each other, each by its own parameters.
+- SCO-2  What is served first was, at some moment of the last `rebalance_interval`, at least as good
+         as what is served after it; without deadlines, the order is exact.
+- SCO-3  In `fifo_mode`, or with all that counts beside priority turned off, the order is strictly
+         by priority, then first submitted first: a job that comes back has its old place.
+- SCO-4  A change of a queue's parameters counts for its pending jobs too, within the interval.
+- SCO-5  A priority above the queue's `max_priority` counts as that.
+- SCO-6  Parameters out of range raise InvalidQueueError, and change nothing.
+- SCO-7  A new priority counts with the waiting, the attempts and the deadline that are there.
 """
 
 from __future__ import annotations

@@ -211,8 +211,9 @@ class Store(ScheduleStore, QueueRules, Protocol):
         - SET-4  One stale settlement does not hinder the others, nor the leases.
         - SET-5  Snooze and release take the attempt back.
         - SET-6  A result over the inline limit is a permanent failure with PayloadTooLargeError.
-        - LEA-1  Leases go to the best available jobs of these queues: highest priority first, then
-                 first submitted first. Narrowed by `tasks` and `parent_id` where given.
+        - LEA-1  Leases go to the best available jobs of these queues: highest effective priority
+                 first (`core.priority`), then first available, first submitted. Narrowed by `tasks`
+                 and `parent_id` where given.
         - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
                  holder, an expiry of job.lease_seconds or what the request says for its task or
                  for all, and one more attempt.

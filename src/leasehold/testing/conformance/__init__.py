@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(
             "scheduling",
             "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
+            "scoring", "inheriting",
             "people", "reading", "waking", "breaking", "retaining",
         )
     )
@@ -34,6 +35,7 @@ from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
+from leasehold.testing.conformance.inheriting import InheritingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
@@ -42,6 +44,7 @@ from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
 from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
+from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
@@ -63,6 +66,8 @@ class StoreConformance(
     QueueingClauses,
     LimitingClauses,
     DependingClauses,
+    ScoringClauses,
+    InheritingClauses,
 ):
     """Every clause of the contract, for one store."""
 
