@@ -191,8 +191,8 @@ def test_a_store_from_before_retention_is_brought_up_to_date(
     with monkeypatch.context() as then:
         then.setattr(migrate, "migrations", lambda: before)
         SQLiteStore(path, env=env).close()
+        old = open_writer(StoreFiles.at(path).database, "full")
     # By hand, since today's code cannot work with the tables of then.
-    old = open_writer(StoreFiles.at(path).database, "full")
     old.execute("INSERT INTO lane (id, queue, task, completed) VALUES (1, 'default', 'work', 3)")
     for seq in (1, 2, 3):
         job = (seq, f"job-{seq}", 1, 50, 2, 0, 3, 4, *(None,) * 10, b"[]")

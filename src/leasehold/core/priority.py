@@ -33,12 +33,15 @@ Clauses of the store contract, which hold whichever method makes a job pending, 
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
 
+from leasehold.core.job import Job
 from leasehold.core.limits import SECONDS_MAX
+from leasehold.env import to_micros
 from leasehold.errors import InvalidQueueError
 
 EFFECTIVE_MAX: Final = 200
@@ -182,6 +185,22 @@ def place(
         turn = -value
         tier += 1
     return Place(tier, turn, min(crossings, default=None))
+
+
+def service_order(job: Job, now: datetime, scoring: Scoring) -> tuple[float, int]:
+    """What a pending job is compared by; the least is served first, among equals by submission."""
+    available_at, created_at = to_micros(max(job.run_at, job.created_at)), to_micros(job.created_at)
+    stands = place(
+        job.inherited_priority or job.priority,
+        job.attempts,
+        available_at,
+        created_at,
+        None if job.deadline is None else to_micros(job.deadline),
+        to_micros(now),
+        scoring,
+    )
+    since = created_at if scoring.is_plain else available_at
+    return -score(stands.tier, stands.turn, to_micros(now), scoring), since
 
 
 def default_place(priority: int, created_at: int) -> Place:

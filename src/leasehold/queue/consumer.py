@@ -23,6 +23,7 @@ from leasehold.codec import encode_document
 from leasehold.core.job import DEFAULT_LEASE_SECONDS, Job
 from leasehold.core.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
 from leasehold.core.outcome import JobError
+from leasehold.core.priority import service_order
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.errors import LeaseLostError
@@ -154,10 +155,17 @@ class Consuming(People):
         It looks through all that is pending: for people and tests, not for loops.
         """
         queues = self._queues if queue is None else (queue,)
-        pending = enumerate(self.search(JobFilter(queues=queues, statuses=(Status.PENDING,))))
-        # A search starts with the job submitted last, which is served last.
-        best = heapq.nsmallest(limit, pending, key=lambda found: (-found[1].priority, -found[0]))
-        return [job for _, job in best]
+        infos = {name: self.store.queue_info(name) for name in queues}
+        scoring = {name: info.config.scoring for name, info in infos.items() if info is not None}
+        now = self.store.now()
+        found = self.search(JobFilter(queues=queues, statuses=(Status.PENDING,)))
+        # A search starts with the job submitted last, which is served last among equals.
+        ordered = [
+            (*service_order(job, now, scoring[job.queue]), -number, job)
+            for number, job in enumerate(found)
+            if job.queue in scoring
+        ]
+        return [job for *_, job in heapq.nsmallest(limit, ordered)]
 
     def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""

@@ -28,12 +28,14 @@ READY_IN_TIER: Final = f"""
     SELECT {_LEASE} FROM ready JOIN job USING (seq) WHERE ready.lane = ? AND tier = ?
     ORDER BY turn, ready.seq
 """  # noqa: S608  # our own names
+# The index is named because a planner without statistics takes a lane for narrower than a group.
 READY_IN_GROUP: Final = f"""
-    SELECT {_LEASE} FROM ready JOIN job USING (seq) WHERE ready.parent_id = ? AND ready.lane = ?
+    SELECT {_LEASE} FROM ready INDEXED BY ready_by_parent JOIN job USING (seq)
+    WHERE ready.parent_id = ? AND ready.lane = ?
     ORDER BY tier, turn, ready.seq
 """  # noqa: S608  # our own names
 READY_IN_TIER_OF_GROUP: Final = f"""
-    SELECT {_LEASE} FROM ready JOIN job USING (seq)
+    SELECT {_LEASE} FROM ready INDEXED BY ready_by_parent JOIN job USING (seq)
     WHERE ready.parent_id = ? AND ready.lane = ? AND tier = ?
     ORDER BY turn, ready.seq
 """  # noqa: S608  # our own names
@@ -57,13 +59,13 @@ TIERS: Final = """
 """
 TIERS_OF_GROUP: Final = """
     WITH RECURSIVE head (tier) AS (
-        SELECT min(tier) FROM ready WHERE parent_id = ?1 AND lane = ?2
+        SELECT min(tier) FROM ready INDEXED BY ready_by_parent WHERE parent_id = ?1 AND lane = ?2
         UNION ALL
-        SELECT (SELECT min(tier) FROM ready
+        SELECT (SELECT min(tier) FROM ready INDEXED BY ready_by_parent
                 WHERE parent_id = ?1 AND lane = ?2 AND tier > head.tier)
         FROM head WHERE head.tier IS NOT NULL
     )
-    SELECT tier, (SELECT min(turn) FROM ready
+    SELECT tier, (SELECT min(turn) FROM ready INDEXED BY ready_by_parent
                   WHERE parent_id = ?1 AND lane = ?2 AND tier = head.tier)
     FROM head WHERE tier IS NOT NULL
 """
