@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
 from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.core.search import JobFilter, Page
+from leasehold.core.settings import SettingValue
 from leasehold.core.status import WAITING, Status
 from leasehold.core.store import AuditRecord, WorkerInfo
 from leasehold.errors import LeaseholdError
@@ -26,6 +27,8 @@ class People(QueueBase):
 
     _actor: str
     _retention: RetentionPolicy | None
+    _given_settings: Mapping[str, SettingValue]
+    """Those that this object was given in code."""
 
     # -- looking -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import apsw
 from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
+from leasehold.stores.sqlite import settings
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.rules import Rule, Rules, load
@@ -20,7 +21,7 @@ READ_STATE: Final = """
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
            EXISTS (SELECT 1 FROM resolving),
            (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
-           EXISTS (SELECT 1 FROM rescoring)
+           EXISTS (SELECT 1 FROM rescoring), settings_generation
     FROM store_state
 """
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
@@ -28,6 +29,7 @@ CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
 """
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
+NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -72,6 +74,7 @@ class Step:
         version_floor: int,
         next_seq: int,
         rules: Mapping[str, Rule],
+        known_settings: settings.Settings,
     ) -> None:
         self.db = db
         self.execute = db.execute
@@ -88,6 +91,8 @@ class Step:
         """Lanes in which a job was completed: their circuit breakers close."""
         self.rules = rules
         """The queues that have rules, by name."""
+        self.settings = known_settings
+        """What is set in the store."""
         self.moved: dict[int, tuple[int, int]] = {}
         """By lane, how many more jobs are pending and running; only while queues have rules."""
         self.is_first = True
@@ -106,16 +111,35 @@ class Step:
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self._rules_changed = False
+        self._settings_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
-    def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock, rules: Rules) -> Step:
-        row = _row(db.execute(READ_STATE))
-        stored, floor, next_seq, generation, somebody_waits, some_unresolved, *places = row
-        step = cls(db, env, clock.read(stored), floor, next_seq, rules.at(db, generation))
+    def begin(
+        cls,
+        db: apsw.Connection,
+        env: Env,
+        clock: StoreClock,
+        rules: Rules,
+        known_settings: settings.KnownSettings,
+    ) -> Step:
+        stored, floor, next_seq, generation, somebody_waits, some_unresolved, *rest = _row(
+            db.execute(READ_STATE)
+        )
+        next_crossing, some_rescoring, set_at = rest
+        step = cls(
+            db,
+            env,
+            clock.read(stored),
+            floor,
+            next_seq,
+            rules.at(db, generation),
+            known_settings.at(db, set_at),
+        )
         step.somebody_waits = bool(somebody_waits)
         step.some_unresolved = bool(some_unresolved)
-        step.next_crossing, step.some_rescoring = places[0], bool(places[1])
+        step.next_crossing = next_crossing
+        step.some_rescoring = bool(some_rescoring)
         return step
 
     def end(self) -> None:
@@ -137,6 +161,12 @@ class Step:
         self.execute(NEXT_GENERATION)
         self._rules_changed = True
         self.rules = load(self.db)
+
+    def settings_changed(self) -> None:
+        """Let every process read the settings again."""
+        self.execute(NEXT_SETTINGS)
+        self._settings_changed = True
+        self.settings = settings.load(self.db)
 
     def flush(self) -> None:
         """Write the counters."""
@@ -175,6 +205,8 @@ class Step:
         self.hints.clear()
         if self._rules_changed:
             self.rules = load(self.db)
+        if self._settings_changed:
+            self.settings = settings.load(self.db)
 
     def record(
         self,
