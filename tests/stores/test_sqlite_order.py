@@ -52,6 +52,8 @@ def rows(store: SQLiteStore, table: str) -> int:
 
 
 STATEMENTS: dict[str, tuple[str, tuple[object, ...]]] = {
+    "the spread of a lane": (order.SPREAD, (1,)),
+    "the spread of a group": (order.SPREAD_OF_GROUP, ("p", 1)),
     "the tiers of a lane": (order.TIERS, (1,)),
     "the tiers of a group": (order.TIERS_OF_GROUP, ("p", 1)),
     "a lane": (order.READY_IN_LANE, (1,)),
@@ -80,7 +82,7 @@ def test_leasing_seeks_and_never_scans_or_sorts(store: SQLiteStore, what: str) -
 
 
 def test_a_group_is_sought_in_its_own_index(store: SQLiteStore) -> None:
-    for what in ("a group", "a tier of a group", "the tiers of a group"):
+    for what in ("a group", "a tier of a group", "the tiers of a group", "the spread of a group"):
         assert "ready_by_parent (parent_id=? AND lane=?" in plan(store, *STATEMENTS[what])
 
 

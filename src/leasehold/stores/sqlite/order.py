@@ -45,6 +45,17 @@ PLACES_IN_LANE: Final = f"""
 PLACES_IN_TIER: Final = f"""
     SELECT {_PLACE} FROM ready WHERE lane = ? AND tier = ? ORDER BY turn, seq
 """  # noqa: S608  # our own names
+# Most lanes have one tier only, and need not be asked which.
+SPREAD: Final = """
+    SELECT (SELECT min(tier) FROM ready WHERE lane = ?1),
+           (SELECT max(tier) FROM ready WHERE lane = ?1)
+"""
+SPREAD_OF_GROUP: Final = """
+    SELECT (SELECT min(tier) FROM ready INDEXED BY ready_by_parent
+            WHERE parent_id = ?1 AND lane = ?2),
+           (SELECT max(tier) FROM ready INDEXED BY ready_by_parent
+            WHERE parent_id = ?1 AND lane = ?2)
+"""
 # Each tier that a lane has jobs in, with the turn of its first: one seek for the next tier, and one
 # for its head.
 TIERS: Final = """
@@ -78,6 +89,7 @@ _TIER, _TURN, _SEQ, _, _AVAILABLE = range(5)
 class Statements(NamedTuple):
     """How to look into a lane; each takes the values that narrow it, the lane, then the tier."""
 
+    spread: str
     tiers: str
     in_lane: str
     in_tier: str
@@ -94,17 +106,17 @@ class Lane(NamedTuple):
 
 def for_leasing() -> Statements:
     """All that a lease tells."""
-    return Statements(TIERS, READY_IN_LANE, READY_IN_TIER)
+    return Statements(SPREAD, TIERS, READY_IN_LANE, READY_IN_TIER)
 
 
 def for_leasing_in_group() -> Statements:
     """The same for the jobs of one parent, whose id comes first."""
-    return Statements(TIERS_OF_GROUP, READY_IN_GROUP, READY_IN_TIER_OF_GROUP)
+    return Statements(SPREAD_OF_GROUP, TIERS_OF_GROUP, READY_IN_GROUP, READY_IN_TIER_OF_GROUP)
 
 
 def for_counting() -> Statements:
     """Only where jobs stand."""
-    return Statements(TIERS, PLACES_IN_LANE, PLACES_IN_TIER)
+    return Statements(SPREAD, TIERS, PLACES_IN_LANE, PLACES_IN_TIER)
 
 
 def in_order(
@@ -125,16 +137,19 @@ def _of_lane(
     db: apsw.Connection, lane: Lane, now: int, statements: Statements, narrow: tuple[str, ...]
 ) -> Iterable[Row]:
     where = (*narrow, lane.number)
-    tiers: list[Any] = []
-    if not lane.scoring.is_plain:
-        tiers = db.execute(statements.tiers, where).fetchall()
-    # In the order of the index unless there is something to compare.
     rows: Iterable[Row]
-    if len(tiers) < 2:
+    if lane.scoring.is_plain or _has_one_tier(db, statements.spread, where):
+        # The order of the index: there is nothing to compare.
         rows = db.cursor().execute(statements.in_lane, where)
     else:
+        tiers: list[Any] = db.execute(statements.tiers, where).fetchall()
         rows = _of_tiers(db, lane, now, statements.in_tier, where, tiers)
     return rows if lane.is_open is None else _while_open(rows, lane.is_open)
+
+
+def _has_one_tier(db: apsw.Connection, spread: str, where: tuple[Any, ...]) -> bool:
+    row: Any = db.execute(spread, where).fetchone()
+    return bool(row[0] == row[1])
 
 
 def _of_tiers(
