@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from leasehold.core.store import AuditRecord, WorkerInfo
     from leasehold.core.timing import Cron, Every
     from leasehold.errors import (
+        BlobDamagedError,
+        BlobError,
+        BlobLostError,
+        BlobUnavailableError,
         CycleError,
         DuplicateJobError,
         IdempotencyConflictError,
@@ -166,6 +170,10 @@ __all__ = [
     "JobTimeoutError",
     "ResultExpiredError",
     "ResultTimeoutError",
+    "BlobError",
+    "BlobLostError",
+    "BlobDamagedError",
+    "BlobUnavailableError",
     "UnsupportedError",
     "StoreError",
     "StoreUnavailableError",

@@ -49,6 +49,9 @@ _RECOUNT: Final = """
 """
 _COUNTS: Final = f"SELECT id, queue, task, {', '.join(Status)} FROM lane"  # noqa: S608  # our own names
 
+# Written by a migration, when the store was made.
+STORE_ID: Final = "SELECT value FROM meta WHERE key = 'store_id'"
+
 
 def check(db: apsw.Connection) -> list[str]:
     """SQLite's own integrity check, then ours; the problems found."""
@@ -108,6 +111,7 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
     wal = files.database.with_name(files.database.name + "-wal")
     return {
         "kind": "sqlite",
+        "store_id": db.execute(STORE_ID).fetchall()[0][0],
         "path": str(files.database),
         "durability": durability,
         "sqlite_version": apsw.sqlite_lib_version(),

@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
             "people", "reading", "waking", "breaking", "retaining",
+            "referencing", "blobs",
         )
     )
 )  # fmt: skip
@@ -40,6 +41,7 @@ from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
 from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
+from leasehold.testing.conformance.referencing import ReferencingClauses  # noqa: E402
 from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
@@ -63,6 +65,7 @@ class StoreConformance(
     QueueingClauses,
     LimitingClauses,
     DependingClauses,
+    ReferencingClauses,
 ):
     """Every clause of the contract, for one store."""
 
