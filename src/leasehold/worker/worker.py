@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import DEFAULT_LEASE_SECONDS, DEFAULT_QUEUE
 from leasehold.core.retention import RetentionPolicy
 from leasehold.core.store import Store, WorkerInfo, WorkerLife
@@ -86,6 +87,7 @@ class Worker:
         output_dir: str | None = None,
         executors: Mapping[ExecutorKind, ExecutorMaker] | None = None,
         hooks: Hooks | None = None,
+        blobs: Blobs | None = None,
     ) -> None:
         if slots < 1:
             raise ValueError(f"a worker needs at least one slot, not {slots}")
@@ -134,6 +136,7 @@ class Worker:
             self._stopping,
             hooks or Hooks(),
             env,
+            blobs,
         )
         self._sweep = (
             RecoverySweep(
@@ -145,7 +148,7 @@ class Worker:
             if enable_recovery
             else None
         )
-        self._pruner = Pruner(store, policy=retention, env=env, actor=self.id)
+        self._pruner = Pruner(store, policy=retention, env=env, actor=self.id, blobs=blobs)
         self._thread: threading.Thread | None = None
         self._ended = threading.Condition()
         self._stop_reason: StopReason | None = None
