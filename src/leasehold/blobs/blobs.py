@@ -89,9 +89,9 @@ class Blobs:
                 return msgspec.structs.replace(draft, payload=known.payload, codec=BLOB_CODEC)
         return self._kept(draft, "schedule", name)
 
-    def keep_result(self, lease: Lease, data: bytes, codec: str) -> bytes:
-        """Put a result away, before it is settled; answers with the reference to it."""
-        return self._put("result", lease.job_id, data, codec, lease.version)
+    def keep_result(self, lease: Lease, data: bytes, codec: str) -> tuple[bytes, str]:
+        """Put a result away, before it is settled; answers with the reference and its codec."""
+        return self._put("result", lease.job_id, data, codec, lease.version), BLOB_CODEC
 
     def forget_refused(
         self, drafts: Sequence[Draft], answers: Sequence[Submitted | LeaseholdError]

@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.codec import encode_document
-from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.job import DEFAULT_LEASE_SECONDS, Job
 from leasehold.core.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
@@ -104,7 +103,7 @@ class Consuming(People):
         data, encoding = codec.encode_result(result, self._bytes_max), codec.name
         attached = None if note is None else encode_document(note, "the note")
         if self.blobs is not None and len(data) > PAYLOAD_BYTES_MAX:
-            data, encoding = self.blobs.keep_result(lease, data, encoding), BLOB_CODEC
+            data, encoding = self.blobs.keep_result(lease, data, encoding)
         return self._leases_of(lease).complete(lease, data, note=attached, codec=encoding)
 
     def nack(

@@ -31,8 +31,8 @@ class LargeData(Protocol):
     def fetch(self, document: bytes) -> tuple[bytes, str]:
         """The data that a reference stands for, and its codec."""
 
-    def keep_result(self, lease: Lease, data: bytes, codec: str) -> bytes:
-        """Put a result away; answers with the reference to it."""
+    def keep_result(self, lease: Lease, data: bytes, codec: str) -> tuple[bytes, str]:
+        """Put a result away; answers with what to settle in its place."""
 
 
 def fetch(large: LargeData | None, document: bytes) -> tuple[bytes, str]:
@@ -71,7 +71,7 @@ def with_result_kept(
     if context.large is None or outcome.result is None:
         return outcome
     try:
-        reference = context.large.keep_result(lease, outcome.result, outcome.codec)
+        result, codec = context.large.keep_result(lease, outcome.result, outcome.codec)
     except Exception as error:  # noqa: BLE001 - whatever it is, the attempt has failed by it.
         return outcome_of_error(error, lease, task, context)
-    return msgspec.structs.replace(outcome, result=reference, codec=BLOB_CODEC)
+    return msgspec.structs.replace(outcome, result=result, codec=codec)

@@ -15,5 +15,5 @@ class LargeViaWorker:
     def fetch(self, _document: bytes) -> tuple[bytes, str]:
         raise BlobUnavailableError("a child process was given a reference in place of its payload")
 
-    def keep_result(self, _lease: Lease, data: bytes, _codec: str) -> bytes:
-        return data
+    def keep_result(self, _lease: Lease, data: bytes, codec: str) -> tuple[bytes, str]:
+        return data, codec
