@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from leasehold import TaskQueue
 from leasehold.blobs import contract
 from leasehold.blobs.contract import BlobStore
 from leasehold.blobs.folder import FolderBlobs
 from leasehold.blobs.memory import MemoryBlobs
 from leasehold.blobs.s3 import S3Blobs
+from leasehold.connect import Durability
 from leasehold.errors import BlobError, BlobUnavailableError, UnsupportedError
 from leasehold.testing.conformance.blobs import BlobStoreConformance, key_of
 
@@ -85,6 +88,34 @@ class TestMemory(BlobStoreConformance):
     @pytest.fixture
     def blobs(self) -> BlobStore:
         return MemoryBlobs()
+
+
+@pytest.mark.parametrize("durability", ["full", "normal"])
+def test_blobs_are_as_durable_as_the_rows(
+    tmp_path: Path, durability: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    with TaskQueue(tmp_path / "jobs.db", num_workers=0, durability=durability) as queue:
+        assert queue.blobs is not None
+        opened = queue.blobs._open()
+        assert opened is not None
+        monkeypatch.setattr(os, "fsync", synced.append)
+        opened[0].put(key_of("one"), b"x")
+    assert bool(synced) == (durability == "full")
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    blobs = FolderBlobs(str(tmp_path))
+    blobs.put(key_of("one"), b"x")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BlobUnavailableError, match="No space left"):
+        blobs.put(key_of("two"), b"x")
+    assert blobs.list("5e1f", "", 10) == [key_of("one")]
 
 
 def test_every_clause_is_tested() -> None:

@@ -204,7 +204,8 @@ def test_everything_can_be_awaited(tmp_path: Path) -> None:
             lease = await queue.lease("other", wait=0)
             assert lease is not None
             assert lease.job_id == waiting.id
-            await queue.ack(lease, BIG)
+            [[argument], _] = await queue.arguments(lease)
+            await queue.ack(lease, argument)
             assert await waiting.result(WAIT) == BIG
 
     asyncio.run(main())

@@ -21,8 +21,8 @@ def _die(*_args: Any, **_kwargs: Any) -> Any:
 def _die_while_writing() -> None:
     write = FolderBlobs._write
 
-    def write_and_die(blobs: FolderBlobs, path: str, data: bytes) -> None:
-        write(blobs, path, data)
+    def write_and_die(self: FolderBlobs, path: str, data: bytes) -> None:
+        write(self, path, data)
         _die()
 
     FolderBlobs._write = write_and_die  # type: ignore[method-assign]
