@@ -286,3 +286,11 @@ def test_every_queue_on_a_store_in_memory_has_the_same_blobs(clock: ManualClock)
         assert lease is not None
         two.ack(lease, two.arguments(lease)[0][0])
         assert job.result(0) == BIG
+
+
+def test_a_store_keeps_its_id_wherever_it_goes(on_disk: TaskQueue, tmp_path: Path) -> None:
+    store_id = on_disk.describe()["store_id"]
+    on_disk.backup(tmp_path / "copy.db")
+    for name in ("jobs.db", "copy.db"):
+        with TaskQueue(tmp_path / name, num_workers=0) as again:
+            assert again.describe()["store_id"] == store_id

@@ -15,6 +15,7 @@ from leasehold.errors import StoreError
 from leasehold.stores.sqlite import graph
 from leasehold.stores.sqlite.codes import STATUS_CODE
 from leasehold.stores.sqlite.files import StoreFiles, private_umask
+from leasehold.stores.sqlite.identity import read_store_id
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
 _PLACES: Final = """
@@ -48,9 +49,6 @@ _RECOUNT: Final = """
     ) JOIN job USING (seq) GROUP BY job.lane, status
 """
 _COUNTS: Final = f"SELECT id, queue, task, {', '.join(Status)} FROM lane"  # noqa: S608  # our own names
-
-# Written by a migration, when the store was made.
-STORE_ID: Final = "SELECT value FROM meta WHERE key = 'store_id'"
 
 
 def check(db: apsw.Connection) -> list[str]:
@@ -111,7 +109,7 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
     wal = files.database.with_name(files.database.name + "-wal")
     return {
         "kind": "sqlite",
-        "store_id": db.execute(STORE_ID).fetchall()[0][0],
+        "store_id": read_store_id(db),
         "path": str(files.database),
         "durability": durability,
         "sqlite_version": apsw.sqlite_lib_version(),
