@@ -137,6 +137,31 @@ def test_empty_folders_go_but_that_of_the_store_stays(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == [tmp_path / "5e1f"]
 
 
+def test_a_folder_that_a_clean_up_has_removed_is_made_again(tmp_path: Path) -> None:
+    blobs, cleaner = FolderBlobs(str(tmp_path)), FolderBlobs(str(tmp_path))
+    for number in range(3):
+        blobs.put(key_of("c" * 400), b"%d" % number)
+        assert blobs.get(key_of("c" * 400), 10) == b"%d" % number
+        cleaner.delete([key_of("c" * 400)])
+        assert not (tmp_path / "5e1f" / "1970-01-01").exists()
+
+
+def test_a_folder_that_somebody_else_has_made_is_synced_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    FolderBlobs(str(tmp_path)).put(key_of("zero"), b"x")
+    sync = FolderBlobs._sync_folder
+
+    def note(blobs: FolderBlobs, folder: str) -> None:
+        synced.append(str(Path(folder).relative_to(tmp_path)))
+        sync(blobs, folder)
+
+    monkeypatch.setattr(FolderBlobs, "_sync_folder", note)
+    FolderBlobs(str(tmp_path)).put(key_of("one"), b"x")
+    assert synced == [".", "5e1f", "5e1f/1970-01-01"]
+
+
 def test_a_folder_that_is_not_mounted_is_not_taken_for_a_loss(tmp_path: Path) -> None:
     with pytest.raises(BlobUnavailableError, match="mounted"):
         FolderBlobs(str(tmp_path)).get(key_of("one"), 10)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from leasehold import (
     AsyncTaskQueue,
@@ -32,11 +34,14 @@ from leasehold import (
     Workflow,
 )
 from leasehold.blobs.blobs import Blobs
+from leasehold.blobs.folder import FolderBlobs
+from leasehold.blobs.memory import memory_blobs_of
 from leasehold.core.blob import BLOB_CODEC, decode_reference
 from leasehold.core.job import Draft, Job
 from leasehold.core.lease import Lease
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.env import Env, ManualClock
+from leasehold.stores.memory import MemoryStore
 from leasehold.testing import InlineQueue, assert_submitted, drain
 from support import large_tasks
 
@@ -354,6 +359,24 @@ def test_a_bad_job_writes_nothing(on_disk: Callable[..., TaskQueue], tmp_path: P
     with pytest.raises(ValueError, match="control characters"):
         on_disk().submit("load", BIG, job_id="bad\nid")
     assert blob_files(tmp_path) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    data=st.binary(max_size=5000),
+    codec=st.sampled_from(["json", "pickle"]),
+    job_id=st.text(min_size=1, max_size=80).filter(str.isprintable),
+)
+def test_any_bytes_of_any_job_come_back(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, codec: str, job_id: str
+) -> None:
+    store = MemoryStore()
+    folder = FolderBlobs(str(tmp_path_factory.getbasetemp() / "any-bytes"), synced=False)
+    for opened in ((memory_blobs_of(store), "memory"), (folder, "5e1f")):
+        blobs = Blobs(store)
+        blobs._opened = opened
+        draft = blobs.keep_payload(Draft(id=job_id, task="t", payload=data, codec=codec))
+        assert blobs.fetch(draft.payload) == (data, codec)
 
 
 # -- limits and refusals ------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from leasehold.errors import BlobUnavailableError
 
 _PART: Final = ".part"
 _TRIES: Final = 10
+_MADE_MAX: Final = 1000
 
 
 class FolderBlobs:
@@ -25,6 +26,8 @@ class FolderBlobs:
     def __init__(self, root: str, *, synced: bool = True) -> None:
         self._root = os.path.abspath(root)
         self._synced = synced
+        self._made: set[str] = set()
+        """Folders that are there and synced, unless a clean-up has removed them since."""
 
     @property
     def place(self) -> str:
@@ -39,7 +42,8 @@ class FolderBlobs:
                     self._write(path + _PART, data)
                     break
                 except FileNotFoundError:
-                    # A clean-up has removed the folder, empty until now, in this very moment.
+                    # A clean-up has removed the folder, which was empty until now.
+                    self._made.clear()
                     if not tries_left:
                         raise
             os.rename(path + _PART, path)
@@ -87,14 +91,19 @@ class FolderBlobs:
         return os.path.join(self._root, *key.split("/"))
 
     def _make_folder(self, folder: str) -> None:
-        if os.path.isdir(folder):
+        is_inside = folder.startswith(self._root + os.sep)
+        if folder in self._made or (not is_inside and os.path.isdir(folder)):
             return
         above = os.path.dirname(folder)
         self._make_folder(above)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
-        # Its name must be as durable as what will be in it.
+        # Its name must be as durable as what will be in it, also if somebody else has made it a
+        # moment ago and has not synced it yet.
         self._sync_folder(above)
+        if len(self._made) >= _MADE_MAX:
+            self._made.clear()
+        self._made.add(folder)
 
     def _write(self, path: str, data: bytes) -> None:
         # Never through a link that somebody else may have put there.
