@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from leasehold import (
     DuplicateJobError,
     Every,
     IdempotencyConflictError,
+    InvalidJobError,
     JobFailedError,
     JobFilter,
     LeaseLostError,
@@ -358,6 +360,34 @@ def test_any_id_will_do(on_disk: Callable[..., TaskQueue], tmp_path: Path, job_i
 def test_a_bad_job_writes_nothing(on_disk: Callable[..., TaskQueue], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="control characters"):
         on_disk().submit("load", BIG, job_id="bad\nid")
+    assert blob_files(tmp_path) == []
+
+
+def test_a_bad_job_hinders_no_good_one(on_disk: Callable[..., TaskQueue], tmp_path: Path) -> None:
+    queue = on_disk()
+    jobs = [NewJob("load", [BIG], job_id=job_id) for job_id in ("good", "bad\nid", "fine")]
+    answers = queue.submit_many(jobs, partial=True)
+    assert isinstance(answers[1], InvalidJobError)
+    assert "control characters" in str(answers[1])
+    assert sorted(job.id for job in queue.search()) == ["fine", "good"]
+    assert len(blob_files(tmp_path)) == 2
+
+
+def test_a_call_that_fails_half_way_leaves_nothing(
+    on_disk: Callable[..., TaskQueue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = on_disk()
+    put, puts = FolderBlobs.put, itertools.count()
+
+    def fail_at_the_third(blobs: FolderBlobs, key: str, data: bytes) -> None:
+        if next(puts) == 2:
+            raise BlobUnavailableError("the line is dead")
+        put(blobs, key, data)
+
+    monkeypatch.setattr(FolderBlobs, "put", fail_at_the_third)
+    with pytest.raises(BlobUnavailableError):
+        queue.submit_many([NewJob("load", [BIG]) for _ in range(4)])
+    assert list(queue.search()) == []
     assert blob_files(tmp_path) == []
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.job import Draft
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.store import Store, Submitted
-from leasehold.errors import LeaseholdError
+from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.worker.large import fetch
 
 
@@ -28,8 +30,10 @@ def submit_large(
 
     Nothing is waited for between the two, so that no clean-up takes a blob for one without a job.
     """
-    kept = [keep_large(blobs, draft) for draft in drafts]
+    kept: list[Draft] = []
     try:
+        for draft in drafts:
+            kept.append(_kept(blobs, draft))  # noqa: PERF401 - one by one: any may fail.
         answers = store.submit(kept, partial=partial)
     except LeaseholdError as error:
         blobs.forget_refused(kept, [error] * len(kept))
@@ -38,9 +42,17 @@ def submit_large(
     return kept, answers
 
 
-def keep_large(blobs: Blobs, draft: Draft) -> Draft:
+def _kept(blobs: Blobs, draft: Draft) -> Draft:
     """The draft as the store can take it."""
-    return blobs.keep_payload(draft) if len(draft.payload) > PAYLOAD_BYTES_MAX else draft
+    if len(draft.payload) <= PAYLOAD_BYTES_MAX:
+        return draft
+    without_payload = msgspec.structs.replace(draft, payload=b"")
+    try:
+        without_payload.check()
+    except InvalidJobError:
+        # The store will refuse it for the same reason, and knows what that means for the others.
+        return without_payload
+    return blobs.keep_payload(draft)
 
 
 def inline(blobs: Blobs | None, data: bytes, codec: str) -> tuple[bytes, str]:
