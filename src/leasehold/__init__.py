@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from leasehold.core.store import AuditRecord, WorkerInfo
     from leasehold.core.timing import Cron, Every
     from leasehold.errors import (
+        BlobDamagedError,
+        BlobError,
+        BlobLostError,
+        BlobUnavailableError,
         CycleError,
         DuplicateJobError,
         IdempotencyConflictError,
@@ -172,6 +176,10 @@ __all__ = [
     "JobTimeoutError",
     "ResultExpiredError",
     "ResultTimeoutError",
+    "BlobError",
+    "BlobLostError",
+    "BlobDamagedError",
+    "BlobUnavailableError",
     "UnsupportedError",
     "StoreError",
     "StoreUnavailableError",

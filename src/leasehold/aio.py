@@ -359,6 +359,10 @@ class AsyncTaskQueue(AsyncQueues):
             self.queue.bridge(), self.queue.ready, self.queue.try_lease, request, wait
         )
 
+    async def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The call a leased job asks for; see `TaskQueue.arguments`."""
+        return await self._call(self.queue.arguments, lease)
+
     async def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
         return await self._call(self.queue.ack, lease, result, note=note)
 

@@ -32,6 +32,10 @@
     ├── JobTimeoutError                also a TimeoutError: an attempt ran too long
     ├── ResultExpiredError             raised by result(): its time to live is over
     ├── ResultTimeoutError             also a TimeoutError: no result yet
+    ├── BlobError                      about a large payload or result, kept apart
+    │   ├── BlobLostError              it is gone: also a PermanentError
+    │   ├── BlobDamagedError           it is not what was written: also a PermanentError
+    │   └── BlobUnavailableError       it may work again later: also a RetryableError
     ├── UnsupportedError               this store cannot do that
     └── StoreError                     the store itself cannot work
         ├── StoreUnavailableError      it may work again later
@@ -40,7 +44,8 @@
         ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
         └── StoreClosedError
 
-`PermanentError` and `RetryableError` are raised by tasks, not by Leasehold; see `core.retry`.
+`PermanentError` and `RetryableError` are for tasks to raise (and for errors about blobs, which a
+task may meet); see `core.retry`.
 """
 
 from __future__ import annotations
@@ -220,3 +225,19 @@ class RetryableError(Exception):
     def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class BlobError(LeaseholdError):
+    """Raised when a payload or a result that is kept in a blob store cannot be had or kept."""
+
+
+class BlobLostError(BlobError, PermanentError):
+    """Raised when a blob is gone; a job whose payload it was is dead at once."""
+
+
+class BlobDamagedError(BlobError, PermanentError):
+    """Raised when a blob is not what was written; a job whose payload it was is dead at once."""
+
+
+class BlobUnavailableError(BlobError, RetryableError):
+    """Raised when a blob store cannot be reached, or refuses us; it may work again later."""

@@ -13,6 +13,7 @@ import msgspec
 from leasehold.codec import signed
 from leasehold.codec.hints import Converter, converter, hints_of
 from leasehold.codec.values import check_size, decode, encode, encode_value, holds_nan, why_changed
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import InvalidJobError, PayloadError
 
 
@@ -60,14 +61,19 @@ class CallCodec:
         """The key it signs with, which a child process needs to run the same task."""
         return self._key
 
-    def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    def encode_call(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        bytes_max: int = PAYLOAD_BYTES_MAX,
+    ) -> bytes:
         """A call as bytes; raises unless the task would accept it and receive what was sent."""
         plan = self._plan or self._make_plan()
         if not plan.accepts(args, kwargs):
             plan.refuse(args, kwargs)
         if self._key is not None:
             data = signed.dumps((tuple(args), dict(kwargs)), self._key, "call")
-            check_size(data, f"the call of {plan.title}")
+            check_size(data, f"the call of {plan.title}", bytes_max)
             return data
         try:
             data = encode({"args": args, "kwargs": kwargs})
@@ -75,7 +81,7 @@ class CallCodec:
             # Encoding each argument by itself says which one it was.
             plan.blame(args, kwargs)
             raise
-        check_size(data, f"the call of {plan.title}")
+        check_size(data, f"the call of {plan.title}", bytes_max)
         call = _decode_call(data)
         if plan.converters:
             plan.convert(call)
@@ -100,7 +106,7 @@ class CallCodec:
             plan.convert(call)
         return call.args, call.kwargs
 
-    def encode_result(self, value: Any) -> bytes:
+    def encode_result(self, value: Any, bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
         """A returned value as bytes.
 
         The work is done by now, so nothing is refused that JSON can say in any way: what no return
@@ -113,7 +119,7 @@ class CallCodec:
             # msgspec writes NaN as null, which the caller would take for None.
             if b"null" in data and holds_nan(value):
                 raise PayloadError("the result holds NaN or infinity, which JSON cannot say")
-        check_size(data, "the result")
+        check_size(data, "the result", bytes_max)
         return data
 
     def decode_result(self, data: bytes, codec: str) -> Any:

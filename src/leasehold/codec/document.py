@@ -10,20 +10,23 @@ import math
 from typing import Any, Final
 
 from leasehold.codec.values import check_size, decode, encode_value, why_changed
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import PayloadError
 
 DEPTH_MAX: Final = 64
 _DIGITS_MAX: Final = 300
 
 
-def encode_document(value: Any, what: str = "the document") -> bytes:
+def encode_document(
+    value: Any, what: str = "the document", bytes_max: int = PAYLOAD_BYTES_MAX
+) -> bytes:
     """Any plain JSON value as bytes; what JSON would change is refused.
 
     >>> encode_document({"to": "a@b.c"})
     b'{"to":"a@b.c"}'
     """
     data = encode_value(value, what)
-    check_size(data, what)
+    check_size(data, what, bytes_max)
     why = why_changed(value, decode(data), rebuilt=False)
     if why is not None:
         raise PayloadError(f"{what} cannot be written as JSON: {why}")

@@ -41,11 +41,11 @@ def encode_value(value: Any, what: str) -> bytes:
         ) from error
 
 
-def check_size(data: bytes, what: str) -> None:
-    """Refuse what is larger than a store keeps inline."""
-    if len(data) > PAYLOAD_BYTES_MAX:
+def check_size(data: bytes, what: str, bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
+    """Refuse what is larger than a store keeps: inline, unless told otherwise."""
+    if len(data) > bytes_max:
         raise PayloadTooLargeError(
-            f"{what} is {len(data):,} bytes long; at most {PAYLOAD_BYTES_MAX:,} are allowed. "
+            f"{what} is {len(data):,} bytes long; at most {bytes_max:,} are allowed. "
             "Store it elsewhere and submit its address."
         )
 

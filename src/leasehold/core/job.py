@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
+from leasehold.core.blob import BLOB_CODEC, decode_reference
 from leasehold.core.limits import NAME_LENGTH_MAX, PAYLOAD_BYTES_MAX, SECONDS_MAX
 from leasehold.core.outcome import JobError
 from leasehold.core.retry import RetryPolicy
@@ -157,7 +158,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     def fingerprint(self) -> bytes:
         """What two submits under one idempotency key must have in common: task, codec, payload."""
         digest = hashlib.blake2b(digest_size=16)
-        for part in (self.task.encode(), self.codec.encode(), self.payload):
+        payload = self.payload
+        if self.codec == BLOB_CODEC:
+            # Two blobs with the same data have two keys, and are still the same payload.
+            payload = decode_reference(payload).identity()
+        for part in (self.task.encode(), self.codec.encode(), payload):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
         return digest.digest()
@@ -332,6 +337,10 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
+    if codec == BLOB_CODEC:
+        raise PayloadError(
+            f"the {what} of job {job_id} is kept in a blob store: read it with queue.{what}_of(job)"
+        )
     if codec != "json":
         raise PayloadError(
             f"the {what} of job {job_id} is a signed pickle: only a TaskQueue with its key reads it"

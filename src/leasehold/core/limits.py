@@ -6,6 +6,8 @@ from typing import Final
 
 PAYLOAD_BYTES_MAX: Final = 256 * 1024
 """For a payload, a result or a progress document kept inline."""
+BLOB_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""For a payload or a result kept in a blob store: it passes through memory as a whole."""
 NAME_LENGTH_MAX: Final = 255
 SECONDS_MAX: Final = 10 * 366 * 24 * 3600.0
 ATTEMPT_RECORDS_MAX: Final = 100

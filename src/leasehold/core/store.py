@@ -35,6 +35,13 @@ Clauses about jobs that depend on others, which hold whichever method ends, subm
          own dependents, if they have ended, stay as they are.
 - DEP-7  A job that an unfinished one depends on cannot be discarded: InvalidTransitionError. Nor is
          it forgotten by age.
+
+Clauses about payloads and results that are kept apart, of which the store holds a `core.blob`
+reference:
+
+- BLO-2  A reference is kept as it is, codec and all, for the job and for every job of a schedule,
+         and a search for its key as text finds the jobs whose payload it is.
+- BLO-3  Under one idempotency key, two references to the same data are the same payload.
 """
 
 from __future__ import annotations
@@ -465,7 +472,11 @@ class Store(ScheduleStore, QueueRules, SettingsStore, Protocol):
         """Write a consistent copy while the store is in use."""
 
     def describe(self) -> Mapping[str, Any]:
-        """What this store is: kind, place, durability, versions. For people and for `doctor`."""
+        """What this store is: kind, place, durability, versions. For people and for `doctor`.
+
+        - BLO-1  A store that outlives its process says its `store_id`, small letters and digits:
+                 the same for as long as it lives, and no other store's.
+        """
 
     def close(self) -> None:
         """Release everything. Closing twice is harmless."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from leasehold.blobs.blobs import Blobs
 from leasehold.codec import CallCodec
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.store import Store
 from leasehold.env import Env
 from leasehold.errors import QueueClosedError, UnknownTaskError
@@ -26,8 +28,12 @@ class QueueBase:
         import_tasks: tuple[str, ...],
         pickle_key: bytes | None,
         hooks: Hooks,
+        blobs: Blobs | None,
     ) -> None:
         self.store = store
+        self.blobs = blobs
+        """Where large payloads and results are kept; None if they are refused."""
+        self._bytes_max = PAYLOAD_BYTES_MAX if blobs is None else blobs.bytes_max
         self._env = env
         self._pickle_key = pickle_key
         self._hooks = hooks

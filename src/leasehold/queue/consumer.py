@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 from leasehold.codec import encode_document
 from leasehold.core.job import Job
 from leasehold.core.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import JobError
 from leasehold.core.priority import service_order
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.errors import LeaseLostError
 from leasehold.queue.base import name_of
+from leasehold.queue.large import inline
 from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.people import People
 from leasehold.queue.ready import Ready
@@ -93,17 +95,17 @@ class Consuming(People):
 
     def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
         """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
-        return self.codec_for(lease.task).decode_call(lease.payload, lease.codec)
+        payload, codec = inline(self.blobs, lease.payload, lease.codec)
+        return self.codec_for(lease.task).decode_call(payload, codec)
 
     def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
         """The job is done. Raises LeaseLostError if the lease is no longer yours."""
         codec = self.codec_for(lease.task)
-        return self._leases_of(lease).complete(
-            lease,
-            codec.encode_result(result),
-            note=None if note is None else encode_document(note, "the note"),
-            codec=codec.name,
-        )
+        data, encoding = codec.encode_result(result, self._bytes_max), codec.name
+        attached = None if note is None else encode_document(note, "the note")
+        if self.blobs is not None and len(data) > PAYLOAD_BYTES_MAX:
+            data, encoding = self.blobs.keep_result(lease, data, encoding)
+        return self._leases_of(lease).complete(lease, data, note=attached, codec=encoding)
 
     def nack(
         self,

@@ -7,6 +7,7 @@ from typing import Final, Unpack
 
 import msgspec
 
+from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import Job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
@@ -34,9 +35,10 @@ class DeadLetters:
     0
     """
 
-    def __init__(self, store: Store, actor: str) -> None:
+    def __init__(self, store: Store, actor: str, blobs: Blobs | None = None) -> None:
         self._store = store
         self._actor = actor
+        self._blobs = blobs
 
     def __iter__(self) -> Iterator[Job]:
         return self.list()
@@ -89,7 +91,10 @@ class DeadLetters:
         return self._change(self._discard, where, fields)
 
     def _discard(self, job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
-        return self._store.discard(job_ids, actor=self._actor)
+        answers = self._store.discard(job_ids, actor=self._actor)
+        if self._blobs is not None:
+            self._blobs.forget_jobs(answers)
+        return answers
 
     def _change(
         self,

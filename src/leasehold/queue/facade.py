@@ -10,8 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from leasehold.blobs.blobs import Blobs
+from leasehold.blobs.place import BlobPlace
+from leasehold.codec import CallCodec
 from leasehold.codec.signed import check_key
 from leasehold.connect import Durability, connect
+from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.job import DEFAULT_QUEUE, Draft, Job
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError
@@ -62,6 +66,9 @@ class TaskQueue(Scheduling, Workflows, Queues):
     What is not given (intervals, lease, threshold, retention) follows `queue.settings`, which are
     kept in the store for all processes.
 
+    `blobs` says where payloads and results over 256 KiB are kept: a folder, or `s3://bucket/prefix`;
+    by default a folder beside the database. With `blobs=False` they are refused.
+
     Command jobs run only with `allow_commands`; what they print is kept in files under
     `output_dir`, by default a folder beside the database.
     """
@@ -80,6 +87,7 @@ class TaskQueue(Scheduling, Workflows, Queues):
         enable_recovery: bool = True,
         durability: Durability | None = None,
         retention: RetentionPolicy | None = None,
+        blobs: BlobPlace = None,
         import_tasks: Iterable[str] = (),
         allow_commands: bool = False,
         output_dir: str | os.PathLike[str] | None = None,
@@ -101,14 +109,18 @@ class TaskQueue(Scheduling, Workflows, Queues):
         if pickle_key is not None:
             check_key(pickle_key)
         self._owns_store = isinstance(url, str | os.PathLike)
-        super().__init__(
+        store = (
             connect(url, env=env, durability=durability, retention=retention)
             if isinstance(url, str | os.PathLike)
-            else url,
+            else url
+        )
+        super().__init__(
+            store,
             env=env,
             import_tasks=_names(import_tasks),
             pickle_key=pickle_key,
             hooks=Hooks(on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost),
+            blobs=_blobs(store, blobs, env, close=self._owns_store),
         )
         self._num_workers = num_workers
         self._runs_here = num_workers > 0
@@ -241,6 +253,7 @@ class TaskQueue(Scheduling, Workflows, Queues):
             queues=self._queues if queues is None else _names(queues),
             slots=slots,
             hooks=self._hooks,
+            blobs=self.blobs,
             **self._worker_options,
             **limits,
         )
@@ -278,7 +291,13 @@ class TaskQueue(Scheduling, Workflows, Queues):
 
     async def aget_result(self, job: JobRef, timeout: float | None = None) -> Any:
         """`get_result`, to be awaited: no thread waits."""
-        return self.result_of(await self.await_end(job, timeout))
+        return await self.aresult_of(await self.await_end(job, timeout))
+
+    async def aresult_of(self, job: Job, codec: CallCodec | None = None) -> Any:
+        """`result_of`, to be awaited: a result in a blob store is read on another thread."""
+        if job.result_codec == BLOB_CODEC:
+            return await self.bridge().call(self.result_of, job, codec)
+        return self.result_of(job, codec)
 
     async def await_end(self, job: JobRef, timeout: float | None = None) -> Job:
         """`wait` for one job, to be awaited: no thread waits."""
@@ -325,6 +344,18 @@ def _output_dir(store: Store, given: str | os.PathLike[str] | None) -> str:
     if path is None:
         raise ValueError("this store has no folder: allow_commands needs an output_dir beside it")
     return f"{path}-output"
+
+
+def _blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blobs | None:
+    if place is False:
+        return None
+    try:
+        return Blobs(store, place, env=env)
+    except BaseException:
+        # Nobody else knows of a store that was opened a moment ago.
+        if close:
+            store.close()
+        raise
 
 
 def _names(names: str | Iterable[str]) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ class JobHandle(Generic[R]):
 
     async def aresult(self, timeout: float | None = None) -> R:
         """`result()`, to be awaited: no thread waits."""
-        return cast("R", self._queue.result_of(await self.await_end(timeout), self._codec))
+        return cast("R", await self._queue.aresult_of(await self.await_end(timeout), self._codec))
 
     async def acancel(self, reason: str = "") -> Job:
         """`cancel()`, to be awaited."""

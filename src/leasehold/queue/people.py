@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Unpack
 
+import msgspec
+
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
 from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.core.search import JobFilter, Page
@@ -18,6 +20,7 @@ from leasehold.queue.archive import Archive
 from leasehold.queue.base import QueueBase
 from leasehold.queue.deadletters import DeadLetters, change_many, only
 from leasehold.queue.filters import FilterFields, filter_of, found
+from leasehold.queue.large import inline
 from leasehold.queue.missing import not_found
 from leasehold.queue.options import JobRef, id_of
 
@@ -42,6 +45,11 @@ class People(QueueBase):
 
     def get_status(self, job: JobRef) -> Status:
         return self.get(job).status
+
+    def payload_of(self, job: Job) -> Any:
+        """A job's payload as plain JSON data, also one that is kept in a blob store."""
+        data, codec = inline(self.blobs, job.payload_data, job.codec)
+        return msgspec.structs.replace(job, payload_data=data, codec=codec).payload
 
     def position(self, job: JobRef) -> int | None:
         """How many pending jobs of its queue are served before this one; None if it is not pending.
@@ -143,12 +151,15 @@ class People(QueueBase):
     def discard(self, job: JobRef) -> Job:
         """Delete a job that has ended, with all its records; answers with its last snapshot."""
         job_id = id_of(job)
-        return only(self.store.discard([job_id], actor=self._actor), job_id)
+        answers = self.store.discard([job_id], actor=self._actor)
+        if self.blobs is not None:
+            self.blobs.forget_jobs(answers)
+        return only(answers, job_id)
 
     @cached_property
     def dead_letters(self) -> DeadLetters:
         """The jobs that will not run again unless you say so."""
-        return DeadLetters(self.store, self._actor)
+        return DeadLetters(self.store, self._actor, self.blobs)
 
     # -- retention ---------------------------------------------------------------------------
 
@@ -165,7 +176,13 @@ class People(QueueBase):
         from leasehold.worker.pruner import Pruner
 
         scope = Scope(force=force, emergency=emergency, dead=dead)
-        pruner = Pruner(self.store, policy=self._retention, env=self._env, actor=self._actor)
+        pruner = Pruner(
+            self.store,
+            policy=self._retention,
+            env=self._env,
+            actor=self._actor,
+            blobs=self.blobs,
+        )
         return pruner.prune_once(scope)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:

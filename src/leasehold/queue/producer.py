@@ -13,6 +13,7 @@ from leasehold.core.job import DependencyPolicy, Draft, MetadataValue, PriorityL
 from leasehold.core.store import Submitted
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.queue.handle import JobHandle
+from leasehold.queue.large import has_large, submit_large
 from leasehold.queue.options import (
     JobOptions,
     JobRef,
@@ -270,6 +271,12 @@ class Producing(TaskMaking):
         draft = self._draft(task, args, kwargs, options)
         self._check_open()
         self._ensure_workers()
+        if has_large([draft]):
+            # It is one large write by itself: nothing is gained by sharing the row's.
+            queue = cast("TaskQueue", self)
+            [stored] = await queue.bridge().call(self._store_drafts, [draft])
+            assert isinstance(stored, Submitted)
+            return self._handle(task, stored)
         answer = await self._funnel().submit(draft)
         self._tell_submitted([draft], [answer])
         return self._handle(task, answer)
@@ -308,7 +315,8 @@ class Producing(TaskMaking):
         options: JobOptions | None,
     ) -> Draft:
         codec = task.definition.codec
-        return self._make_draft(task, codec.encode_call(args, kwargs), codec.name, options)
+        payload = codec.encode_call(args, kwargs, self._bytes_max)
+        return self._make_draft(task, payload, codec.name, options)
 
     def _draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
         if not isinstance(job, NewJob):
@@ -317,7 +325,8 @@ class Producing(TaskMaking):
         options = draft_safe(job.options)
         if job.document is ...:
             return task, self._draft(task, job.args, job.kwargs, options)
-        payload = encode_document(job.document, f"the document for {task.name}")
+        what = f"the document for {task.name}"
+        payload = encode_document(job.document, what, self._bytes_max)
         return task, self._make_draft(task, payload, "json", options)
 
     def _make_draft(
@@ -342,7 +351,10 @@ class Producing(TaskMaking):
         """The one way of all submits that block."""
         self._check_open()
         self._ensure_workers()
-        answers = self.store.submit(drafts, partial=partial) if drafts else []
+        if self.blobs is not None and has_large(drafts):
+            drafts, answers = submit_large(self.store, self.blobs, drafts, partial=partial)
+        else:
+            answers = self.store.submit(drafts, partial=partial) if drafts else []
         self._tell_submitted(drafts, answers)
         return answers
 

@@ -16,6 +16,7 @@ from leasehold.errors import (
     ResultTimeoutError,
 )
 from leasehold.queue.consumer import Consuming
+from leasehold.queue.large import inline
 from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.waiters import Ended
 
@@ -47,7 +48,7 @@ class Results(Consuming):
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
         ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds,
         ResultExpiredError when the result's time to live is over, and JobNotFoundError for an
-        unknown id.
+        unknown id. A large result that cannot be had from the blob store raises a BlobError.
         """
         return self.result_of(self.wait(job, timeout))
 
@@ -64,7 +65,8 @@ class Results(Consuming):
             )
         if job.result_data is None:
             return None
-        return (codec or self.codec_for(job.task)).decode_result(job.result_data, job.result_codec)
+        data, encoding = inline(self.blobs, job.result_data, job.result_codec)
+        return (codec or self.codec_for(job.task)).decode_result(data, encoding)
 
     def _wait(self, job_ids: list[str], timeout: float | None) -> list[Job]:
         self._ensure_workers()

@@ -11,6 +11,7 @@ from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.schedule import Misfire, Overlap, Schedule, ScheduleDraft
 from leasehold.core.timing import Cron, Every, Timing
 from leasehold.errors import InvalidScheduleError
+from leasehold.queue.large import has_large
 from leasehold.queue.options import JobRef, RetryLike, Seconds, draft_safe
 from leasehold.queue.producer import Producing
 from leasehold.queue.schedules import Schedules
@@ -147,5 +148,9 @@ class Scheduling(Producing):
         if "job_id" in for_each_job:
             raise InvalidScheduleError("job_id fits one job only: every tick's job has its own id")
         job = self._draft(task, args, kwargs or {}, draft_safe({**for_each_job, "job_id": name}))
+        if self.blobs is not None and has_large([job]):
+            known = self.store.get_schedule(name)
+            known_job = None if known is None else known.draft.job
+            job = self.blobs.keep_schedule_payload(name, job, known_job)
         draft = ScheduleDraft(name=name, timing=timing, job=job, **own)
         return self.store.set_schedule(draft, actor=self._actor)

@@ -71,7 +71,7 @@ class Workflows(Producing, Results):
 
         Those that have not completed are not among them.
         """
-        return decode_results(fetch_results(self.store, id_of(job)), self.codec_for)
+        return decode_results(fetch_results(self.store, id_of(job), self.blobs), self.codec_for)
 
     def graph(self, *jobs: JobRef) -> Graph:
         """These jobs and all that are linked with them by dependencies, with their statuses.

@@ -37,6 +37,7 @@ from leasehold.queue.base import name_of
 from leasehold.queue.facade import TaskQueue
 from leasehold.queue.filters import FilterFields, TaskLike
 from leasehold.queue.handle import JobHandle
+from leasehold.queue.large import inline
 from leasehold.queue.options import JobOptions, JobRef, id_of
 from leasehold.queue.task import BaseTask
 from leasehold.worker.attempt import attempt
@@ -257,14 +258,15 @@ def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> Outcome:
     except UnknownTaskError:
         leases.release(lease, reason="its code is not here")
         raise
-    fetch = partial(fetch_results, queue.store)
-    context = JobContext(lease, _Reports(queue.store), fetch=fetch)
+    fetch = partial(fetch_results, queue.store, large=queue.blobs)
+    context = JobContext(lease, _Reports(queue.store), fetch=fetch, large=queue.blobs)
     # `attempt` runs it in a copy of the context variables, so that nothing of it stays behind.
     return task.judge(attempt(lease, task, context))
 
 
 def _call_of(queue: TaskQueue, job: Job) -> Any:
-    args, kwargs = queue.codec_for(job.task).decode_call(job.payload_data, job.codec)
+    payload, codec = inline(queue.blobs, job.payload_data, job.codec)
+    args, kwargs = queue.codec_for(job.task).decode_call(payload, codec)
     return _bound(queue, job.task, tuple(args), kwargs)
 
 
@@ -286,5 +288,8 @@ def _overview(queue: TaskQueue, task: TaskLike) -> str:
     if not jobs:
         others = sorted({job.task for job in queue.search()})
         return f"No job of that task was; of others: {', '.join(others) or 'none'}."
-    lines = [f"\n  {job.payload} priority={job.priority} {job.metadata or ''}" for job in jobs[:10]]
+    lines = [
+        f"\n  {queue.payload_of(job)} priority={job.priority} {job.metadata or ''}"
+        for job in jobs[:10]
+    ]
     return f"All {len(jobs)} of that task:" + "".join(lines)

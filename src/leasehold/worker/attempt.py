@@ -12,11 +12,14 @@ from contextvars import copy_context
 from types import CoroutineType, TracebackType
 from typing import Any, Final
 
+from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.lease import Lease
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Retry, Snooze
 from leasehold.core.retry import DELAY_SECONDS_MAX, is_retryable
 from leasehold.errors import JobCancelledError, RetryableError
 from leasehold.worker.context import JobContext, enter_context
+from leasehold.worker.large import is_large, with_payload, with_result_kept
 from leasehold.worker.task import TaskDefinition
 
 TRACEBACK_LENGTH_MAX: Final = 16 * 1024
@@ -34,26 +37,32 @@ def attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
 def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
     enter_context(context)
     try:
-        args, kwargs = task.codec.decode_call(lease.payload, lease.codec)
+        called = lease if lease.codec != BLOB_CODEC else with_payload(lease, context)
+        args, kwargs = task.codec.decode_call(called.payload, called.codec)
         value = task.func(*args, **kwargs)
         if type(value) is CoroutineType:
             value = asyncio.run(value)
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its job's failure.
         return outcome_of_error(error, lease, task, context)
-    return outcome_of_value(value, lease, task, context)
+    outcome = outcome_of_value(value, lease, task, context)
+    return with_result_kept(outcome, lease, task, context) if is_large(outcome) else outcome
 
 
 def outcome_of_value(
     value: Any, lease: Lease, task: TaskDefinition, context: JobContext
 ) -> Outcome:
-    """What a returned value means. One that cannot be encoded is a failure for good."""
+    """What a returned value means. One that cannot be encoded is a failure for good.
+
+    A result that is too large for a row is still to be put away, by `large.with_result_kept`.
+    """
     if isinstance(value, Retry):
         return value.as_failure()
     if isinstance(value, Snooze | Cancel):
         return value
     codec = task.codec
+    bytes_max = PAYLOAD_BYTES_MAX if context.large is None else context.large.bytes_max
     try:
-        return Complete(codec.encode_result(value), context.note, codec.name)
+        return Complete(codec.encode_result(value, bytes_max), context.note, codec.name)
     except Exception as error:  # noqa: BLE001 - a value's own methods may raise anything here.
         message = (
             f"job {lease.job_id} ran, but what task {task.name!r} returned, "

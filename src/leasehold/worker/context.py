@@ -29,6 +29,7 @@ from leasehold.worker.dependencies import (
     decode_results,
     plain_codec,
 )
+from leasehold.worker.large import LargeData
 
 T = TypeVar("T")
 
@@ -59,10 +60,15 @@ class Sink(Protocol):
 class JobContext:
     """The running attempt, as its own code sees it."""
 
-    __slots__ = ("_condition", "_env", "_fetch", "_lease", "_sink", "_stop", "note")
+    __slots__ = ("_condition", "_env", "_fetch", "_lease", "_sink", "_stop", "large", "note")
 
     def __init__(
-        self, lease: Lease, sink: Sink, env: Env = SYSTEM, fetch: FetchResults | None = None
+        self,
+        lease: Lease,
+        sink: Sink,
+        env: Env = SYSTEM,
+        fetch: FetchResults | None = None,
+        large: LargeData | None = None,
     ) -> None:
         self._lease = lease
         self._sink = sink
@@ -72,6 +78,8 @@ class JobContext:
         self._condition: threading.Condition | None = None
         self.note: bytes | None = None
         """What `attach` was given, as JSON."""
+        self.large = large
+        """What keeps payloads and results that are too large for a row; None for nothing."""
 
     @property
     def lease(self) -> Lease:

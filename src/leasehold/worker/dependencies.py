@@ -8,10 +8,12 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.codec import CallCodec
+from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.errors import JobNotFoundError
+from leasehold.worker.large import LargeData, fetch
 
 READ_AT_ONCE: Final = 500
 
@@ -29,7 +31,9 @@ FetchResults = Callable[[str], list[DependencyResult]]
 """From a job's id to what its dependencies returned."""
 
 
-def fetch_results(store: Store, job_id: str) -> list[DependencyResult]:
+def fetch_results(
+    store: Store, job_id: str, large: LargeData | None = None
+) -> list[DependencyResult]:
     """The results of a job's completed dependencies, in the order in which it names them."""
     job = store.get(job_id)
     if job is None:
@@ -39,9 +43,10 @@ def fetch_results(store: Store, job_id: str) -> list[DependencyResult]:
         ids = job.depends_on[start : start + READ_AT_ONCE]
         where = JobFilter(ids=ids, statuses=(Status.COMPLETED,))
         for each in store.search(where, limit=READ_AT_ONCE).jobs:
-            found[each.id] = DependencyResult(
-                each.id, each.task, each.result_data, each.result_codec
-            )
+            data, codec = each.result_data, each.result_codec
+            if data is not None and codec == BLOB_CODEC:
+                data, codec = fetch(large, data)
+            found[each.id] = DependencyResult(each.id, each.task, data, codec)
     return [found[needed] for needed in job.depends_on if needed in found]
 
 

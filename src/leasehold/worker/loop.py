@@ -23,6 +23,7 @@ from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks, call_hook
 from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand, timeout_failure
+from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.reports import Reports
 from leasehold.worker.run import Run
@@ -69,6 +70,7 @@ class Loop:
         hooks: Hooks,
         env: Env,
         note_settings: Callable[[int], None] | None = None,
+        large: LargeData | None = None,
     ) -> None:
         self._rules = rules
         self._note_settings = note_settings
@@ -85,7 +87,8 @@ class Loop:
         self._team: Team
         self._may_replace_stuck = False
         self._reports = Reports(leases.store, env, inbox.wake)
-        self._fetch = partial(fetch_results, leases.store)
+        self._large = large
+        self._fetch = partial(fetch_results, leases.store, large=large)
         self._unrunnable = Unrunnable()
         self._ticking = Ticking(leases.store, env)
         self.settling = Settling(hooks)
@@ -280,7 +283,7 @@ class Loop:
         for lease in leases:
             try:
                 task = self._find_task(lease)
-                context = JobContext(lease, self._reports, self._env, self._fetch)
+                context = JobContext(lease, self._reports, self._env, self._fetch, self._large)
                 run = Run(lease, task, context, self._inbox.on_change)
                 self._in_hand.add(run)
                 if on_start is not None:

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from leasehold.blobs.blobs import Blobs
+from leasehold.blobs.cleaning import KEYS_PER_PASS
 from leasehold.core.outcome import JobError
 from leasehold.core.retention import (
     BATCH_START,
@@ -21,6 +23,7 @@ from leasehold.core.retention import (
 )
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
+from leasehold.errors import BlobError
 from leasehold.worker.attempt import describe_error
 
 logger = logging.getLogger("leasehold.worker")
@@ -39,6 +42,7 @@ class PrunerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     is_running: bool = False
     total_cleanups: int = 0
     total_pruned: int = 0
+    total_blobs_deleted: int = 0
     total_errors: int = 0
     last_cleanup: CleanUp | None = None
     last_error: JobError | None = None
@@ -57,12 +61,14 @@ class Pruner:
         policy: RetentionPolicy | None = None,
         env: Env = SYSTEM,
         actor: str = "pruner",
+        blobs: Blobs | None = None,
     ) -> None:
         self._store = store
         self._policy = policy
         self._env = env
         self._clock = env.clock
         self._actor = actor
+        self._blobs = blobs
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -90,6 +96,7 @@ class Pruner:
         self._next_due_at = report.next_due_at
         record = next(each for each in self._store.cleanups() if each.run == run)
         self._count(record)
+        self._clean_blobs(scope)
         return record
 
     def statistics(self) -> PrunerStatistics:
@@ -158,6 +165,27 @@ class Pruner:
         with self._condition:
             if seconds > 0 and not self._stopping and not self._hurried:
                 self._clock.wait(self._condition, seconds)
+
+    def _clean_blobs(self, scope: Scope) -> None:
+        """Delete what the jobs that went have left: a part of it a day, all if a person asks."""
+        if self._blobs is None:
+            return
+        keys_max = KEYS_PER_PASS if scope == DAILY else None
+        before = self._statistics
+        try:
+            cleaned = self._blobs.clean_up(keys_max=keys_max, should_stop=lambda: self._stopping)
+        except BlobError as error:
+            # The jobs are pruned all the same, and the next clean-up finds what they have left.
+            logger.warning("the blobs could not be cleaned up: %s", error)
+            self._statistics = msgspec.structs.replace(
+                before, total_errors=before.total_errors + 1, last_error=describe_error(error)
+            )
+            return
+        self._statistics = msgspec.structs.replace(
+            before, total_blobs_deleted=before.total_blobs_deleted + cleaned.deleted
+        )
+        if cleaned.deleted:
+            logger.info("%d of %d blob(s) deleted", cleaned.deleted, cleaned.looked_at)
 
     def _count(self, record: CleanUp) -> None:
         before = self._statistics

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import DEFAULT_QUEUE
 from leasehold.core.retention import RetentionPolicy
 from leasehold.core.settings import RETENTION_NAMES
@@ -91,6 +92,7 @@ class Worker:
         output_dir: str | None = None,
         executors: Mapping[ExecutorKind, ExecutorMaker] | None = None,
         hooks: Hooks | None = None,
+        blobs: Blobs | None = None,
     ) -> None:
         if slots < 1:
             raise ValueError(f"a worker needs at least one slot, not {slots}")
@@ -153,6 +155,7 @@ class Worker:
             hooks or Hooks(),
             env,
             tuning.note,
+            blobs,
         )
         self._sweep = (
             RecoverySweep(
@@ -164,7 +167,7 @@ class Worker:
             if enable_recovery
             else None
         )
-        self._pruner = Pruner(store, policy=retention, env=env, actor=self.id)
+        self._pruner = Pruner(store, policy=retention, env=env, actor=self.id, blobs=blobs)
         self._follows_retention = retention is None
         self._thread: threading.Thread | None = None
         self._ended = threading.Condition()

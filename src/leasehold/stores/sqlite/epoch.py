@@ -17,6 +17,7 @@ import apsw
 from leasehold.env import Env
 from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.files import StoreFiles, boot_id
+from leasehold.stores.sqlite.identity import ensure_store_id
 from leasehold.stores.sqlite.transaction import transaction
 
 _SHIFT: Final = 20
@@ -34,6 +35,7 @@ def open_epoch(db: apsw.Connection, files: StoreFiles, durability: str, env: Env
     """Compare the file with what it was at the last opening; raise the floor if it may be older."""
     now = {"identity": files.identity(), "boot": boot_id(), "durability": durability}
     with translated(files.database), _synced(db, durability), transaction(db):
+        ensure_store_id(db, env)
         before = {key: _read(db, key) for key in now}
         if before["identity"] is not None and _may_be_older(before, now):
             db.execute(RAISE, (env.now_micros() // 1_000_000,))

@@ -15,6 +15,7 @@ from leasehold.errors import StoreError
 from leasehold.stores.sqlite import graph, inheritance
 from leasehold.stores.sqlite.codes import STATUS_CODE
 from leasehold.stores.sqlite.files import StoreFiles, private_umask
+from leasehold.stores.sqlite.identity import read_store_id
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
@@ -113,6 +114,7 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
     wal = files.database.with_name(files.database.name + "-wal")
     return {
         "kind": "sqlite",
+        "store_id": read_store_id(db),
         "path": str(files.database),
         "durability": durability,
         "sqlite_version": apsw.sqlite_lib_version(),

@@ -27,6 +27,7 @@ pytest.register_assert_rewrite(
             "scoring", "inheriting",
             "people", "reading", "waking", "breaking", "retaining",
             "configuring",
+            "referencing", "blobs",
         )
     )
 )  # fmt: skip
@@ -44,6 +45,7 @@ from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
 from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
+from leasehold.testing.conformance.referencing import ReferencingClauses  # noqa: E402
 from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
@@ -71,6 +73,7 @@ class StoreConformance(
     ScoringClauses,
     InheritingClauses,
     ConfiguringClauses,
+    ReferencingClauses,
 ):
     """Every clause of the contract, for one store."""
 

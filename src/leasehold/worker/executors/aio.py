@@ -7,10 +7,12 @@ import threading
 from collections import deque
 from functools import partial
 
+from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.outcome import Outcome, Release
 from leasehold.env import SYSTEM, Env
 from leasehold.worker.attempt import outcome_of_error, outcome_of_value
 from leasehold.worker.context import enter_context
+from leasehold.worker.large import is_large, with_payload, with_result_kept
 from leasehold.worker.run import Run
 
 CLOSE_SECONDS_MAX = 5.0
@@ -73,11 +75,17 @@ class AsyncExecutor:
         enter_context(context)
         run.started = self._clock.monotonic()
         try:
-            args, kwargs = task.codec.decode_call(lease.payload, lease.codec)
+            called = lease
+            if lease.codec == BLOB_CODEC:
+                called = await asyncio.to_thread(with_payload, lease, context)
+            args, kwargs = task.codec.decode_call(called.payload, called.codec)
             value = await task.func(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its job's failure.
             return outcome_of_error(error, lease, task, context)
-        return outcome_of_value(value, lease, task, context)
+        outcome = outcome_of_value(value, lease, task, context)
+        if is_large(outcome):
+            return await asyncio.to_thread(with_result_kept, outcome, lease, task, context)
+        return outcome
 
     def _finish(self, run: Run, task: asyncio.Task[Outcome]) -> None:
         del self._tasks[run]

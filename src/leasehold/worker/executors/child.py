@@ -16,6 +16,8 @@ import socket
 import sys
 import threading
 
+import msgspec
+
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.errors import PayloadTooLargeError, StoreUnavailableError
@@ -23,7 +25,9 @@ from leasehold.worker.attempt import attempt, describe_error
 from leasehold.worker.context import JobContext
 from leasehold.worker.dependencies import DependencyResult
 from leasehold.worker.executors.importable import load
+from leasehold.worker.executors.largeviaworker import LargeViaWorker
 from leasehold.worker.executors.nursery import die_with, kill_group, leave_signals_to_the_worker
+from leasehold.worker.executors.parts import Parts, parts_of, without_result
 from leasehold.worker.executors.role import become_child_process
 from leasehold.worker.executors.wire import (
     Answer,
@@ -32,6 +36,7 @@ from leasehold.worker.executors.wire import (
     ChildEnd,
     Ended,
     Log,
+    Part,
     Progress,
     Ready,
     Setup,
@@ -77,10 +82,16 @@ class Child:
             self._report(begin, outcome)
 
     def _listen(self) -> None:
+        parts = Parts()
         while (message := self._worker.receive()) is not None:
-            if isinstance(message, Begin):
+            if isinstance(message, Part):
+                parts.add(message)
+            elif isinstance(message, Begin):
+                lease = parts.join_payload(message.lease)
+                message = msgspec.structs.replace(message, lease=lease)
+                large = LargeViaWorker(message.result_bytes_max)
                 # The context is made here, so that a request to stop right after it finds one.
-                self._context = JobContext(message.lease, self._sink, fetch=self._ask)
+                self._context = JobContext(lease, self._sink, fetch=self._ask, large=large)
                 self._begun.put((message, self._context))
             elif isinstance(message, Stop) and (context := self._context) is not None:
                 context.stop(message.cause, message.reason)
@@ -126,8 +137,11 @@ class Child:
         return self._tasks[key]
 
     def _report(self, begin: Begin, outcome: Outcome) -> None:
+        small, ahead = without_result(outcome)
         try:
-            self._worker.send(Ended(outcome))
+            for part in parts_of(ahead):
+                self._worker.send(part)
+            self._worker.send(Ended(small))
         except PayloadTooLargeError as error:
             message = f"job {begin.lease.job_id} ran, but its result cannot be kept: {error}"
             error_text = JobError(type(error).__name__, message)

@@ -17,15 +17,18 @@ import signal
 
 import msgspec
 
+from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Complete, Fail, JobError, Outcome
 from leasehold.env import Env
-from leasehold.errors import PayloadError
+from leasehold.errors import BlobError, PayloadError
+from leasehold.worker.attempt import outcome_of_error
 from leasehold.worker.executors.commandline import CommandLine, command_line_of
 from leasehold.worker.executors.helper import describe_status
 from leasehold.worker.executors.nurserylink import Lost, NurseryLink, Refused, Started, Ticket
 from leasehold.worker.executors.output import last_line, output_paths, tail
 from leasehold.worker.executors.slots import Slot, SlotExecutor
+from leasehold.worker.large import with_payload
 from leasehold.worker.run import Run
 
 # What may be better next time: no memory, no process or descriptor left, a file being replaced.
@@ -87,10 +90,15 @@ class _CommandSlot(Slot):
         return None
 
     async def execute(self, run: Run) -> Outcome:
+        lease = run.lease
         try:
-            command = command_line_of(run.lease)
+            if lease.codec == BLOB_CODEC:
+                lease = await asyncio.to_thread(with_payload, lease, run.context)
+            command = command_line_of(lease)
         except PayloadError as error:
             return Fail(JobError(type(error).__name__, str(error)), retryable=False)
+        except BlobError as error:
+            return outcome_of_error(error, run.lease, run.task, run.context)
         output = output_paths(self._output_dir, run.lease.job_id, run.lease.version)
         started = self._env.clock.monotonic()
         self._ticket = self._nursery.start(

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import asyncio
 
+from leasehold.core.blob import BLOB_CODEC
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.env import Env
-from leasehold.errors import TaskNotImportableError
-from leasehold.worker.attempt import describe_error
+from leasehold.errors import BlobError, TaskNotImportableError
+from leasehold.worker.attempt import describe_error, outcome_of_error
 from leasehold.worker.executors.childprocess import ChildProcess
 from leasehold.worker.executors.helper import describe_status
 from leasehold.worker.executors.importable import locate
+from leasehold.worker.executors.parts import Parts, parts_of, without_payload
 from leasehold.worker.executors.slots import Slot, SlotExecutor
 from leasehold.worker.executors.wire import (
     Answer,
@@ -26,10 +29,12 @@ from leasehold.worker.executors.wire import (
     Begin,
     Ended,
     Log,
+    Part,
     Progress,
     Stop,
     to_frame,
 )
+from leasehold.worker.large import is_large, with_payload, with_result_kept
 from leasehold.worker.run import Run
 
 START_SECONDS_MAX = 60.0
@@ -111,9 +116,10 @@ class _ProcessSlot(Slot):
         self._run = run
         self._jobs += 1
         try:
-            child.send(Begin(run.lease, *locate(run.task), run.task.codec.pickle_key))
-            run.started = self._env.clock.monotonic()
+            await self._begin(run, child)
             outcome = await self._follow(run, child)
+        except BlobError as error:
+            outcome = outcome_of_error(error, run.lease, run.task, run.context)
         except ConnectionError:
             status = await child.end()
             outcome = Fail(
@@ -132,11 +138,33 @@ class _ProcessSlot(Slot):
             await self.close()
         return outcome
 
+    async def _begin(self, run: Run, child: ChildProcess) -> None:
+        lease, context = run.lease, run.context
+        # Its time counts from here, the way of its payload included.
+        run.started = self._env.clock.monotonic()
+        if lease.codec == BLOB_CODEC:
+            # Off the event loop: other children talk to it while the blob is read.
+            lease = await asyncio.to_thread(with_payload, lease, context)
+        bytes_max = PAYLOAD_BYTES_MAX if context.large is None else context.large.bytes_max
+        lease, ahead = without_payload(lease)
+        for part in parts_of(ahead):
+            child.send(part)
+            await child.writer.drain()
+        child.send(Begin(lease, *locate(run.task), run.task.codec.pickle_key, bytes_max))
+
     async def _follow(self, run: Run, child: ChildProcess) -> Outcome:
+        parts = Parts()
         while True:
             message = await child.receive()
+            if isinstance(message, Part):
+                parts.add(message)
             if isinstance(message, Ended):
-                return message.outcome
+                outcome = parts.join_result(message.outcome)
+                if is_large(outcome):
+                    return await asyncio.to_thread(
+                        with_result_kept, outcome, run.lease, run.task, run.context
+                    )
+                return outcome
             if isinstance(message, Progress):
                 run.context.sink.progress(run.lease, message.document)
             elif isinstance(message, Log):

@@ -31,6 +31,12 @@ class Setup(msgspec.Struct, frozen=True, tag="setup"):
     module: str
 
 
+class Part(msgspec.Struct, frozen=True, tag="part"):
+    """A piece of a payload or a result that is too large for the message that follows."""
+
+    data: bytes
+
+
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
     """Run this job, with the function found under this name."""
 
@@ -38,6 +44,8 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     module: str
     qualname: str
     pickle_key: bytes | None
+    result_bytes_max: int
+    """The largest result that can be kept."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -80,8 +88,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     outcome: Outcome
 
 
-ToChild = Setup | Begin | Stop | Answer
-FromChild = Ready | Progress | Log | Ask | Ended
+ToChild = Setup | Part | Begin | Stop | Answer
+FromChild = Ready | Progress | Log | Ask | Part | Ended
 
 _to_child: Final = msgspec.msgpack.Decoder[ToChild](ToChild)
 _from_child: Final = msgspec.msgpack.Decoder[FromChild](FromChild)

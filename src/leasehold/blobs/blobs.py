@@ -1,0 +1,215 @@
+"""What the rest of Leasehold uses: put large data away, and fetch it again."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from leasehold.blobs.cleaning import BlobsCleaned, clean_up
+from leasehold.blobs.contract import BlobStore
+from leasehold.blobs.memory import MemoryBlobs
+from leasehold.blobs.place import BlobPlace, open_place
+from leasehold.core.blob import (
+    BLOB_CODEC,
+    BlobKey,
+    BlobReference,
+    OwnerKind,
+    decode_reference,
+)
+from leasehold.core.blob_retention import own_blobs
+from leasehold.core.job import Draft, Job
+from leasehold.core.lease import Lease
+from leasehold.core.limits import BLOB_BYTES_MAX, PAYLOAD_BYTES_MAX
+from leasehold.core.store import Store, Submitted
+from leasehold.env import SYSTEM, Env, to_micros
+from leasehold.errors import (
+    BlobError,
+    BlobLostError,
+    BlobUnavailableError,
+    LeaseholdError,
+    PayloadTooLargeError,
+    StoreError,
+)
+
+logger = logging.getLogger("leasehold.blobs")
+
+MEMORY_CLEAN_BYTES: Final = 64 * 1024 * 1024
+"""Blobs in memory are cleaned up when there are more than this, and twice as many as were left."""
+
+
+class Blobs:
+    """The blobs of one store. Nothing is made before the first large value comes.
+
+    >>> from leasehold.stores.memory import MemoryStore
+    >>> blobs = Blobs(MemoryStore())
+    >>> draft = blobs.keep_payload(Draft(id="job-1", task="resize", payload=b"[" + b"1" * 300_000))
+    >>> draft.codec, len(draft.payload) < 300
+    ('blob', True)
+    >>> data, codec = blobs.fetch(draft.payload)
+    >>> len(data), codec
+    (300001, 'json')
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        place: BlobPlace = None,
+        *,
+        env: Env = SYSTEM,
+        bytes_max: int = BLOB_BYTES_MAX,
+    ) -> None:
+        self._store = store
+        self._place = place
+        self._env = env
+        self._lock = threading.Lock()
+        self._opened = open_place(place, store) if place else None
+        self._clean_above = MEMORY_CLEAN_BYTES
+        self.bytes_max = bytes_max
+        """The largest payload or result it takes."""
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def keep_payload(self, draft: Draft) -> Draft:
+        """The draft of a job with its payload put away; it is to be submitted at once."""
+        return self._kept(draft, "payload", draft.id)
+
+    def keep_schedule_payload(self, name: str, draft: Draft, known: Draft | None) -> Draft:
+        """The same for the job of a schedule, which all its jobs share.
+
+        A schedule is declared anew at every start of a program: the same payload stays where it is.
+        """
+        if known is not None and known.codec == BLOB_CODEC:
+            reference = decode_reference(known.payload)
+            if reference.identity() == _identity(draft.payload, draft.codec):
+                return msgspec.structs.replace(draft, payload=known.payload, codec=BLOB_CODEC)
+        return self._kept(draft, "schedule", name)
+
+    def keep_result(self, lease: Lease, data: bytes, codec: str) -> tuple[bytes, str]:
+        """Put a result away, before it is settled; answers with the reference and its codec."""
+        return self._put("result", lease.job_id, data, codec, lease.version), BLOB_CODEC
+
+    def forget_refused(
+        self, drafts: Sequence[Draft], answers: Sequence[Submitted | LeaseholdError]
+    ) -> None:
+        """Delete the payloads of jobs that were refused, or are duplicates of earlier ones.
+
+        An error of the store itself does not say whether it has the job: those are left alone.
+        """
+        refused = [
+            decode_reference(draft.payload).key
+            for draft, answer in zip(drafts, answers, strict=True)
+            if draft.codec == BLOB_CODEC
+            and (
+                answer.is_duplicate
+                if isinstance(answer, Submitted)
+                else not isinstance(answer, StoreError)
+            )
+        ]
+        self._forget(refused)
+
+    def forget_jobs(self, jobs: Iterable[Job | LeaseholdError]) -> None:
+        """Delete the blobs of jobs that were discarded."""
+        self._forget([key for job in jobs if isinstance(job, Job) for key in own_blobs(job)])
+
+    def _kept(self, draft: Draft, kind: OwnerKind, owner: str) -> Draft:
+        # Whatever else is wrong with the job is told before anything is written.
+        msgspec.structs.replace(draft, payload=b"").check()
+        reference = self._put(kind, owner, draft.payload, draft.codec)
+        return msgspec.structs.replace(draft, payload=reference, codec=BLOB_CODEC)
+
+    def _put(self, kind: OwnerKind, owner: str, data: bytes, codec: str, version: int = 0) -> bytes:
+        blob_store, store_id = self._open_for(data)
+        key = BlobKey(
+            store_id=store_id,
+            kind=kind,
+            owner=owner,
+            version=version,
+            made_at=to_micros(self._store.now()),
+            nonce=self._env.new_secret(),
+        )
+        blob_store.put(key.text, data)
+        self._clean_memory(blob_store)
+        digest = hashlib.sha256(data).hexdigest()
+        return BlobReference(
+            kind=blob_store.kind, key=key.text, size=len(data), sha256=digest, codec=codec
+        ).encode()
+
+    def _open_for(self, data: bytes) -> tuple[BlobStore, str]:
+        if len(data) > self.bytes_max:
+            raise PayloadTooLargeError(
+                f"{len(data):,} bytes are more than a blob may have, which is {self.bytes_max:,}: "
+                "store the data elsewhere and pass its address"
+            )
+        opened = self._open()
+        if opened is None:
+            raise PayloadTooLargeError(
+                f"{len(data):,} bytes are more than the {PAYLOAD_BYTES_MAX:,} that are kept "
+                "inline, and this store has no place of its own for blobs: name one with "
+                "TaskQueue(blobs=...)"
+            )
+        return opened
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def fetch(self, document: bytes) -> tuple[bytes, str]:
+        """The data that a reference stands for, and its codec; whole, or an error."""
+        reference = decode_reference(document)
+        opened = self._open()
+        if opened is None or opened[0].kind != reference.kind:
+            here = "none" if opened is None else opened[0].kind
+            raise BlobUnavailableError(
+                f"blob {reference.key} is kept in a blob store of kind {reference.kind!r}, and "
+                f"this queue has {here!r}: give TaskQueue(blobs=...) the place that it was "
+                "written to"
+            )
+        blob_store = opened[0]
+        data = blob_store.get(reference.key, reference.size + 1)
+        if data is None:
+            raise BlobLostError(
+                f"blob {reference.key} is not in {blob_store.place} (any more). Restore it from a "
+                "copy and replay the job, or discard the job and submit it again."
+            )
+        return reference.check(data, blob_store.place), reference.codec
+
+    # -- cleaning up -------------------------------------------------------------------------
+
+    def clean_up(
+        self, *, keys_max: int | None = None, should_stop: Callable[[], bool] = lambda: False
+    ) -> BlobsCleaned:
+        """Delete what belongs to nothing any more; see `cleaning`."""
+        opened = self._open()
+        if opened is None:
+            return BlobsCleaned()
+        return clean_up(self._store, *opened, keys_max=keys_max, should_stop=should_stop)
+
+    def _clean_memory(self, blob_store: BlobStore) -> None:
+        # A store in memory forgets its jobs by itself, an hour after they have ended.
+        if isinstance(blob_store, MemoryBlobs) and blob_store.bytes_held > self._clean_above:
+            self.clean_up()
+            self._clean_above = max(MEMORY_CLEAN_BYTES, 2 * blob_store.bytes_held)
+
+    def _forget(self, keys: Sequence[str]) -> None:
+        opened = self._open() if keys else None
+        if opened is None:
+            return
+        try:
+            opened[0].delete(keys)
+        except BlobError as error:
+            logger.warning("%d blob(s) are left to the next clean-up: %s", len(keys), error)
+
+    def _open(self) -> tuple[BlobStore, str] | None:
+        place = self._place
+        if self._opened is None and place is not False:
+            with self._lock:
+                self._opened = self._opened or open_place(place, self._store)
+        return self._opened
+
+
+def _identity(data: bytes, codec: str) -> bytes:
+    digest = hashlib.sha256(data).hexdigest()
+    return BlobReference(kind="", key="", size=len(data), sha256=digest, codec=codec).identity()

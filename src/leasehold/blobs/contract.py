@@ -1,0 +1,42 @@
+"""The blob store contract: bytes under keys, nothing else. The conformance suite cites the clauses.
+
+- BLO-4  `get` answers with what was put under that key, any bytes at all; with None if there is
+         nothing, while the blob store itself can be reached.
+- BLO-5  A blob is there as a whole or not at all, whenever a writer dies; when `put` has returned
+         it is as durable as the store's rows.
+- BLO-6  `list` answers in the order of the keys, after a given one, what is left of dead writers
+         included.
+- BLO-7  `delete` forgets what it is told; what is not there is no error.
+- BLO-8  A blob store that cannot be reached, or refuses us, raises BlobUnavailableError; its errors
+         name the key and the place, and no secret.
+- BLO-9  Any number of threads and processes may call at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class BlobStore(Protocol):
+    """Where blobs live. Keys are those of `core.blob.BlobKey`."""
+
+    @property
+    def kind(self) -> str:
+        """The word for it in references: `folder`, `s3` or `memory`."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people; without secrets."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep these bytes under a key, in place of what may have been there."""
+
+    def get(self, key: str, bytes_max: int) -> bytes | None:
+        """What is under a key, or its first `bytes_max` bytes; None if there is nothing."""
+
+    def list(self, store_id: str, after: str, limit: int) -> list[str]:
+        """The next keys of one store after this one, at most so many; none at the end."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Forget these blobs."""

@@ -1,0 +1,59 @@
+"""Where the blobs of a store are: URL or path -> blob store."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from leasehold.blobs.contract import BlobStore
+from leasehold.core.store import Store
+from leasehold.errors import UnsupportedError
+
+BlobPlace = str | os.PathLike[str] | Literal[False] | None
+"""A folder, an s3:// URL, False for no blobs at all, or None for the store's own place."""
+
+
+def _check(place: object) -> None:
+    """Refuse what can be no place."""
+    if place is None:
+        return
+    if not isinstance(place, str | os.PathLike):
+        raise TypeError(f"blobs must be a folder, an s3:// URL, False or None, not {place!r}")
+    scheme, separator, _ = os.fspath(place).partition("://")
+    if separator and scheme != "s3":
+        raise UnsupportedError(
+            f"'{scheme}://...' is no place for blobs: give a folder or s3://bucket/prefix"
+        )
+
+
+def open_place(place: str | os.PathLike[str] | None, store: Store) -> tuple[BlobStore, str] | None:
+    """The blob store for this store, and the id under which its blobs stand there.
+
+    None if nobody said where, and the store has no place of its own.
+    """
+    _check(place)
+    about = store.describe()
+    store_id = about.get("store_id")
+    if store_id is None:
+        # It ends with its process: nobody would ever clean up what it left anywhere else.
+        if place is not None:
+            raise UnsupportedError(
+                "this store has no id of its own by which its blobs could be told from those of "
+                "others: leave out blobs=..., or use a SQLite file"
+            )
+        if about.get("kind") != "memory":
+            return None
+        from leasehold.blobs.memory import memory_blobs_of
+
+        return memory_blobs_of(store), "memory"
+    if place is not None and os.fspath(place).startswith("s3://"):
+        from leasehold.blobs.s3 import S3Blobs
+
+        return S3Blobs(os.fspath(place)), str(store_id)
+    folder = f"{about['path']}-blobs" if place is None and "path" in about else place
+    if folder is None:
+        return None
+    from leasehold.blobs.folder import FolderBlobs
+
+    synced = about.get("durability") != "normal"
+    return FolderBlobs(os.fspath(folder), synced=synced), str(store_id)

@@ -1,0 +1,156 @@
+"""Large payloads and results: what a job's row says of data that is kept apart, and its key.
+
+A store keeps PAYLOAD_BYTES_MAX of a payload or a result. What is larger is a *blob*, in a blob
+store, and the row holds a small reference under the codec `blob`. Stores carry it like any other
+document; only the fingerprint of an idempotent submit looks into it.
+
+All that a clean-up must know of a blob is in its key: the store and the job it belongs to, which
+lease's result it is, and when it was made. No key is ever used twice, so that writing a blob never
+changes one that somebody relies on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from leasehold.env import from_micros
+from leasehold.errors import BlobDamagedError
+
+BLOB_CODEC: Final = "blob"
+"""The codec of a payload or a result that is only a reference."""
+
+OwnerKind = Literal["payload", "result", "schedule"]
+
+_SEGMENT_LENGTH_MAX: Final = 150
+"""File systems take 255 bytes per name, and the rest of the last segment needs its share."""
+_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
+_KEY: Final = re.compile(
+    r"(?P<store>[a-z0-9]+)/\d{4}-\d\d-\d\d/(?P<owner>[a-z0-9_\-!/]+)"
+    r"\.(?P<kind>payload|result|schedule)\.(?P<version>\d+)\.(?P<made>\d+)\.(?P<nonce>[0-9a-f]+)"
+    r"(?P<unfinished>\.part)?",
+    re.ASCII,
+)
+
+
+class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in a job's row in place of the data."""
+
+    kind: str
+    """The kind of blob store that has it: `folder`, `s3` or `memory`."""
+    key: str
+    size: int
+    sha256: str
+    codec: str
+    """How the data itself is encoded."""
+
+    def encode(self) -> bytes:
+        """The document for the row."""
+        return msgspec.json.encode(self)
+
+    def identity(self) -> bytes:
+        """What it has in common with any other reference to the same data."""
+        return f"{self.codec}:{self.size}:{self.sha256}".encode()
+
+    def check(self, data: bytes, place: str) -> bytes:
+        """The data, or BlobDamagedError if it is not what was written."""
+        if len(data) == self.size and hashlib.sha256(data).hexdigest() == self.sha256:
+            return data
+        raise BlobDamagedError(
+            f"blob {self.key} in {place} is not what was written: {self.size:,} bytes with the "
+            f"SHA-256 {self.sha256} were expected. Restore it from a copy and replay the job, or "
+            "discard the job and submit it again."
+        )
+
+
+def decode_reference(document: bytes) -> BlobReference:
+    """The reference in a row; raises BlobDamagedError for what cannot be one of ours.
+
+    Keys become paths: one that was not made by `BlobKey` is never asked for.
+    """
+    try:
+        reference = msgspec.json.decode(document, type=BlobReference)
+    except msgspec.DecodeError as error:
+        raise BlobDamagedError(f"the reference to a blob is damaged: {error}") from error
+    if parse_key(reference.key) is None or reference.size < 0:
+        raise BlobDamagedError(f"the reference to a blob names an impossible key: {reference.key}")
+    return reference
+
+
+class BlobKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The name of a blob, taken apart."""
+
+    store_id: str
+    """Whose blob it is: several stores may share a bucket, and none cleans up another's."""
+    kind: OwnerKind
+    owner: str
+    """The id of the job, or the name of the schedule."""
+    version: int = 0
+    """Of a result: the lease under which it was made."""
+    made_at: int
+    """By the store's clock, in microseconds since 1970."""
+    nonce: str
+    is_unfinished: bool = False
+    """Being written, or left by a writer that died."""
+
+    @property
+    def text(self) -> str:
+        """The key itself.
+
+        >>> BlobKey(
+        ...     store_id="5e1f", kind="result", owner="Job 1", version=7, made_at=0, nonce="ab"
+        ... ).text
+        '5e1f/1970-01-01/!4aob!201.result.7.0.ab'
+        """
+        name = _escaped(self.owner)
+        segments = [
+            name[start : start + _SEGMENT_LENGTH_MAX]
+            for start in range(0, len(name), _SEGMENT_LENGTH_MAX)
+        ]
+        day = from_micros(self.made_at).date().isoformat()
+        rest = f"{self.kind}.{self.version}.{self.made_at}.{self.nonce}"
+        return f"{self.store_id}/{day}/{'/'.join(segments)}.{rest}"
+
+
+def parse_key(text: str) -> BlobKey | None:
+    """A key taken apart; None for what is none of ours."""
+    found = _KEY.fullmatch(text)
+    if found is None:
+        return None
+    owner = _unescaped(found["owner"].replace("/", ""))
+    if owner is None:
+        return None
+    kind: OwnerKind = found["kind"]  # type: ignore[assignment]  # The pattern names all three.
+    key = BlobKey(
+        store_id=found["store"],
+        kind=kind,
+        owner=owner,
+        version=int(found["version"]),
+        made_at=int(found["made"]),
+        nonce=found["nonce"],
+        is_unfinished=found["unfinished"] is not None,
+    )
+    # One name, one form: a path with odd segments is nobody's key.
+    try:
+        return key if key.text == text.removesuffix(".part") else None
+    except (OverflowError, ValueError):
+        return None
+
+
+def _escaped(name: str) -> str:
+    # Capitals too: some file systems do not tell them from small letters.
+    return "".join(chr(byte) if byte in _PLAIN else f"!{byte:02x}" for byte in name.encode("utf-8"))
+
+
+def _unescaped(name: str) -> str | None:
+    plain, *escaped = name.split("!")
+    try:
+        data = plain.encode() + b"".join(
+            bytes.fromhex(part[:2]) + part[2:].encode() for part in escaped
+        )
+        return data.decode("utf-8")
+    except ValueError:
+        return None

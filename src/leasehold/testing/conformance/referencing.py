@@ -1,0 +1,100 @@
+"""BLO: payloads and results that are kept apart, of which a store holds references."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import timedelta
+
+import pytest
+
+from leasehold.core.blob import BLOB_CODEC, BlobKey, BlobReference
+from leasehold.core.job import Draft
+from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.core.schedule import ScheduleDraft
+from leasehold.core.search import JobFilter
+from leasehold.core.store import Store, Submitted
+from leasehold.core.timing import Every
+from leasehold.env import Env, ManualClock
+from leasehold.errors import IdempotencyConflictError
+from leasehold.testing.conformance.base import ConformanceBase, MakeStore
+
+
+def reference(data: bytes = b"data", nonce: str = "ab", codec: str = "json") -> BlobReference:
+    """A reference as a queue writes it."""
+    key = BlobKey(store_id="5e1f", kind="payload", owner="Job/1", made_at=0, nonce=nonce)
+    return BlobReference(
+        kind="folder",
+        key=key.text,
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        codec=codec,
+    )
+
+
+class ReferencingClauses(ConformanceBase):
+    """What a store must do for blobs, which it does not know."""
+
+    def test_blo_1_a_store_that_lasts_has_an_id(
+        self, make_store: MakeStore, store: Store, env: Env
+    ) -> None:
+        store_id = store.describe().get("store_id")
+        if store_id is None:
+            assert store.describe()["kind"] == "memory"
+            return
+        assert re.fullmatch(r"[a-z0-9]+", store_id)
+        assert store.describe()["store_id"] == store_id
+        other = make_store(env)
+        try:
+            assert other.describe()["store_id"] != store_id
+        finally:
+            other.close()
+
+    def test_blo_2_a_reference_is_kept_as_it_is(self, store: Store) -> None:
+        document = reference().encode()
+        store.submit([Draft(id="Job/1", task="task", payload=document, codec=BLOB_CODEC)])
+        [lease] = store.exchange((), LeaseRequest(worker="w")).leases
+        assert (lease.payload, lease.codec) == (document, BLOB_CODEC)
+        result = reference(b"result").encode()
+        outcome = Complete(result, codec=BLOB_CODEC)
+        store.exchange([Settlement(lease.job_id, lease.version, outcome)])
+        job = store.get("Job/1")
+        assert job is not None
+        assert (job.payload_data, job.codec) == (document, BLOB_CODEC)
+        assert (job.result_data, job.result_codec) == (result, BLOB_CODEC)
+
+    def test_blo_2_its_key_finds_the_jobs_of_a_schedule(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        document = reference()
+        draft = Draft(id="tick", task="task", payload=document.encode(), codec=BLOB_CODEC)
+        starting = clock.now() + timedelta(seconds=60)
+        store.set_schedule(
+            ScheduleDraft(name="tick", timing=Every(60, starting), job=draft), actor="me"
+        )
+        assert store.search(JobFilter(text=document.key)).jobs == []
+        clock.advance(61)
+        store.fire_schedules()
+        where = JobFilter(text=document.key, metadata={"schedule": "tick"})
+        [job] = store.search(where).jobs
+        assert (job.payload_data, job.codec) == (document.encode(), BLOB_CODEC)
+        assert store.search(JobFilter(text=reference(nonce="cd").key)).jobs == []
+
+    def test_blo_3_the_same_data_is_the_same_payload(self, store: Store) -> None:
+        def submit(job_id: str, document: BlobReference) -> Submitted:
+            payload = document.encode()
+            draft = Draft(
+                id=job_id, task="task", payload=payload, codec=BLOB_CODEC, idempotency_key="key"
+            )
+            [answer] = store.submit([draft])
+            assert isinstance(answer, Submitted)
+            return answer
+
+        submit("one", reference(nonce="ab"))
+        again = submit("two", reference(nonce="cd"))
+        assert (again.id, again.is_duplicate) == ("one", True)
+        with pytest.raises(IdempotencyConflictError):
+            submit("three", reference(b"other"))
+        with pytest.raises(IdempotencyConflictError):
+            submit("four", reference(codec="pickle"))

@@ -1,0 +1,67 @@
+"""Data that no frame can hold goes ahead of its message, in parts.
+
+So nothing as large as a blob is copied whole into a frame, and neither side ever waits for a frame
+of a gigabyte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from leasehold.core.lease import Lease
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.outcome import Complete, Outcome
+from leasehold.worker.executors.wire import Part
+
+PART_BYTES: Final = 4 * 1024 * 1024
+
+
+def parts_of(data: bytes) -> Iterator[Part]:
+    """The parts to send ahead, one after the other."""
+    for start in range(0, len(data), PART_BYTES):
+        yield Part(data[start : start + PART_BYTES])
+
+
+def without_payload(lease: Lease) -> tuple[Lease, bytes]:
+    """The lease for a frame, and what goes ahead of it."""
+    if len(lease.payload) <= PAYLOAD_BYTES_MAX:
+        return lease, b""
+    return msgspec.structs.replace(lease, payload=b""), lease.payload
+
+
+def without_result(outcome: Outcome) -> tuple[Outcome, bytes]:
+    """The outcome for a frame, and what goes ahead of it."""
+    if (
+        not isinstance(outcome, Complete)
+        or outcome.result is None
+        or len(outcome.result) <= PAYLOAD_BYTES_MAX
+    ):
+        return outcome, b""
+    return msgspec.structs.replace(outcome, result=b""), outcome.result
+
+
+class Parts:
+    """What came ahead of the next message."""
+
+    def __init__(self) -> None:
+        self._received: list[bytes] = []
+
+    def add(self, part: Part) -> None:
+        self._received.append(part.data)
+
+    def join_payload(self, lease: Lease) -> Lease:
+        """The lease as it was before its payload went ahead."""
+        return msgspec.structs.replace(lease, payload=self._take()) if self._received else lease
+
+    def join_result(self, outcome: Outcome) -> Outcome:
+        """The outcome as it was before its result went ahead."""
+        if not self._received or not isinstance(outcome, Complete):
+            return outcome
+        return msgspec.structs.replace(outcome, result=self._take())
+
+    def _take(self) -> bytes:
+        received, self._received = self._received, []
+        return b"".join(received)
