@@ -13,7 +13,7 @@ from cli.seed import golden
 from leasehold.cli.main import run
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "inspecting.md"
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|text|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ queuectl (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
@@ -26,12 +26,16 @@ def seen(shell: Shell, line: str) -> str:
 
 
 def test_the_page_says_what_happens(shell: Shell) -> None:
-    commands = 0
+    commands, printed, names = 0, "", dict[str, object]()
     for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        if kind == "python":
-            exec(text.replace('"leasehold.db"', repr(str(shell.folder / "leasehold.db"))), {})
-            continue
-        for line, promised in COMMAND.findall(text):
-            assert golden(seen(shell, line)) == golden(promised), line
-            commands += 1
-    assert commands > 10
+        if kind == "text":
+            assert printed == text
+        elif kind == "python":
+            with chdir(shell.folder), redirect_stdout(StringIO()) as out:
+                exec(text, names)
+            printed = out.getvalue()
+        else:
+            for line, promised in COMMAND.findall(text):
+                assert golden(seen(shell, line)) == golden(promised), line
+                commands += 1
+    assert (commands > 10, bool(printed)) == (True, True)
