@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -82,7 +81,9 @@ def json_text(document: Any, *, indent: int = 0) -> str:
         data = msgspec.json.encode(document)
     except UnicodeEncodeError:
         # A file name that is no UTF-8: only the standard library's JSON has a way to write it.
-        data = json.dumps(msgspec.to_builtins(document)).encode()
+        import json
+
+        return safe_json(json.dumps(msgspec.to_builtins(document), indent=indent or None))
     return safe_json((msgspec.json.format(data, indent=indent) if indent else data).decode())
 
 
