@@ -77,6 +77,11 @@ _PENDING: Final = f"""
 _LANES: Final = "SELECT id FROM lane WHERE queue = ? AND pending > 0"
 _CREATED: Final = "SELECT seq, created_at, born FROM job WHERE id = ?"
 
+# A range of the unique index. No id goes on with the last character of all: it is not printable.
+FIND_IDS: Final = (
+    "SELECT id FROM job WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
+)
+
 _decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_retry = msgspec.json.Decoder(RetryPolicy).decode
 
@@ -101,6 +106,11 @@ def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
             served = in_order(db, lanes, now, for_counting())
             before = next(count for count, row in enumerate(served) if row[2] == seq)
     return before
+
+
+def find_ids(db: apsw.Connection, prefix: str, limit: int) -> list[str]:
+    """Ids that begin like this, in order."""
+    return [str(job_id) for (job_id,) in db.execute(FIND_IDS, (prefix, max(0, limit)))]
 
 
 def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None) -> Page:

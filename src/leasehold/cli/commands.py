@@ -1,0 +1,34 @@
+"""Every command, where its code is, and its one line of help.
+
+The help stands here so that `--help` loads none of them; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Entry(NamedTuple):
+    """A command that is loaded when it is called. Its object is named like the last part."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "init": Entry("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
+    "status": Entry("leasehold.cli.status", "status", "What there is: queues, jobs and workers."),
+    "list": Entry("leasehold.cli.listing", "list_jobs", "List jobs, the last submitted first."),
+    "show": Entry("leasehold.cli.show", "show", "Show everything about one job."),
+    "history": Entry("leasehold.cli.history", "history", "What happened to a job, oldest first."),
+    "why": Entry("leasehold.cli.why", "why", "Why a job is not running."),
+    "cancel": Entry("leasehold.cli.cancel", "cancel", "Stop jobs that wait or run."),
+    "retry": Entry("leasehold.cli.retry", "retry", "Give dead or cancelled jobs another chance."),
+    "reprioritize": Entry(
+        "leasehold.cli.reprioritize", "reprioritize", "Change the priority of waiting jobs."
+    ),
+    "queue": Entry("leasehold.cli.queues", "queue", "Queues: their rules, state and jobs."),
+    "stats": Entry("leasehold.cli.stats", "stats", "Counts and lifetime totals, queue by queue."),
+    "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
+}

@@ -1,0 +1,39 @@
+"""Before something is destroyed: say how much, and ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from leasehold.cli.exits import Exit
+from leasehold.cli.safe import safe
+from leasehold.cli.session import Session, is_interactive
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def destructive(function: F) -> F:
+    """Add --yes and --dry-run, to be handed to `agreed`."""
+    yes = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+    dry = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+    return yes(dry(function))
+
+
+def agreed(session: Session, what: str, *, yes: bool, dry_run: bool) -> bool:
+    """Whether to go on. `what` says what will happen, with its count: "delete 12 jobs".
+
+    Off a terminal nobody can be asked, so it is refused without --yes.
+    """
+    if dry_run:
+        session.tell(f"would {what}; nothing was changed")
+        return False
+    if yes:
+        return True
+    if not is_interactive():
+        raise click.UsageError(f"this would {safe(what)}: say --yes, or --dry-run to only look")
+    if click.confirm(f"Really {safe(what)}?", err=True):
+        return True
+    session.tell("nothing was changed")
+    raise click.exceptions.Exit(Exit.FAILURE)

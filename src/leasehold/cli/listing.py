@@ -1,0 +1,110 @@
+"""`list`: jobs, the last submitted first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.documents import document_of, job_document
+from leasehold.cli.filters import filter_options
+from leasehold.cli.output import Column, Document, emit
+from leasehold.cli.session import Session
+from leasehold.core.search import JobFilter
+
+LIMIT: Final = 50
+PAGE_SIZE: Final = 500
+
+
+def error_line(error: Any) -> str:
+    """An error in one line."""
+    return f"{error.type}: {error.message}"
+
+
+def columns(now: datetime, *, archived: bool = False) -> list[Column]:
+    """What a table of jobs shows."""
+
+    def age(moment: datetime) -> str:
+        return _short((now - moment).total_seconds())
+
+    shown = [
+        Column("id", "ID", fit="keep"),
+        Column("queue", "QUEUE", fit="cut", spare=1),
+        Column("task", "TASK", fit="cut"),
+        Column("status", "STATUS", fit="keep"),
+        Column("priority", "PRI", right=True, spare=5),
+        Column("attempts", "TRIES", right=True, spare=4),
+        Column("created_at", "AGE", age, right=True, spare=2),
+        Column("completed_at", "ENDED", age, right=True, spare=2),
+        Column("error", "ERROR", error_line, fit="cut", spare=3),
+    ]
+    hidden = ("priority", "created_at") if archived else ("completed_at",)
+    return [column for column in shown if column.field not in hidden]
+
+
+def _short(seconds: float) -> str:
+    """A time span at a glance.
+
+    >>> _short(59.9), _short(3600), _short(200_000)
+    ('59s', '60m', '55h')
+    """
+    for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 72)):
+        if seconds < size * most:
+            return f"{max(0, int(seconds / size))}{unit}"
+    return f"{int(seconds / 86_400)}d"
+
+
+@command("list")
+@filter_options()
+@click.option(
+    "--limit",
+    "-n",
+    type=click.IntRange(min=0),
+    default=LIMIT,
+    show_default=True,
+    help="How many at most; 0 for all.",
+)
+@click.option("--archived", is_flag=True, help="Jobs that were pruned, as the archive knows them.")
+def list_jobs(session: Session, *, where: JobFilter, limit: int, archived: bool) -> None:
+    """List jobs, the last submitted first.
+
+    Everything given must hold. For programs, -o jsonl prints job by job, however many there are.
+
+    \b
+    Examples: queuectl list --status dead,failed --queue mail
+              queuectl list --meta tenant=acme --created-from -2h --limit 0 -o jsonl
+    """
+    find = _archived if archived else _jobs
+    shown = columns(session.queue.now(), archived=archived)
+    emit(session, find(session, where, limit), shown, nothing="no job fits")
+
+
+def _jobs(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:
+    left, cursor = limit, None
+    while True:
+        size = min(left, PAGE_SIZE) if limit else PAGE_SIZE
+        page = session.queue.search_page(where, limit=size, cursor=cursor)
+        yield from map(job_document, page.jobs)
+        left, cursor = left - len(page.jobs), page.next_cursor
+        if cursor is None:
+            return
+        if limit and not left:
+            _tell_of_more(session, limit)
+            return
+
+
+def _archived(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:
+    found = session.queue.archive.search(where)
+    yield from map(document_of, islice(found, limit or None))
+    if limit and next(found, None) is not None:
+        _tell_of_more(session, limit)
+
+
+def _tell_of_more(session: Session, limit: int) -> None:
+    """Say it below the table, which is not printed yet."""
+    hint = f"there are more than these {limit:,}: raise --limit, or 0 for all"
+    click.get_current_context().call_on_close(lambda: session.tell(hint))

@@ -1,0 +1,55 @@
+"""The entry point: run a command, and turn whatever happens into a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from leasehold.cli.exits import Exit, exit_for
+from leasehold.errors import LeaseholdError
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line; answers its exit code."""
+    try:
+        import click
+    except ModuleNotFoundError:
+        sys.stderr.write("the command line needs click and rich: pip install 'leasehold[cli]'\n")
+        return Exit.FAILURE
+    from leasehold.cli.root import root
+
+    try:
+        code = root.main(list(arguments), prog_name=_name(), standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or Exit.OK)
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted", Exit.INTERRUPTED)
+    except click.UsageError as error:
+        error.show()
+        return Exit.USAGE
+    except click.ClickException as error:
+        return _say(error.format_message(), error.exit_code)
+    except LeaseholdError as error:
+        return _say(str(error), exit_for(error))
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough, as `head` has. Python must not try to flush it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+
+
+def _say(message: str, code: int) -> int:
+    from leasehold.cli.safe import safe
+
+    sys.stderr.write(f"{_name()}: {safe(message, lines=True)}\n")
+    return code
+
+
+def _name() -> str:
+    name = os.path.basename(sys.argv[0])
+    return name if name in ("leasehold", "queuectl") else "leasehold"

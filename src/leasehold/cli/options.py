@@ -1,0 +1,144 @@
+"""What the command line understands: durations, moments, priorities, tags, names."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import click
+import msgspec
+
+from leasehold.core.job import priority_of
+from leasehold.env import SYSTEM, from_micros
+from leasehold.errors import InvalidJobError
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+|\d+(?:\.\d+)?", re.IGNORECASE)
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.IGNORECASE)
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, or a number with a unit: 90, 1.5s, 10m, 2h30m, 7d."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        text = value.strip()
+        if not _DURATION.fullmatch(text):
+            self.fail(
+                f"{value!r} is no duration: write seconds, or 1.5s, 10m, 2h30m, 7d", param, ctx
+            )
+        parts = _PART.findall(text)
+        if not parts:
+            return float(text)
+        return sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
+
+
+class Moment(click.ParamType[datetime]):
+    """A time in ISO 8601 (without a zone: the local one), `now`, or from now: +10m, -2h."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text = value.strip()
+        now = from_micros(SYSTEM.clock.time_micros())
+        if text == "now":
+            return now
+        if text[:1] in "+-" and _DURATION.fullmatch(text[1:]):
+            distance = timedelta(seconds=DURATION.convert(text[1:], param, ctx))
+            return now + distance if text[0] == "+" else now - distance
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no time: write 2026-01-31T12:00, 2026-01-31T12:00Z, +10m or -2h",
+                param,
+                ctx,
+            )
+        return moment.astimezone()
+
+
+class PriorityType(click.ParamType[int]):
+    """0 to 100, or low, medium, high, critical."""
+
+    name = "priority"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, str) and value.lstrip("+-").isdigit():
+            value = int(value)
+        named: Any = value.lower() if isinstance(value, str) else value
+        try:
+            return priority_of(named)
+        except InvalidJobError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Tag(click.ParamType[tuple[str, Any]]):
+    """NAME=VALUE; a value that reads as a number, true, false or null is one."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Any]:
+        if isinstance(value, tuple):
+            return value
+        name, separator, text = value.partition("=")
+        if not separator or not name:
+            self.fail(f"{value!r} is no tag: write NAME=VALUE", param, ctx)
+        return name, _scalar(text)
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """One name, or several with commas between them."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = tuple(name.strip() for name in value.split(",") if name.strip())
+        if not names:
+            self.fail("give at least one name", param, ctx)
+        return names
+
+
+class Json(click.ParamType[Any]):
+    """A JSON document."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return msgspec.json.decode(value)
+        except msgspec.DecodeError as error:
+            self.fail(f"this is not JSON: {error}", param, ctx)
+
+
+def _scalar(text: str) -> Any:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    return text if isinstance(value, list | dict) else value
+
+
+DURATION: Final = Duration()
+MOMENT: Final = Moment()
+PRIORITY: Final = PriorityType()
+TAG: Final = Tag()
+NAMES: Final = Names()
+JSON: Final = Json()

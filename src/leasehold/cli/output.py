@@ -1,0 +1,179 @@
+"""Answers: a table for people; JSON, JSON lines or CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from leasehold.cli.layout import Breadth, Fit, laid_out
+from leasehold.cli.safe import safe, safe_json
+from leasehold.cli.session import Session
+
+Document = Mapping[str, Any]
+
+CELL_LENGTH_MAX: Final = 200
+
+
+class Column(NamedTuple):
+    """One column of a table: which field of a document it shows, under which heading, and how."""
+
+    field: str
+    heading: str
+    show: Callable[[Any], str] = str
+    right: bool = False
+    fit: Fit = "wrap"
+    spare: int = 0
+    """Not 0 if a narrow terminal may do without it; the highest is left out first."""
+
+
+def emit(
+    session: Session, documents: Iterable[Document], columns: Sequence[Column], *, nothing: str = ""
+) -> None:
+    """Print a list. The columns are for the table; programs get every field.
+
+    JSON lines are printed as they come; `nothing` is told when a table would be empty.
+    """
+    if session.format == "jsonl":
+        for document in documents:
+            click.echo(json_text(document))
+    elif session.format == "json":
+        click.echo(json_text(list(documents), indent=2))
+    elif session.format == "csv":
+        _print_csv(documents)
+    else:
+        _print_table(session, list(documents), columns, nothing)
+
+
+def emit_one(
+    session: Session, document: Document, *, show: Callable[[], None] | None = None
+) -> None:
+    """Print one document; as a table, one field a line, unless `show` knows better."""
+    if session.format == "json":
+        click.echo(json_text(document, indent=2))
+    elif session.format == "jsonl":
+        click.echo(json_text(document))
+    elif session.format == "csv":
+        _print_csv([document])
+    elif show is not None:
+        show()
+    else:
+        print_fields(document)
+
+
+def print_fields(document: Document) -> None:
+    """One field a line, for people; what is empty is left out."""
+    shown = {name: value for name, value in document.items() if value not in (None, {}, [], (), "")}
+    width = max(map(len, shown), default=0)
+    for name, value in shown.items():
+        click.echo(f"{name.replace('_', ' '):<{width}}  {cell(value)}")
+
+
+def json_text(document: Any, *, indent: int = 0) -> str:
+    """A document as JSON that no terminal stumbles over. Times are UTC, in ISO 8601."""
+    try:
+        data = msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        # A file name that is no UTF-8: only the standard library's JSON has a way to write it.
+        import json
+
+        return safe_json(json.dumps(msgspec.to_builtins(document), indent=indent or None))
+    return safe_json((msgspec.json.format(data, indent=indent) if indent else data).decode())
+
+
+def cell(value: Any) -> str:
+    """A value as one line for people."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    text = value if isinstance(value, str | int) else json_text(value)
+    return safe(str(text), limit=CELL_LENGTH_MAX)
+
+
+def _print_table(
+    session: Session, documents: Sequence[Document], columns: Sequence[Column], nothing: str
+) -> None:
+    if not documents:
+        session.tell(nothing or "nothing found")
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    # Text, never str: rich would read square brackets in it as markup.
+    rows = [[Text(_shown(each, row.get(each.field))) for each in columns] for row in documents]
+    terminal = console()
+    shown = laid_out(
+        [_breadth(each, [row[n] for row in rows]) for n, each in enumerate(columns)],
+        terminal.width,
+    )
+    for place, width in shown.items():
+        column = columns[place]
+        table.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            width=width,
+            no_wrap=column.fit == "cut",
+            overflow="ellipsis" if column.fit == "cut" else "fold",
+        )
+    for row in rows:
+        table.add_row(*(row[place] for place in shown))
+    terminal.print(table)
+
+
+def _breadth(column: Column, cells: Sequence[Any]) -> Breadth:
+    heading = len(column.heading)
+    natural = max(heading, *(each.cell_len for each in cells))
+    # A number that is cut, or goes on in the next line, would be another number.
+    return Breadth(natural, heading, "keep" if column.right else column.fit, column.spare)
+
+
+def _shown(column: Column, value: Any) -> str:
+    if column.show is str:
+        return cell(value)
+    return "-" if value is None else safe(column.show(value), limit=CELL_LENGTH_MAX)
+
+
+def console(*, stderr: bool = False) -> Any:
+    """A rich console. Into a pipe it neither colours nor breaks lines."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else 100_000
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def _print_csv(documents: Iterable[Document]) -> None:
+    line = io.StringIO()
+    writer = csv.writer(line, lineterminator="\n")
+    on_terminal = sys.stdout.isatty()
+    heading: list[str] | None = None
+    for document in documents:
+        if heading is None:
+            heading = list(document)
+            writer.writerow(heading)
+        writer.writerow([_plain(document.get(name)) for name in heading])
+        text = line.getvalue()
+        click.echo(safe(text, lines=True, limit=None) if on_terminal else text, nl=False)
+        line.seek(0)
+        line.truncate()
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return str(msgspec.to_builtins(value))
+    return value if isinstance(value, str) else json_text(value)

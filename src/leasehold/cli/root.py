@@ -1,0 +1,61 @@
+"""The root command: finds the others by name and loads only the one that is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from leasehold.cli.command import CONTEXT
+from leasehold.cli.commands import COMMANDS, Entry
+from leasehold.cli.session import Session, common_options
+
+
+class Lazy(click.Group):
+    """A group whose commands are named in a table, and imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        return None if entry is None else load(entry)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+def load(entry: Entry) -> click.Command:
+    """Import one command."""
+    command: click.Command = getattr(import_module(entry.module), entry.attribute)
+    return command
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from leasehold import __version__
+
+        click.echo(f"leasehold {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Lazy, context_settings=CONTEXT, no_args_is_help=True)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and exit.",
+)
+@common_options
+@click.pass_context
+def root(ctx: click.Context) -> None:
+    """Background jobs: queue them, run them, see what became of them.
+
+    The store is named by --store, by LEASEHOLD_STORE, or is ./leasehold.db. Data goes to standard
+    output, messages to standard error. Exit codes: 0 ok, 1 failure, 2 usage, 3 not found,
+    5 conflict, 6 store unreachable, 7 job failed, 8 partial, 124 timeout, 130 interrupted.
+    """
+    ctx.ensure_object(Session)

@@ -1,0 +1,118 @@
+"""What a command works with: the store, and how its answer is to look."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from leasehold.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+DEFAULT_STORE: Final = "leasehold.db"
+FORMATS: Final = ("table", "json", "jsonl", "csv")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Session:
+    """One run of the command line."""
+
+    def __init__(self) -> None:
+        self.store_url = os.environ.get("LEASEHOLD_STORE") or DEFAULT_STORE
+        self.format = "table"
+
+    @cached_property
+    def queue(self) -> TaskQueue:
+        """The store, which must be there: a look at nothing makes no file."""
+        path = sqlite_path(self.store_url)
+        if path is not None and not os.path.exists(path):
+            raise StoreUnavailableError(
+                f"there is no store at {path}: make one with `init`, or name another with --store"
+            )
+        return self.new_queue
+
+    @cached_property
+    def new_queue(self) -> TaskQueue:
+        """The store, which is made if need be."""
+        return self._open()
+
+    def _open(self, **options: Any) -> TaskQueue:
+        from leasehold.queue.facade import TaskQueue
+
+        queue = TaskQueue(self.store_url, num_workers=0, actor=actor(), **options)
+        click.get_current_context().find_root().call_on_close(queue.shutdown)
+        return queue
+
+    def tell(self, message: str) -> None:
+        """Say something to the person, not to the program that reads the output."""
+        from leasehold.cli.safe import safe
+
+        click.echo(safe(message, lines=True), err=True)
+
+
+def actor() -> str:
+    """Who gives the orders, for audit records."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (OSError, KeyError):  # no such user, as in a container
+        return "cli"
+
+
+def sqlite_path(url: str) -> str | None:
+    """The file that a URL names; None if it names another kind of store.
+
+    >>> sqlite_path("jobs.db"), sqlite_path("sqlite:////var/jobs.db?durability=normal")
+    ('jobs.db', '/var/jobs.db')
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    if scheme != "sqlite":
+        return None
+    from urllib.parse import unquote
+
+    return unquote(rest.partition("?")[0][1:])
+
+
+def is_interactive() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value is not None:
+            setattr(ctx.ensure_object(Session), name, value)
+
+    return callback
+
+
+def common_options(command: F) -> F:
+    """The options that every command understands, before its name or after it."""
+    store = click.option(
+        "--store",
+        metavar="URL",
+        expose_value=False,
+        callback=_keep("store_url"),
+        help="A file, or a store URL. Else LEASEHOLD_STORE, else ./leasehold.db.",
+    )
+    output = click.option(
+        "-o",
+        "--output",
+        type=click.Choice(FORMATS),
+        expose_value=False,
+        callback=_keep("format"),
+        help="How to print: for people, or for programs.",
+    )
+    return store(output(command))
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)

@@ -1,0 +1,71 @@
+"""The command line as a person uses it: a folder, a shell, one command after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Done:
+    """How one command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def jsonl(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A folder with a store in it (`leasehold.db`), and the command line as real processes."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name != "LEASEHOLD_STORE"}
+        return {**kept, "NO_COLOR": "1", "COLUMNS": "100"}
+
+    def command(self, *arguments: str) -> list[str]:
+        """The argument list that starts the command line."""
+        return [sys.executable, "-m", "leasehold.cli", *arguments]
+
+    def run(self, *arguments: str, stdin: str = "", timeout: float = 60) -> Done:
+        """Run one command to its end, off a terminal."""
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *arguments: str, stdin: str = "") -> Done:
+        """Run one command that must succeed."""
+        done = self.run(*arguments, stdin=stdin)
+        assert done.code == 0, done
+        return done
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)

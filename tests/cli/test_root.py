@@ -1,0 +1,105 @@
+"""The root command: help, version, exit codes, where the store is."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.conftest import Shell
+from leasehold import __version__, errors
+from leasehold.cli.commands import COMMANDS
+from leasehold.cli.exits import Exit, exit_for
+from leasehold.cli.root import load
+
+
+def test_version(shell: Shell) -> None:
+    assert shell.ok("--version").out == f"leasehold {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_of_commands_says_what_each_says_of_itself(name: str) -> None:
+    command = load(COMMANDS[name])
+    assert command.name == name
+    assert (command.help or "").split("\n\n")[0].replace("\n", " ").strip() == COMMANDS[name].help
+
+
+def test_every_command_explains_itself(shell: Shell) -> None:
+    listed = shell.ok("--help").out
+    for name, entry in COMMANDS.items():
+        assert name in listed
+        assert shell.ok(name, "--help").out.startswith(f"Usage: leasehold {name}"), entry
+
+
+def test_every_leaf_command_takes_the_common_options() -> None:
+    def leaves(command: click.Command) -> list[click.Command]:
+        if isinstance(command, click.Group):
+            return [leaf for each in command.commands.values() for leaf in leaves(each)]
+        return [command]
+
+    for entry in COMMANDS.values():
+        for leaf in leaves(load(entry)):
+            names = {option for parameter in leaf.params for option in parameter.opts}
+            assert {"--store", "--output"} <= names, leaf.name
+
+
+def test_a_look_at_a_store_that_is_not_there_makes_none(shell: Shell) -> None:
+    done = shell.run("status")
+    assert done.code == Exit.STORE
+    assert done.out == ""
+    assert "there is no store at leasehold.db" in done.err
+    assert list(shell.folder.iterdir()) == []
+
+
+def test_the_store_is_named_before_or_after_the_command(shell: Shell, tmp_path: Path) -> None:
+    shell.ok("--store", "one.db", "init")
+    shell.ok("init", "--store", str(tmp_path / "two.db"))
+    assert (tmp_path / "one.db").exists()
+    assert (tmp_path / "two.db").exists()
+
+
+def test_a_file_that_is_no_store_is_refused_and_left_alone(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("buy milk\n" * 200)
+    assert shell.run("status", "--store", "notes.txt").code == Exit.STORE
+    assert (tmp_path / "notes.txt").read_text() == "buy milk\n" * 200
+
+
+def test_an_unknown_command_or_option_is_a_usage_error(shell: Shell) -> None:
+    assert shell.run("frobnicate").code == Exit.USAGE
+    assert shell.run("status", "--frobnicate").code == Exit.USAGE
+    assert shell.run("status", "-o", "xml").code == Exit.USAGE
+    assert shell.run("status", "--store", "mysql://host/db").code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.JobNotFoundError(""), Exit.NOT_FOUND),
+        (errors.UnknownDependencyError(""), Exit.NOT_FOUND),
+        (errors.InvalidJobError(""), Exit.USAGE),
+        (errors.DuplicateJobError(""), Exit.CONFLICT),
+        (errors.RateLimitedError(""), Exit.CONFLICT),
+        (errors.StoreCorruptError(""), Exit.STORE),
+        (errors.JobFailedError(""), Exit.JOB_FAILED),
+        (errors.ResultTimeoutError(""), Exit.TIMEOUT),
+        (errors.UnknownTaskError(""), Exit.FAILURE),
+    ],
+)
+def test_errors_have_their_exit_codes(error: errors.LeaseholdError, code: Exit) -> None:
+    assert exit_for(error) is code
+
+
+def test_who_has_read_enough_of_the_output_is_not_told_off(shell: Shell) -> None:
+    shell.ok("init")
+    command = " ".join(shell.command("status", "-o", "json"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{command} | head -c 1"],
+        cwd=shell.folder,
+        env=shell.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("{", "")
