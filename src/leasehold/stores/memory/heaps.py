@@ -63,8 +63,9 @@ class Tiers:
     def add(self, tier: int, entry: Entry) -> None:
         heap = self.heaps.get(tier)
         if heap is None:
-            heap = self.heaps[tier] = LazyHeap()
-        heap.add(entry)
+            self.heaps[tier] = LazyHeap((entry,))
+        else:
+            heap.add(entry)
 
     def one_was_forgotten(self, tier: int) -> None:
         heap = self.heaps[tier]
@@ -112,7 +113,7 @@ class Lanes:
 
     def add_ready(self, record: Record, now: int) -> None:
         deadline = record.draft.deadline
-        record.tier, record.turn, record.crosses_at = place(
+        tier, turn, crosses_at = place(
             record.base,
             record.attempts,
             record.available_at,
@@ -121,13 +122,16 @@ class Lanes:
             now,
             self.scoring,
         )
+        record.tier = tier
+        record.turn = turn
+        record.crosses_at = crosses_at
         # The stamp tells a job's entry from those that it has forgotten.
-        self._stamp += 1
-        entry = (record.turn << SEQ_BITS | record.seq, self._stamp, record)
-        record.stamp = self._stamp
-        self.ready.add(record.tier, entry)
-        if record.crosses_at is not None:
-            self.crossing.add((record.crosses_at, self._stamp, record))
+        self._stamp = stamp = self._stamp + 1
+        entry = (turn << SEQ_BITS | record.seq, stamp, record)
+        record.stamp = stamp
+        self.ready.add(tier, entry)
+        if crosses_at is not None:
+            self.crossing.add((crosses_at, stamp, record))
         if self._narrow is not None:
             self._add_narrow(self._narrow, entry)
 
