@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core.priority import (
@@ -134,7 +134,10 @@ def test_within_a_tier_the_order_never_changes(
     two = (two[0], one[1], two[2], two[3], one[4])
     now = max(one[2], two[2]) + waited
     first, second = place(*one, now, rules), place(*two, now, rules)
-    assume(first.tier == second.tier)
+    if first.tier != second.tier:
+        second = place(one[0], *two[1:], now, rules)
+    if first.tier != second.tier:
+        return  # One of them gains no more by waiting, near its deadline.
     if second.turn < first.turn:
         first, second = second, first
     until = min(found.crosses_at or now + more for found in (first, second))

@@ -163,8 +163,6 @@ def place(
     scoring: Scoring = DEFAULT_SCORING,
 ) -> Place:
     """Where a pending job belongs. Times are in microseconds."""
-    if deadline is None and not attempts and scoring is DEFAULT_SCORING:
-        return Place(_HIGHEST - base * _MILLI, available_at)  # As below; nearly all come by here.
     value = _value(base, attempts, scoring)
     if scoring.is_plain:
         return Place(_HIGHEST - value, created_at)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from leasehold.core.priority import DEFAULT_SCORING, Scoring, place, score
+from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier, place, score
 from leasehold.env import to_micros
 from leasehold.stores.memory.record import Entry, Record
 
@@ -113,15 +113,22 @@ class Lanes:
 
     def add_ready(self, record: Record, now: int) -> None:
         deadline = record.draft.deadline
-        tier, turn, crosses_at = place(
-            record.base,
-            record.attempts,
-            record.available_at,
-            record.created_at,
-            None if deadline is None else to_micros(deadline),
-            now,
-            self.scoring,
-        )
+        tier: int
+        turn: int
+        crosses_at: int | None = None
+        if deadline is None and not record.attempts and self.scoring is DEFAULT_SCORING:
+            # What `place` says of nearly all, without the way there.
+            tier, turn = default_tier(record.base), record.available_at
+        else:
+            tier, turn, crosses_at = place(
+                record.base,
+                record.attempts,
+                record.available_at,
+                record.created_at,
+                None if deadline is None else to_micros(deadline),
+                now,
+                self.scoring,
+            )
         record.tier = tier
         record.turn = turn
         record.crosses_at = crosses_at
