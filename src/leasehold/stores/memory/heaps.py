@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from leasehold.core.priority import DEFAULT_SCORING, Scoring, place, score
+from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier, place, score
 from leasehold.env import to_micros
 from leasehold.stores.memory.record import Entry, Record
 
@@ -63,8 +63,9 @@ class Tiers:
     def add(self, tier: int, entry: Entry) -> None:
         heap = self.heaps.get(tier)
         if heap is None:
-            heap = self.heaps[tier] = LazyHeap()
-        heap.add(entry)
+            self.heaps[tier] = LazyHeap((entry,))
+        else:
+            heap.add(entry)
 
     def one_was_forgotten(self, tier: int) -> None:
         heap = self.heaps[tier]
@@ -112,22 +113,32 @@ class Lanes:
 
     def add_ready(self, record: Record, now: int) -> None:
         deadline = record.draft.deadline
-        record.tier, record.turn, record.crosses_at = place(
-            record.base,
-            record.attempts,
-            record.available_at,
-            record.created_at,
-            None if deadline is None else to_micros(deadline),
-            now,
-            self.scoring,
-        )
+        tier: int
+        turn: int
+        crosses_at: int | None = None
+        if deadline is None and not record.attempts and self.scoring is DEFAULT_SCORING:
+            # What `place` says of nearly all, without the way there.
+            tier, turn = default_tier(record.base), record.available_at
+        else:
+            tier, turn, crosses_at = place(
+                record.base,
+                record.attempts,
+                record.available_at,
+                record.created_at,
+                None if deadline is None else to_micros(deadline),
+                now,
+                self.scoring,
+            )
+        record.tier = tier
+        record.turn = turn
+        record.crosses_at = crosses_at
         # The stamp tells a job's entry from those that it has forgotten.
-        self._stamp += 1
-        entry = (record.turn << SEQ_BITS | record.seq, self._stamp, record)
-        record.stamp = self._stamp
-        self.ready.add(record.tier, entry)
-        if record.crosses_at is not None:
-            self.crossing.add((record.crosses_at, self._stamp, record))
+        self._stamp = stamp = self._stamp + 1
+        entry = (turn << SEQ_BITS | record.seq, stamp, record)
+        record.stamp = stamp
+        self.ready.add(tier, entry)
+        if crosses_at is not None:
+            self.crossing.add((crosses_at, stamp, record))
         if self._narrow is not None:
             self._add_narrow(self._narrow, entry)
 
