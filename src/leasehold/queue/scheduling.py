@@ -11,12 +11,14 @@ from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.schedule import Misfire, Overlap, Schedule, ScheduleDraft
 from leasehold.core.timing import Cron, Every, Timing
 from leasehold.errors import InvalidScheduleError
-from leasehold.queue.options import JobRef, RetryLike, Seconds, draft_safe
+from leasehold.queue.commands import command_document
+from leasehold.queue.options import JobRef, NewJob, RetryLike, Seconds, draft_safe
 from leasehold.queue.producer import Producing
 from leasehold.queue.schedules import Schedules
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import Decorator
 from leasehold.worker.executors.role import is_child_process
+from leasehold.worker.task import COMMAND_TASK
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -73,10 +75,28 @@ class Scheduling(Producing):
         >>> [known.name for known in queue.schedules]
         ['nightly']
         """
-        self._check_open()
-        schedule = self._declare(name, self._task_of(task), timing, args, kwargs, options)
-        self._ensure_workers()
-        return schedule
+        return self._schedule(name, timing, NewJob(task, args, kwargs), options)
+
+    def schedule_command(
+        self,
+        name: str,
+        command: str | Sequence[str],
+        timing: Timing,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """`schedule` for a command, which is given as in `submit_command`.
+
+        >>> from leasehold import Every, TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.schedule_command("tidy", ["find", "/tmp", "-delete"], Every(3600)).task
+        'command'
+        """
+        document = command_document(command, cwd=cwd, env=env, stdin=stdin)
+        return self._schedule(name, timing, NewJob(COMMAND_TASK, document=document), options)
 
     def every(
         self,
@@ -128,24 +148,28 @@ class Scheduling(Producing):
             task: BaseTask[..., Any] = made
             # A child process imports this only to run a job; its worker has said it already.
             if not is_child_process():
-                self._declare(name or task.name, task, timing, args, kwargs, options)
+                self._declare(name or task.name, timing, NewJob(task, args, kwargs), options)
             return task
 
         return Decorator(make)
 
+    def _schedule(
+        self, name: str, timing: Timing, job: NewJob, options: ScheduleOptions
+    ) -> Schedule:
+        self._check_open()
+        schedule = self._declare(name, timing, job, options)
+        self._ensure_workers()
+        return schedule
+
     def _declare(
-        self,
-        name: str,
-        task: BaseTask[..., Any],
-        timing: Timing,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
-        options: ScheduleOptions,
+        self, name: str, timing: Timing, job: NewJob, options: ScheduleOptions
     ) -> Schedule:
         for_each_job: dict[str, Any] = dict(options)
         own = {key: for_each_job.pop(key) for key in _OF_THE_SCHEDULE if key in for_each_job}
         if "job_id" in for_each_job:
             raise InvalidScheduleError("job_id fits one job only: every tick's job has its own id")
-        job = self._draft(task, args, kwargs or {}, draft_safe({**for_each_job, "job_id": name}))
-        draft = ScheduleDraft(name=name, timing=timing, job=job, **own)
-        return self.store.set_schedule(draft, actor=self._actor)
+        job.options = draft_safe({**for_each_job, "job_id": name})
+        _, draft = self._draft_of(job)
+        return self.store.set_schedule(
+            ScheduleDraft(name=name, timing=timing, job=draft, **own), actor=self._actor
+        )

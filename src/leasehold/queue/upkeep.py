@@ -1,0 +1,57 @@
+"""What keeps a store healthy: the sweep, who is lost, what time it is there, copies and checks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from leasehold.core.lease import StuckJob, SweepReport
+from leasehold.queue.base import QueueBase
+
+
+class Upkeep(QueueBase):
+    """The part of a TaskQueue that looks after the store itself."""
+
+    def now(self) -> datetime:
+        """The store's clock, which never steps back; every time in a job is one of its times."""
+        return self.store.now()
+
+    def sweep(self) -> SweepReport:
+        """Take back every job whose lease expired or whose holder is proved dead, once, now.
+
+        Workers do it by themselves all the time; this is for when there are none, or for a person
+        who does not want to wait.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.sweep().recovered
+        0
+        """
+        return self.store.recover()
+
+    def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, longest first."""
+        return self.store.stuck(silent_seconds)
+
+    def lost_workers(self) -> list[str]:
+        """Workers that are proved dead and whose jobs the next sweep takes back, by id.
+
+        Empty on a store that cannot prove death: there, jobs wait for their lease to end.
+        """
+        from leasehold.worker.sweep import ProvesDeath
+
+        return sorted(self.store.dead_workers()) if isinstance(self.store, ProvesDeath) else []
+
+    def check(self) -> list[str]:
+        """Look for damage and broken invariants; the problems found, none if all is well."""
+        return self.store.check()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy of the store while it is in use."""
+        self.store.backup(os.fspath(path))
+
+    def describe(self) -> Mapping[str, Any]:
+        """What the store is: kind, place, durability, versions."""
+        return self.store.describe()
