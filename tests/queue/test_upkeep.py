@@ -1,4 +1,4 @@
-"""Looking after the store itself: the sweep, silent holders, the store's time; command schedules."""
+"""Looking after the store itself: the sweep, silent holders, the time; command schedules."""
 
 from __future__ import annotations
 

@@ -19,4 +19,30 @@ class Entry(NamedTuple):
 COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
     "status": Entry("leasehold.cli.status", "status", "What there is: queues, jobs and workers."),
+    "dlq": Entry("leasehold.cli.dlq", "dlq", "Dead letters: look at them, retry them, purge them."),
+    "schedule": Entry(
+        "leasehold.cli.schedule", "schedule", "Schedules: jobs that come again and again."
+    ),
+    "sweep": Entry(
+        "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
+    ),
+    "prune": Entry(
+        "leasehold.cli.prune",
+        "prune",
+        "Archive and delete jobs that ended longer ago than they are kept.",
+    ),
+    "backup": Entry(
+        "leasehold.cli.backup",
+        "backup",
+        "Write a consistent copy of the store to PATH while it is in use.",
+    ),
+    "check": Entry(
+        "leasehold.cli.check", "check", "Look for damage and broken invariants in the store."
+    ),
+    "doctor": Entry("leasehold.cli.doctor", "doctor", "Look for everything that needs attention."),
+    "bench": Entry("leasehold.cli.bench", "bench", "Measure what this machine can do."),
+    "demo": Entry("leasehold.cli.demo", "demo", "See every feature at work, each step checked."),
+    "completion": Entry(
+        "leasehold.cli.completion", "completion", "Print what makes a shell complete commands."
+    ),
 }

@@ -23,6 +23,7 @@ from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.options import JobRef, NewJob, id_of
 from leasehold.queue.queues import Queues
 from leasehold.queue.scheduling import Scheduling
+from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(Scheduling, Workflows, Queues):
+class TaskQueue(Scheduling, Workflows, Queues, Upkeep):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Unpack
+from typing import Any, Unpack
 
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
 from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
@@ -13,14 +14,14 @@ from leasehold.core.status import WAITING, Status
 from leasehold.core.store import AuditRecord, WorkerInfo
 from leasehold.errors import LeaseholdError
 from leasehold.queue.archive import Archive
+from leasehold.queue.base import QueueBase
 from leasehold.queue.deadletters import DeadLetters, change_many, only
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.missing import not_found
 from leasehold.queue.options import JobRef, id_of
-from leasehold.queue.upkeep import Upkeep
 
 
-class People(Upkeep):
+class People(QueueBase):
     """The part of a TaskQueue that looks at jobs and takes orders about them."""
 
     _actor: str
@@ -172,6 +173,20 @@ class People(Upkeep):
     def archive(self) -> Archive:
         """What is remembered of jobs that were pruned."""
         return Archive(self.store)
+
+    # -- the store ---------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        """Look for damage and broken invariants; the problems found, none if all is well."""
+        return self.store.check()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy of the store while it is in use."""
+        self.store.backup(os.fspath(path))
+
+    def describe(self) -> Mapping[str, Any]:
+        """What the store is: kind, place, durability, versions."""
+        return self.store.describe()
 
     def _cancel(self, job_ids: Sequence[str], reason: str) -> Sequence[Job | LeaseholdError]:
         return self.store.cancel(job_ids, reason=reason, actor=self._actor)

@@ -1,18 +1,15 @@
-"""What keeps a store healthy: the sweep, who is lost, what time it is there, copies and checks."""
+"""What an operator asks of a store: to sweep, who is silent or lost, what time it is there."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from leasehold.core.lease import StuckJob, SweepReport
 from leasehold.queue.base import QueueBase
 
 
 class Upkeep(QueueBase):
-    """The part of a TaskQueue that looks after the store itself."""
+    """The part of a TaskQueue that finds and takes back what was lost."""
 
     def now(self) -> datetime:
         """The store's clock, which never steps back; every time in a job is one of its times."""
@@ -43,15 +40,3 @@ class Upkeep(QueueBase):
         from leasehold.worker.sweep import ProvesDeath
 
         return sorted(self.store.dead_workers()) if isinstance(self.store, ProvesDeath) else []
-
-    def check(self) -> list[str]:
-        """Look for damage and broken invariants; the problems found, none if all is well."""
-        return self.store.check()
-
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy of the store while it is in use."""
-        self.store.backup(os.fspath(path))
-
-    def describe(self) -> Mapping[str, Any]:
-        """What the store is: kind, place, durability, versions."""
-        return self.store.describe()
