@@ -5,33 +5,37 @@ A shell waits for it, so it asks only for what is cheap, and says nothing when s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from leasehold.cli.session import Session
 from leasehold.errors import LeaseholdError
 
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
 
 def schedule_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The schedules of the store."""
-    with suppress(LeaseholdError):
-        return _starting([each.name for each in _session(ctx).queue.schedules], incomplete)
-    return []
+    return _names(ctx, lambda queue: [each.name for each in queue.schedules], incomplete)
 
 
 def queue_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The queues of the store; the last of several with commas between them is completed."""
     before, comma, last = incomplete.rpartition(",")
-    with suppress(LeaseholdError):
-        return [before + comma + name for name in _starting(_session(ctx).queue.queues(), last)]
+    return [before + comma + name for name in _names(ctx, lambda queue: queue.queues(), last)]
+
+
+def _names(ctx: click.Context, ask: Callable[[TaskQueue], list[str]], incomplete: str) -> list[str]:
+    # While a shell asks, no context is active by itself; with it, the store is closed in the end.
+    with suppress(LeaseholdError), ctx.find_root().scope():
+        found = ask(ctx.ensure_object(Session).queue)
+        # A name with a space or a line end in it cannot be offered to a shell unquoted.
+        return [each for each in found if each.startswith(incomplete) and not set(each) & _BLANK]
     return []
 
 
-def _session(ctx: click.Context) -> Session:
-    return ctx.ensure_object(Session)
-
-
-def _starting(names: list[str], incomplete: str) -> list[str]:
-    # A name with a space or a line end in it cannot be offered to a shell unquoted.
-    return [name for name in names if name.startswith(incomplete) and not set(name) & set(" \t\n")]
+_BLANK: Final = set(" \t\n")

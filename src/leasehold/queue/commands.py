@@ -1,27 +1,30 @@
-"""Command jobs: from a command to the document that a worker runs."""
+"""Command jobs: what `submit_command` submits, as a value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Unpack
 
 import msgspec
 
 from leasehold.errors import InvalidJobError
+from leasehold.queue.options import JobOptions, NewJob
 from leasehold.worker.executors.commandline import CommandLine
+from leasehold.worker.task import COMMAND_TASK
 
 
-def command_document(
+def command_job(
     command: str | Sequence[str],
     *,
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     stdin: str | None = None,
-) -> dict[str, Any]:
-    """The payload of a command job: a list of arguments, or a string for the shell.
+    **options: Unpack[JobOptions],
+) -> NewJob:
+    """A job that runs a command: a list of arguments, or a string for the shell.
 
-    >>> command_document(["convert", "in.png", "out.jpg"])
-    {'argv': ['convert', 'in.png', 'out.jpg']}
+    >>> command_job(["convert", "in.png", "out.jpg"], priority="low")
+    NewJob('command', priority='low', document={'argv': ['convert', 'in.png', 'out.jpg']})
     """
     shell = command if isinstance(command, str) else None
     argv = list(command) if shell is None else None
@@ -29,4 +32,5 @@ def command_document(
         line = CommandLine(argv=argv, shell=shell, cwd=cwd, env=dict(env or {}), stdin=stdin)
     except (TypeError, ValueError) as error:
         raise InvalidJobError(f"{command!r} cannot be run: {error}") from error
-    return {name: value for name, value in msgspec.structs.asdict(line).items() if value}
+    document = {name: value for name, value in msgspec.structs.asdict(line).items() if value}
+    return NewJob(COMMAND_TASK, document=document, **options)

@@ -10,7 +10,7 @@ from leasehold.codec import encode_document
 from leasehold.core.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
 from leasehold.core.store import Submitted
 from leasehold.errors import InvalidJobError, LeaseholdError
-from leasehold.queue.commands import command_document
+from leasehold.queue.commands import command_job
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import (
     JobOptions,
@@ -27,7 +27,6 @@ from leasehold.queue.room import Block, store_when_room
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import TaskMaking
 from leasehold.worker.hooks import call_hook
-from leasehold.worker.task import COMMAND_TASK
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -214,8 +213,8 @@ class Producing(TaskMaking):
         Values from outside belong in a list or in `env`, never in a shell string. Only a worker
         with `allow_commands=True` runs it. `options` are those of `submit`.
         """
-        document = command_document(command, cwd=cwd, env=env, stdin=stdin)
-        [handle] = self.submit_many([NewJob(COMMAND_TASK, document=document, **options)])
+        job = command_job(command, cwd=cwd, env=env, stdin=stdin, **options)
+        [handle] = self.submit_many([job])
         return handle
 
     # -- awaiting ----------------------------------------------------------------------------

@@ -11,14 +11,13 @@ from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.schedule import Misfire, Overlap, Schedule, ScheduleDraft
 from leasehold.core.timing import Cron, Every, Timing
 from leasehold.errors import InvalidScheduleError
-from leasehold.queue.commands import command_document
+from leasehold.queue.commands import command_job
 from leasehold.queue.options import JobRef, NewJob, RetryLike, Seconds, draft_safe
 from leasehold.queue.producer import Producing
 from leasehold.queue.schedules import Schedules
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import Decorator
 from leasehold.worker.executors.role import is_child_process
-from leasehold.worker.task import COMMAND_TASK
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -95,8 +94,8 @@ class Scheduling(Producing):
         >>> queue.schedule_command("tidy", ["find", "/tmp", "-delete"], Every(3600)).task
         'command'
         """
-        document = command_document(command, cwd=cwd, env=env, stdin=stdin)
-        return self._schedule(name, timing, NewJob(COMMAND_TASK, document=document), options)
+        job = command_job(command, cwd=cwd, env=env, stdin=stdin)
+        return self._schedule(name, timing, job, options)
 
     def every(
         self,
