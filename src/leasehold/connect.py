@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Final, Literal, cast
 
-from leasehold.core.retention import MEMORY_RETENTION, RetentionPolicy
+from leasehold.core.retention import RetentionPolicy
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
@@ -98,4 +98,4 @@ def _sqlite(path: str, env: Env, durability: Durability) -> Store:
 def _memory(env: Env, retention: RetentionPolicy | None) -> Store:
     from leasehold.stores.memory import MemoryStore
 
-    return MemoryStore(env, retention=retention or MEMORY_RETENTION)
+    return MemoryStore(env, retention=retention)

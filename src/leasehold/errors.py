@@ -10,6 +10,7 @@
     │   ├── TaskNotImportableError     a lambda or local function was given as a task
     │   └── CycleError                 jobs that would wait for each other for ever
     ├── InvalidRetentionError          a retention policy, or a clean-up, that makes no sense
+    ├── InvalidSettingError            no such setting, or it cannot have that value
     ├── DuplicateJobError              a job with this id exists already
     ├── IdempotencyConflictError       same idempotency key, different job
     ├── JobNotFoundError
@@ -79,6 +80,10 @@ class CycleError(InvalidJobError):
 
 class InvalidRetentionError(LeaseholdError, ValueError):
     """Raised when a retention policy or an order to clean up makes no sense; says what does."""
+
+
+class InvalidSettingError(LeaseholdError, ValueError):
+    """Raised when there is no such setting, or it cannot have that value; says what it may be."""
 
 
 class DuplicateJobError(LeaseholdError):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from leasehold.core.archive import RESULT_SUMMARY_CHARS, error_summary, summary_of
 from leasehold.core.outcome import JobError
+from leasehold.core.queue_retention import is_worth_it
 from leasehold.core.retention import (
     BATCH_MAX,
     BATCH_MIN,
@@ -24,7 +25,6 @@ from leasehold.core.retention import (
     Scope,
     day_of,
     due_at,
-    is_worth_it,
     next_batch_size,
     pause_seconds,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import apsw
 import pytest
 
 from leasehold.core.job import Draft
@@ -15,7 +16,7 @@ from leasehold.core.retention import RetentionPolicy, Scope
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
-from leasehold.stores.sqlite import SQLiteStore, migrate, prune
+from leasehold.stores.sqlite import SQLiteStore, migrate, prune, prune_lanes
 
 FORCE = Scope(force=True)
 EMERGENCY = Scope(emergency=True)
@@ -83,7 +84,7 @@ def test_the_first_job_submitted_after_a_moment_is_found(
     left = {seq: at for seq, at in created.items() if seq not in gone}
     with store._readers.lend() as db:
         for cutoff in {at + by for at in created.values() for by in (-1, 0, 1)}:
-            bound = prune._first_submitted_after(db, cutoff)
+            bound = prune_lanes.first_submitted_after(db, cutoff)
             # Whatever was submitted by then is below it, and nothing else is.
             assert {seq for seq, at in left.items() if at <= cutoff} == {
                 seq for seq in left if seq < bound
@@ -104,7 +105,7 @@ def test_what_is_too_young_is_not_even_looked_at(
     assert store.prune(run=run, scope=FORCE, actor="me").completed == 10
     # One read of eleven rows saw all there was to see.
     with store._readers.lend() as db:
-        assert db.execute("SELECT phase FROM cleanup").fetchall() == [(2,)]
+        assert db.execute("SELECT phase FROM cleanup").fetchall() == [(3,)]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 1000])
@@ -129,9 +130,9 @@ def test_it_walks_past_what_stays(
 def test_finding_seeks_and_never_sorts(store: SQLiteStore) -> None:
     with store._readers.lend() as db:
         for query, values in [
-            (prune.IN_TROUBLE, (6, 0, 10)),
-            (prune.SUBMITTED, (1,)),
-            (prune.STILL_OLD, {"seqs": "[]", "completed": 0, "cancelled": 0, "dead": 0}),
+            (prune.IN_TROUBLE, (6, 0, 0, 0, 10)),
+            (prune_lanes.SUBMITTED, (1,)),
+            (prune.STILL_OLD, {"seqs": "[]"}),
         ]:
             plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {query}", values)]  # type: ignore[arg-type]
             assert not [step for step in plan if "B-TREE" in step], plan
@@ -187,10 +188,24 @@ def test_a_store_from_before_retention_is_brought_up_to_date(
     env = Env(clock=clock)
     with monkeypatch.context() as then:
         then.setattr(migrate, "migrations", lambda: before)
-        old = SQLiteStore(path, env=env)
-        submit(old, 3, "job")
-        settle_all(old)
-        old.close()
+        SQLiteStore(path, env=env).close()
+    # As that version would have left it: today's code cannot write to such a file any more.
+    db = apsw.Connection(str(path))
+    db.execute("INSERT INTO lane (id, queue, task, completed) VALUES (1, 'default', 't', 3)")
+    for seq in (1, 2, 3):
+        at = to_micros(clock.now())
+        db.execute(
+            "INSERT INTO job (seq, id, lane, priority, born, created_at, max_retries, allowance, "
+            "payload) VALUES (?, ?, 1, 50, 2, ?, 3, 4, x'')",
+            (seq, f"job-{seq}", at),
+        )
+        db.execute(
+            "INSERT INTO finished (seq, status, finished_at, available_at, version, attempts, "
+            "events) VALUES (?, 5, ?, ?, 1, 1, 3)",
+            (seq, at, at),
+        )
+    db.execute("UPDATE store_state SET next_seq = 4, clock = ?", (at,))
+    db.close()
     clock.advance(8 * 24 * 3600)
     store = SQLiteStore(path, env=env)
     assert clean(store) == 3

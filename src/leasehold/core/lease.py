@@ -19,8 +19,8 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     queues: tuple[str, ...] = ("default",)
     limit: int = 1
-    lease_seconds: float = 300.0
-    """For jobs that name none of their own."""
+    lease_seconds: float | None = None
+    """For jobs that name none of their own; None leaves it to the store's settings."""
     lease_seconds_by_task: dict[str, float] | None = None
     """For jobs of these tasks that name none of their own, before `lease_seconds`."""
     tasks: tuple[str, ...] | None = None
@@ -108,6 +108,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """When the next delayed job becomes due, if fewer were leased than asked for."""
     next_tick_at: datetime | None = None
     """When the next schedule ticks, if leases were asked for."""
+    settings_generation: int = 0
+    """Which settings of the store counted: a holder that knows others should look at them."""
 
 
 class StuckJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,8 +16,10 @@ import msgspec
 
 from leasehold.core.job import Draft
 from leasehold.core.limits import NAME_LENGTH_MAX, SECONDS_MAX
+from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.rate import Rate
 from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.status import Status
 from leasehold.errors import InvalidQueueError
 
 RETRIES_MAX: Final = 1_000_000
@@ -83,6 +85,8 @@ class QueueConfig(
     """For jobs that name none."""
     retry: RetryPolicy | None = None
     """For jobs that name none."""
+    retention: QueueRetention | None = None
+    """How long its ended jobs are kept; the store's own policy for what it does not say."""
 
     def __post_init__(self) -> None:
         _check_count("max_depth", self.max_depth, 1, "to accept nothing, drain the queue")
@@ -101,6 +105,8 @@ class QueueConfig(
                 )
         if not isinstance(self.retry, Exponential | Linear | Constant | Delays | None):
             raise InvalidQueueError(f"retry must be a retry policy, not {self.retry!r}")
+        if not isinstance(self.retention, QueueRetention | None):
+            raise InvalidQueueError(f"retention must be a QueueRetention, not {self.retention!r}")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> QueueConfig:
@@ -133,6 +139,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     config: QueueConfig = QueueConfig()
     pending: int = 0
     running: int = 0
+    counts: dict[Status, int] = {}
+    """How many of its jobs stand in each status."""
     held_until: dict[str, datetime] = {}
     """Tasks that their circuit breaker holds back here, and until when."""
 

@@ -92,3 +92,9 @@ class QueueRules(Protocol):
 
         - QUE-9  Every change by one of these verbs is an audit record.
         """
+
+    def list_queues(self) -> list[QueueInfo]:
+        """What `queue_info` says of every queue that was created or ever held a job, by name.
+
+        - QUE-10  All of it as it was at one moment, from counters: no job is looked at.
+        """

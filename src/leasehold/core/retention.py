@@ -59,7 +59,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if name.endswith("_seconds"):
-                _check_seconds(name, getattr(self, name))
+                check_seconds(name, getattr(self, name))
         _check_count("history_events_max", self.history_events_max, optional=True)
         _check_count("worth_cleaning", self.worth_cleaning, optional=False)
 
@@ -221,12 +221,6 @@ def due_at(policy: RetentionPolicy, last: CleanUp | None, now: datetime) -> date
     return last.started_at + timedelta(seconds=policy.interval_seconds)
 
 
-def is_worth_it(policy: RetentionPolicy, ended: dict[Status, int]) -> bool:
-    """Whether so many ended jobs are worth a clean-up, were all of them old enough."""
-    prunable = sum(ended.get(status, 0) for status in policy.seconds_by_status())
-    return prunable >= policy.worth_cleaning
-
-
 def check_limit(limit: int) -> None:
     """Refuse a write that would hold the lock for too long, or do nothing."""
     if not 1 <= limit <= BATCH_MAX:
@@ -288,7 +282,8 @@ def day_number(day: date) -> int:
     return day.toordinal() - date(1970, 1, 1).toordinal()
 
 
-def _check_seconds(name: str, value: object) -> None:
+def check_seconds(name: str, value: object) -> None:
+    """Refuse what is no time to keep something."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):

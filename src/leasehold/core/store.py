@@ -70,6 +70,7 @@ from leasehold.core.retention import (
 )
 from leasehold.core.schedule_store import ScheduleStore
 from leasehold.core.search import JobFilter, Page
+from leasehold.core.settings_store import SettingsStore
 from leasehold.core.status import Event, Status
 from leasehold.errors import LeaseholdError, LeaseLostError
 
@@ -167,11 +168,11 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
-class Store(ScheduleStore, QueueRules, Protocol):
+class Store(ScheduleStore, QueueRules, SettingsStore, Protocol):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
-    `core.queue_rules`.
+    `core.queue_rules`, those about settings in `core.settings_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class Store(ScheduleStore, QueueRules, Protocol):
                  first submitted first. Narrowed by `tasks` and `parent_id` where given.
         - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
                  holder, an expiry of job.lease_seconds or what the request says for its task or
-                 for all, and one more attempt.
+                 for all (else STT-5), and one more attempt.
         - LEA-3  Never two unexpired leases for one job, however many call at once.
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
@@ -396,7 +397,7 @@ class Store(ScheduleStore, QueueRules, Protocol):
 
         Without `run` one is begun, and nothing else is done; while the answer says `more`, call
         again with the `run` it names and the same policy and scope. Without a policy the store's
-        own default counts.
+        own default counts (STT-7).
 
         - RET-1  A job that ended longer ago than the policy keeps its status is archived and
                  deleted with all its records, both in the same write; younger ones and those that
@@ -418,6 +419,9 @@ class Store(ScheduleStore, QueueRules, Protocol):
         - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one
                  does the rest.
         - RET-11  Days of the archive older than the policy keeps are dropped.
+        - RET-14  Jobs of a queue with a retention of its own are kept as long as that says,
+                 whatever the policy; what it does not say is left to the policy. An emergency is
+                 for all.
         """
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:

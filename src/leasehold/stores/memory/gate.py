@@ -24,15 +24,18 @@ class Gate:
         self._admissions: dict[str, tuple[Rule, Admission]] = {}
 
     def admit(self, draft: Draft, *, pending: bool) -> Draft:
-        """Let a draft in, with its queue's defaults; raises what its queue has against it."""
+        """Let a draft in, with its queue's defaults and then the store's; raises what its queue has
+        against it.
+        """
         queue = self._state.queues.get(draft.queue)
-        if queue is None or queue.rule is None:
-            return draft
-        known = self._admissions.get(draft.queue)
-        if known is None:
-            admission = self._open(draft.queue, queue, queue.rule)
-            known = self._admissions[draft.queue] = queue.rule, admission
-        return known[1].admit(draft, pending=pending)
+        if queue is not None and queue.rule is not None:
+            known = self._admissions.get(draft.queue)
+            if known is None:
+                admission = self._open(draft.queue, queue, queue.rule)
+                known = self._admissions[draft.queue] = queue.rule, admission
+            draft = known[1].admit(draft, pending=pending)
+        defaults = self._state.settings.draft_defaults
+        return draft if defaults is None else defaults.applied_to(draft)
 
     def write_down(self) -> None:
         """Keep what the jobs that were let in have used up."""

@@ -41,7 +41,7 @@ def _wrong_record(state: State, record: Record) -> Iterator[str]:
         yield f"job {record.id} is {status}, against the list of running jobs"
     if (status is Status.RUNNING) != (record.worker is not None):
         yield f"job {record.id} is {status} and its holder is {record.worker}"
-    if status in TERMINAL and record.id not in state.finished[status]:
+    if status in TERMINAL and record not in state.finished:
         yield f"job {record.id} is {status} and would never be forgotten"
     if record.attempts > record.allowance:
         yield f"job {record.id} had {record.attempts} attempts of {record.allowance}"

@@ -46,11 +46,16 @@ def exchange(
 ) -> Exchange:
     """Settle what was run, then lease what comes next."""
     # Worked out first: a lease time that is not a number must fail before anything is settled.
-    lease_micros = 0 if request is None else round(request.lease_seconds * 1e6)
+    generation = state.settings.generation
+    lease_micros = (
+        0
+        if request is None
+        else round((request.lease_seconds or state.settings.lease_seconds) * 1e6)
+    )
     now = from_micros(state.now)
     settled = [_settle(state, settlement, now) for settlement in settlements]
     if request is None:
-        return Exchange(settled, [])
+        return Exchange(settled, [], settings_generation=generation)
     # First, since what was settled and what is due may make others available.
     if state.links.ended:
         dependents.resolve(state)
@@ -64,12 +69,12 @@ def exchange(
     leases = _lease(state, request, queues, now, lease_micros)
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
-        return Exchange(settled, leases, next_tick_at=tick_at)
+        return Exchange(settled, leases, None, tick_at, generation)
     delayed = filter(None, (queue.lanes.delayed.first() for queue in queues))
     moments = [entry[0] for entry in delayed]
     moments += [at for queue in queues for at in _probes_to_come(state, queue)]
     moments += [] if state.next_tick is None else [state.next_tick]
-    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at)
+    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation)
 
 
 # -- settling ----------------------------------------------------------------------------------

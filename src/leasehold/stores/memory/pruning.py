@@ -7,6 +7,7 @@ from heapq import heappop
 
 import msgspec
 
+from leasehold.core.queue_retention import is_worth_it
 from leasehold.core.retention import (
     COUNTED,
     CleanUp,
@@ -16,7 +17,6 @@ from leasehold.core.retention import (
     Scope,
     check_limit,
     due_at,
-    is_worth_it,
 )
 from leasehold.core.status import Status
 from leasehold.env import from_micros, to_micros
@@ -63,8 +63,11 @@ def _begin(state: State, policy: RetentionPolicy, scope: Scope, actor: str) -> P
         due = due_at(policy, last, now)
         if due is None or due > now:
             return PruneReport(next_due_at=due)
-        ended = {status: len(jobs) for status, jobs in state.finished.items()}
-        if not (is_worth_it(policy, ended) or state.archive.has_old(policy.oldest_day(now))):
+        common, *own = (
+            (state.policy_of(shelf, policy), state.finished.counts(shelf))
+            for shelf in state.finished.shelves()
+        )
+        if not (is_worth_it(*common, own) or state.archive.has_old(policy.oldest_day(now))):
             assert policy.interval_seconds is not None
             return PruneReport(next_due_at=now + timedelta(seconds=policy.interval_seconds))
     state.too_old_to_tell = None
@@ -109,10 +112,11 @@ def _counted(state: State, record: CleanUp, report: PruneReport, elapsed: float)
 def _prune_jobs(
     state: State, policy: RetentionPolicy, scope: Scope, limit: int
 ) -> PruneReport | None:
-    cutoffs = policy.cutoffs(from_micros(state.now), scope)
     old: list[Record] = []
-    for status, cutoff in cutoffs.items():
-        old += state.ended_by(status, to_micros(cutoff), limit - len(old))
+    for shelf in state.finished.shelves():
+        cutoffs = state.policy_of(shelf, policy).cutoffs(from_micros(state.now), scope)
+        for status, cutoff in cutoffs.items():
+            old += state.ended_by(shelf, status, to_micros(cutoff), limit - len(old))
     if not old:
         return None
     ends = [record.status for record in old]
@@ -155,7 +159,7 @@ def _beyond(state: State, events_max: int | None) -> list[Record]:
         return []
     events = 0
     found = []
-    for record in reversed(state.finished[Status.COMPLETED].values()):
+    for record in state.finished.last(Status.COMPLETED):
         if not record.history:
             break
         events += len(record.history)

@@ -30,8 +30,7 @@ def create(state: State, queue: str, config: QueueConfig, actor: str) -> QueueIn
     check_queue_name(queue)
     known = state.queue(queue)
     if known.rule is None:
-        _rule(state, queue).config = config
-        state.wake()
+        _give(state, queue, config)
         state.note_action(actor, "create_queue", {"queue": queue, "config": said(config)}, 1)
     elif known.rule.config != config:
         raise QueueExistsError(
@@ -45,8 +44,7 @@ def update(state: State, queue: str, changes: Mapping[str, Any], actor: str) -> 
     _check_known(state, queue)
     rule = state.queue(queue).rule
     config = (QueueConfig() if rule is None else rule.config).changed(changes)
-    _rule(state, queue).config = config
-    state.wake()
+    _give(state, queue, config)
     detail = {"queue": queue, "changes": msgspec.to_builtins(dict(changes))}
     state.note_action(actor, "update_queue", detail, 1)
     return _info(state, queue)
@@ -98,12 +96,18 @@ def delete(state: State, queue: str, actor: str, force: bool) -> int:
         )
     buried = _bury(state, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
     known.rule = None
+    state.finished.put_together(queue)
     if not known.totals.submitted and not known.totals.rejected:
         del state.queues[queue]
     # Those that were held back by the queue's rules, its running jobs' retries, may go on.
     state.wake()
     state.note_action(actor, "delete_queue", {"queue": queue, "force": force}, buried)
     return buried
+
+
+def infos(state: State) -> list[QueueInfo]:
+    """What is known of every queue, by name."""
+    return [_info(state, name) for name in sorted(state.queues)]
 
 
 def info(state: State, queue: str) -> QueueInfo | None:
@@ -120,6 +124,7 @@ def _info(state: State, name: str) -> QueueInfo:
         config=rule.config,
         pending=queue.counts[Status.PENDING],
         running=queue.counts[Status.RUNNING],
+        counts=dict(queue.counts),
         held_until={
             task: from_micros(breaker.held_until)
             for task, breaker in sorted(queue.breakers.items())
@@ -144,6 +149,16 @@ def _check_known(state: State, queue: str) -> None:
         raise QueueNotFoundError(
             f"there is no queue {queue!r}: it was not created, and never held a job"
         )
+
+
+def _give(state: State, queue: str, config: QueueConfig) -> None:
+    _rule(state, queue).config = config
+    if config.retention is None:
+        state.finished.put_together(queue)
+    else:
+        state.finished.set_apart(queue)
+    state.retention_changed()
+    state.wake()
 
 
 def _rule(state: State, queue: str) -> Rule:

@@ -13,16 +13,24 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.retention import CLEANUP_RECORDS_MAX, CleanUp, RetentionPolicy
+from leasehold.core.retention import (
+    CLEANUP_RECORDS_MAX,
+    MEMORY_RETENTION,
+    CleanUp,
+    RetentionPolicy,
+)
 from leasehold.core.schedule import Schedule
+from leasehold.core.settings import retention_by
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.archive import Archive
+from leasehold.stores.memory.finished import ENDED, Finished
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
+from leasehold.stores.memory.settings import Settings
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -96,7 +104,9 @@ class News(msgspec.Struct):
 class State:
     """The jobs and everything about them."""
 
-    def __init__(self, env: Env, capacity: int | None, retention: RetentionPolicy) -> None:
+    def __init__(
+        self, env: Env, capacity: int | None, retention: RetentionPolicy | None = None
+    ) -> None:
         self.env = env
         self.random = env.random
         self.capacity = capacity
@@ -106,11 +116,8 @@ class State:
         self.has_rules = False
         """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
-        self.finished: dict[Status, OrderedDict[str, Record]] = {
-            status: OrderedDict() for status in (Status.COMPLETED, Status.DEAD, Status.CANCELLED)
-        }
-        """Ended jobs, the first to end first."""
-        self.finished_count = 0
+        self.finished = Finished()
+        self.settings = Settings()
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
         self.schedules: dict[str, Schedule] = {}
@@ -126,24 +133,21 @@ class State:
         self.news: News | None = None
         """Collected only while somebody listens."""
         self._clock = env.clock
-        self.policy = retention
+        self._given_retention = retention
         self.archive = Archive()
         self.cleanups: deque[CleanUp] = deque(maxlen=CLEANUP_RECORDS_MAX)
         self.result_ends: list[tuple[int, int, Record]] = []
         """A heap of results with a time to live: its end, the job's number, the job."""
         self.too_old_to_tell: list[Record] | None = None
         """Whose history the clean-up at work will drop, once it has looked for them."""
-        self._retention = {
-            status: round(seconds * 1e6)
-            for status, seconds in retention.seconds_by_status().items()
-        }
         self._trim_at = 0
+        self.retention_changed()
         self.tick()
 
     @property
     def live_count(self) -> int:
         """Jobs that have not ended."""
-        return len(self.records) - self.finished_count
+        return len(self.records) - self.finished.count
 
     def tick(self) -> None:
         """Read the clock, which never steps back here, and now and then forget what is too old."""
@@ -216,8 +220,7 @@ class State:
         elif status is RUNNING:
             del self.running[record.id]
         elif status in TERMINAL:
-            del self.finished[status][record.id]
-            self.finished_count -= 1
+            self.finished.remove(record)
             record.completed_at = None
             if record.needs:
                 self.links.count_unfinished(record, 1)
@@ -232,8 +235,7 @@ class State:
             self.running[record.id] = record
         elif status in TERMINAL:
             record.completed_at = self.now
-            self.finished[status][record.id] = record
-            self.finished_count += 1
+            self.finished.add(record)
             if record.needs:
                 self.links.count_unfinished(record, -1)
             if record.id in self.links.blocking:
@@ -243,7 +245,7 @@ class State:
                 heappush(self.result_ends, (self.now + round(ttl * 1e6), record.seq, record))
             if self.news is not None:
                 self.news.ended.append(record.id)
-            if self.capacity is not None and self.finished_count > self.capacity:
+            if self.capacity is not None and self.finished.count > self.capacity:
                 self._forget_oldest()
         elif status is not BLOCKED:
             if status is PENDING:
@@ -259,8 +261,7 @@ class State:
         """Remove an ended job and all its records."""
         self.links.forget(record)
         del self.records[record.id]
-        del self.finished[record.status][record.id]
-        self.finished_count -= 1
+        self.finished.remove(record)
         queue = self.queues[record.draft.queue]
         queue.counts[record.status] -= 1
         queue.totals.cleaned += 1
@@ -284,10 +285,22 @@ class State:
                 return
             del self.keys[key]
 
-    def ended_by(self, status: Status, cutoff: int, limit: int) -> list[Record]:
-        """Jobs of a status that ended by then and may go, those that ended first first."""
+    def retention_changed(self) -> None:
+        """Reckon anew how long jobs are kept: by what the store was given, or else is set."""
+        given = self._given_retention
+        self.policy = given or retention_by(self.settings.values, MEMORY_RETENTION)
+        self._trim_at = 0
+
+    def policy_of(self, shelf: str | None, policy: RetentionPolicy) -> RetentionPolicy:
+        """A policy as it counts for the jobs of one shelf."""
+        rule = None if shelf is None else self.queues[shelf].rule
+        own = None if rule is None else rule.config.retention
+        return policy if own is None else own.over(policy)
+
+    def ended_by(self, shelf: str | None, status: Status, cutoff: int, limit: int) -> list[Record]:
+        """Jobs of a shelf that ended by then and may go, those that ended first first."""
         found: list[Record] = []
-        for record in self.finished[status].values():
+        for record in self.finished.first(shelf, status):
             if len(found) >= limit or (record.completed_at or 0) > cutoff:
                 break
             if not self.is_needed(record):
@@ -307,10 +320,13 @@ class State:
     def _trim(self) -> None:
         """Forget ended jobs whose time is over. Their keys are kept until those expire."""
         forgotten = 0
-        for status, limit in self._retention.items():
-            for record in self.ended_by(status, self.now - limit, TRIM_BATCH - forgotten):
-                self.prune(record, self.policy)
-                forgotten += 1
+        for shelf in self.finished.shelves():
+            limits = self.policy_of(shelf, self.policy).seconds_by_status()
+            for status, seconds in limits.items():
+                cutoff = self.now - round(seconds * 1e6)
+                for record in self.ended_by(shelf, status, cutoff, TRIM_BATCH - forgotten):
+                    self.prune(record, self.policy)
+                    forgotten += 1
         self.drop_expired_keys()
         # A full batch means that there is more to do: the next call goes on with it.
         if forgotten < TRIM_BATCH:
@@ -318,7 +334,10 @@ class State:
 
     def _forget_oldest(self) -> None:
         heads = [
-            record for status in self.finished for record in self.ended_by(status, self.now, 1)
+            record
+            for shelf in self.finished.shelves()
+            for status in ENDED
+            for record in self.ended_by(shelf, status, self.now, 1)
         ]
         # None if all are needed by unfinished jobs, whose number is bounded itself.
         if heads:

@@ -26,7 +26,6 @@ from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.retention import (
     BATCH_MAX,
     DAILY,
-    MEMORY_RETENTION,
     CleanUp,
     PruneReport,
     RetentionPolicy,
@@ -34,6 +33,7 @@ from leasehold.core.retention import (
 )
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
+from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.env import SYSTEM, Env, from_micros
@@ -49,6 +49,7 @@ from leasehold.stores.memory import (
     reading,
     recovery,
     schedules,
+    settings,
     submission,
 )
 from leasehold.stores.memory.state import News, State
@@ -79,7 +80,7 @@ class MemoryStore:
         self,
         env: Env = SYSTEM,
         capacity: int | None = CAPACITY_DEFAULT,
-        retention: RetentionPolicy = MEMORY_RETENTION,
+        retention: RetentionPolicy | None = None,
     ) -> None:
         if capacity is not None and capacity < 1:
             raise ValueError(f"capacity must be at least 1, or None for no limit, not {capacity}")
@@ -234,6 +235,20 @@ class MemoryStore:
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._run(queues.info, queue)
+
+    def list_queues(self) -> list[QueueInfo]:
+        return self._run(queues.infos)
+
+    # -- settings ----------------------------------------------------------------------------
+
+    def settings(self) -> StoredSettings:
+        return self._run(settings.settings)
+
+    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
+        return self._run(settings.set_setting, name, value, actor)
+
+    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
+        return self._run(settings.unset_setting, name, actor)
 
     # -- retention ---------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ def submit(
         state.drop_expired_keys()
     linked = False
     room = None if state.capacity is None else state.capacity - state.live_count
-    gate = Gate(state, drafts, partial=partial) if state.has_rules else None
+    has_gate = state.has_rules or state.settings.draft_defaults is not None
+    gate = Gate(state, drafts, partial=partial) if has_gate else None
     for draft in drafts:
         linked = linked or bool(draft.depends_on)
         try:

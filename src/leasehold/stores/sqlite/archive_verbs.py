@@ -16,7 +16,8 @@ from leasehold.core.retention import (
     check_limit,
 )
 from leasehold.core.search import JobFilter
-from leasehold.stores.sqlite import archive, cleanup
+from leasehold.core.settings import retention_by
+from leasehold.stores.sqlite import archive, cleanup, settings
 from leasehold.stores.sqlite.cleaning import Cleaning
 from leasehold.stores.sqlite.foundation import Foundation
 
@@ -38,10 +39,14 @@ class KeepsArchive(Foundation):
         actor: str,
     ) -> PruneReport:
         check_limit(limit)
-        policy = policy or RetentionPolicy()
+        policy = policy or self._policy()
         if run is None:
             return self._cleaning.begin(policy, scope, actor)
         return self._cleaning.go_on(run, policy, scope, limit, actor)
+
+    def _policy(self) -> RetentionPolicy:
+        with self._read() as db:
+            return retention_by(settings.load(db).values, RetentionPolicy())
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         with self._read() as db:

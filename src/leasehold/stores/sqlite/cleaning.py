@@ -9,12 +9,16 @@ from typing import Any, Protocol
 import apsw
 import msgspec
 
-from leasehold.core.retention import PruneReport, RetentionPolicy, Scope, is_worth_it
+from leasehold.core.queue_retention import is_worth_it
+from leasehold.core.retention import PruneReport, RetentionPolicy, Scope
+from leasehold.core.status import Status
 from leasehold.env import Env, from_micros
 from leasehold.stores.sqlite import archive, cleanup, vacuum
 from leasehold.stores.sqlite.cleanup import Memory
 from leasehold.stores.sqlite.lanes import STATS, stats_of
-from leasehold.stores.sqlite.prune import PHASES, Call, Found
+from leasehold.stores.sqlite.prune import PHASES
+from leasehold.stores.sqlite.prune_call import Call, Found, call_for, own_retentions
+from leasehold.stores.sqlite.rules import load
 from leasehold.stores.sqlite.step import Step
 
 
@@ -58,7 +62,7 @@ class Cleaning:
             memory = cleanup.recall(db, run)
             if memory is None:
                 return PruneReport(run=run)
-            call = Call(policy, scope, limit, self._clock(db))
+            call = call_for(db, load(db), policy, scope, limit, self._clock(db))
             memory, found = _next_work(db, call, memory)
         if found is None:
             report = self._write(lambda step: cleanup.end(step, run, policy, scope, actor))
@@ -101,12 +105,22 @@ def _next_work(db: apsw.Connection, call: Call, memory: Memory) -> tuple[Memory,
 def _after(memory: Memory, found: Found) -> Memory:
     if found.over:
         return Memory(memory.run, memory.phase + 1, 0, None)
-    return memory._replace(position=found.position, bound=found.bound)
+    return memory._replace(position=found.position, bound=found.bound, major=found.major)
 
 
 def _is_worth_it(db: apsw.Connection, policy: RetentionPolicy, now: Any) -> bool:
-    row: Any = db.execute(STATS, (None,)).fetchone()
-    if is_worth_it(policy, stats_of(row).counts):
+    ended = _counts(db, None)
+    apart = []
+    for queue, retention in own_retentions(load(db)).items():
+        counts = _counts(db, queue)
+        apart.append((retention.over(policy), counts))
+        ended = {status: ended[status] - counts[status] for status in ended}
+    if is_worth_it(policy, ended, apart):
         return True
     first, oldest = policy.oldest_day(now), db.execute(archive.OLDEST).fetchone()
     return first is not None and oldest is not None and oldest[0] < first
+
+
+def _counts(db: apsw.Connection, queue: str | None) -> dict[Status, int]:
+    row: Any = db.execute(STATS, (queue,)).fetchone()
+    return stats_of(row).counts

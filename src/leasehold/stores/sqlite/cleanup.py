@@ -30,14 +30,17 @@ _COLUMNS: Final = (
     "results_dropped, histories_dropped, archive_dropped, writes, lock_micros"
 )
 LATEST: Final = f"SELECT {_COLUMNS} FROM cleanup ORDER BY run DESC LIMIT ?"  # noqa: S608  # our own names
-MEMORY: Final = "SELECT run, phase, position, bound FROM cleanup WHERE run = ? AND ended_at IS NULL"
+MEMORY: Final = """
+    SELECT run, phase, position, bound, major FROM cleanup WHERE run = ? AND ended_at IS NULL
+"""
 BEGIN: Final = """
     INSERT INTO cleanup (mode, actor, started_at, active_at, phase, position)
     VALUES (?, ?, ?3, ?3, 0, 0) RETURNING run
 """
 # Column names on the left, the report's own counts on the right.
 GO_ON: Final = (
-    "UPDATE cleanup SET active_at = ?, phase = ?, position = ?, bound = ?, writes = writes + 1, "  # noqa: S608
+    "UPDATE cleanup SET active_at = ?, phase = ?, position = ?, bound = ?, major = ?, "  # noqa: S608
+    "writes = writes + 1, "
     + ", ".join(f"{name} = {name} + ?" for name in ("lock_micros", *COUNTED))
     + " WHERE run = ? AND ended_at IS NULL"
 )
@@ -60,6 +63,8 @@ class Memory(NamedTuple):
     """The job number up to which this phase has looked."""
     bound: int | None
     """The job number at which this phase ends, once that is known."""
+    major: int = 0
+    """In which lane, or at which moment of an end, where it does not go by numbers alone."""
 
 
 def latest(db: apsw.Connection, limit: int) -> list[CleanUp]:
@@ -101,7 +106,7 @@ def begin(step: Step, policy: RetentionPolicy, scope: Scope, actor: str) -> Prun
 def go_on(step: Step, memory: Memory, report: PruneReport) -> None:
     """Write down what was done, and where to go on."""
     counts = (getattr(report, name) for name in COUNTED)
-    place = (step.now, memory.phase, memory.position, memory.bound)
+    place = (step.now, memory.phase, memory.position, memory.bound, memory.major)
     step.execute(GO_ON, (*place, round(report.lock_seconds * 1e6), *counts, memory.run))
 
 

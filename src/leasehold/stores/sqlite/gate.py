@@ -42,11 +42,16 @@ class Gate:
         self._samples: dict[str, Drain] = {}
 
     def admit(self, draft: Draft, *, pending: bool) -> Draft:
-        """Let a draft in, with its queue's defaults; raises what its queue has against it."""
+        """Let a draft in, with its queue's defaults and then the store's; raises what its queue has
+        against it.
+        """
         if draft.queue not in self._admissions:
             self._admissions[draft.queue] = self._open(draft.queue)
         admission = self._admissions[draft.queue]
-        return draft if admission is None else admission.admit(draft, pending=pending)
+        if admission is not None:
+            draft = admission.admit(draft, pending=pending)
+        defaults = self._step.settings.draft_defaults
+        return draft if defaults is None else defaults.applied_to(draft)
 
     def write_down(self) -> None:
         """Keep what the jobs that were let in have used up."""

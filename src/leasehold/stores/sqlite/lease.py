@@ -209,6 +209,7 @@ def _grant(
     leases, taken, granted, seqs = [], [], [], []
     per_lane = dict.fromkeys(lanes, 0)
     by_task = request.lease_seconds_by_task or {}
+    default_seconds = request.lease_seconds or step.settings.lease_seconds
     for (
         rank,
         seq,
@@ -232,7 +233,7 @@ def _grant(
     ) in rows:
         version = max(before, floor) + 1
         queue, task = lanes[lane]
-        seconds = lease_seconds or by_task.get(task) or request.lease_seconds
+        seconds = lease_seconds or by_task.get(task) or default_seconds
         expiry = expiries.get(seconds)
         if expiry is None:
             micros = now + round(seconds * 1e6)

@@ -19,13 +19,14 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
-from leasehold.core.retention import PruneReport, RetentionPolicy, Scope
+from leasehold.core.retention import PruneReport
 from leasehold.core.status import Status
-from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite import archive, vacuum
+from leasehold.env import from_micros
+from leasehold.stores.sqlite import archive, prune_lanes, vacuum
 from leasehold.stores.sqlite.cleanup import Memory
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.people import RECORDS_OF_A_JOB
+from leasehold.stores.sqlite.prune_call import Call, Found
 from leasehold.stores.sqlite.step import Step
 
 # Holds for a job in `finished` that an unfinished one depends on: it is spared.
@@ -41,12 +42,11 @@ WALKED_PER_CALL: Final = 10 * WALKED_AT_ONCE
 # Cancelled and dead jobs stand in an index by status and time. `status <> 5` is said again because
 # SQLite uses a partial index only for its very words.
 IN_TROUBLE: Final = f"""
-    SELECT seq FROM finished
-    WHERE status = ? AND status <> 5 AND finished_at <= ? AND NOT ({STILL_NEEDED})
-    ORDER BY finished_at LIMIT ?
+    SELECT finished.seq, finished_at, job.lane FROM finished CROSS JOIN job USING (seq)
+    WHERE status = ? AND status <> 5 AND (finished_at, seq) > (?, ?) AND finished_at <= ?
+        AND NOT ({STILL_NEEDED})
+    ORDER BY finished_at, seq LIMIT ?
 """  # noqa: S608  # our own words
-SUBMITTED: Final = "SELECT seq, created_at FROM job WHERE seq >= ? ORDER BY seq LIMIT 1"
-NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
 # Each completed job has at least three events: as many rows as a third of the bound are enough.
 HISTORY_BOUND: Final = """
     SELECT max(seq) FROM (
@@ -54,19 +54,15 @@ HISTORY_BOUND: Final = """
             SELECT seq, events FROM finished WHERE status = 5 ORDER BY seq DESC LIMIT ?1 / 3 + 1))
     WHERE total > ?1
 """
-# Guard of every pruning: the job is still in `finished`, with a status and an end that are old
-# enough, and nobody needs it.
+# Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether status and
+# end are old enough for its queue is asked of what this finds.
 STILL_OLD: Final = f"""
     SELECT finished.seq, job.lane, finished.status, finished.version,
-           job.idempotency_key IS NOT NULL
+           job.idempotency_key IS NOT NULL, finished.finished_at
     FROM json_each(:seqs) AS doomed
     CROSS JOIN finished ON finished.seq = doomed.value
     JOIN job ON job.seq = finished.seq
-    WHERE finished.finished_at <= CASE finished.status
-            WHEN {STATUS_CODE[Status.COMPLETED]} THEN :completed
-            WHEN {STATUS_CODE[Status.CANCELLED]} THEN :cancelled
-            WHEN {STATUS_CODE[Status.DEAD]} THEN :dead END
-        AND NOT ({STILL_NEEDED})
+    WHERE NOT ({STILL_NEEDED})
 """  # noqa: S608  # our own words
 # Guard of both: the key was last used for this very job.
 KEEP_KEYS: Final = """
@@ -100,33 +96,6 @@ DROP_RESULTS: Final = """
 """
 
 
-class Call(NamedTuple):
-    """What one call of prune was asked for, and when."""
-
-    policy: RetentionPolicy
-    scope: Scope
-    limit: int
-    now: int
-
-    def cutoffs(self) -> dict[Status, int]:
-        found = self.policy.cutoffs(from_micros(self.now), self.scope)
-        return {status: to_micros(moment) for status, moment in found.items()}
-
-
-class Found(NamedTuple):
-    """What the next write is to take, and where the phase stands after it."""
-
-    seqs: list[int]
-    position: int = 0
-    bound: int | None = None
-    over: bool = True
-    """Whether the phase ends with what was found."""
-
-    @property
-    def nothing(self) -> bool:
-        return self.over and not self.seqs
-
-
 class Phase(NamedTuple):
     """One kind of thing that is cleaned: how to look for it, and how to take it."""
 
@@ -137,53 +106,48 @@ class Phase(NamedTuple):
 # -- jobs --------------------------------------------------------------------------------------
 
 
-def _find_in_trouble(db: apsw.Connection, call: Call, _: Memory) -> Found:
-    seqs: list[int] = []
-    for status, cutoff in call.cutoffs().items():
-        if status is not Status.COMPLETED:
-            values = (STATUS_CODE[status], cutoff, call.limit - len(seqs))
-            seqs += [seq for (seq,) in db.execute(IN_TROUBLE, values)]
-    return Found(seqs, over=len(seqs) < call.limit)
+def _find_in_trouble(status: Status) -> Callable[[apsw.Connection, Call, Memory], Found]:
+    """How cancelled or dead jobs are found: in the order of their ends.
+
+    What queues keep for longer than others is passed over, once per clean-up.
+    """
+
+    def find(db: apsw.Connection, call: Call, memory: Memory) -> Found:
+        latest = call.latest(status)
+        if latest is None:
+            return Found([])
+        seqs: list[int] = []
+        values = (STATUS_CODE[status], memory.major, memory.position, latest, WALKED_AT_ONCE)
+        # Read no further than need be: the next call goes on at the end it stopped at.
+        rows: Any = db.execute(IN_TROUBLE, values)
+        for walked, (seq, ended_at, lane) in enumerate(rows, start=1):
+            cutoff = call.cutoffs_of(lane).get(status)
+            if cutoff is not None and ended_at <= cutoff:
+                seqs.append(seq)
+            if len(seqs) == call.limit or walked == WALKED_AT_ONCE:
+                return Found(seqs, seq, over=False, major=ended_at)
+        return Found(seqs)
+
+    return find
 
 
 def _find_completed(db: apsw.Connection, call: Call, memory: Memory) -> Found:
-    cutoff = call.cutoffs().get(Status.COMPLETED)
+    if call.own:
+        return prune_lanes.find_completed(db, call, memory)
+    cutoff = call.common.get(Status.COMPLETED)
     if cutoff is None:
         return Found([])
-    bound = memory.bound or _first_submitted_after(db, cutoff)
+    bound = memory.bound or prune_lanes.first_submitted_after(db, cutoff)
     rows = "seq, status, finished_at FROM finished"
     return _walk(db, call, memory, bound, rows, "status = 5 AND finished_at <= ?", (cutoff,))
 
 
-def _first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
-    """The number of the first job submitted after the cutoff; above all of them if there is none.
-
-    By bisection: the store's clock never steps back, so numbers and times grow together.
-    """
-    row: Any = db.execute(NEXT_SEQ).fetchone()
-    low, high = 1, int(row[0])
-    while low < high:
-        middle = (low + high) // 2
-        found: Any = db.execute(SUBMITTED, (middle,)).fetchone()
-        if found is None or found[0] >= high or found[1] > cutoff:
-            high = middle
-        else:
-            low = found[0] + 1
-    return high
-
-
 def _take_jobs(step: Step, call: Call, found: Found) -> PruneReport:
     """Archive and delete, in this one write. Lease versions of these ids are not granted again."""
-    cutoffs = call.cutoffs()
-    rows: list[Any] = step.execute(
-        STILL_OLD,
-        {
-            "seqs": _list(found.seqs),
-            "completed": cutoffs.get(Status.COMPLETED),
-            "cancelled": cutoffs.get(Status.CANCELLED),
-            "dead": cutoffs.get(Status.DEAD),
-        },
-    ).fetchall()
+    # Under the rules that hold in this write: a queue may keep its jobs for longer since.
+    call = call.under(step.db, step.rules)
+    candidates: Any = step.execute(STILL_OLD, {"seqs": _list(found.seqs)})
+    rows = [row for row in candidates if _is_old(call, lane=row[1], code=row[2], ended_at=row[5])]
     if not rows:
         return PruneReport()
     seqs = _list([row[0] for row in rows])
@@ -212,11 +176,16 @@ def _take_jobs(step: Step, call: Call, found: Found) -> PruneReport:
     )
 
 
+def _is_old(call: Call, *, lane: int, code: int, ended_at: int) -> bool:
+    cutoff = call.cutoffs_of(lane).get(STATUS_OF[code])
+    return cutoff is not None and ended_at <= cutoff
+
+
 # -- results and histories of jobs that stay ---------------------------------------------------
 
 
 def _find_results(db: apsw.Connection, call: Call, memory: Memory) -> Found:
-    row: Any = db.execute(NEXT_SEQ).fetchone()
+    row: Any = db.execute(prune_lanes.NEXT_SEQ).fetchone()
     over = """EXISTS (
         SELECT 1 FROM finished WHERE finished.seq = walked.seq AND result IS NOT NULL
             AND finished_at + result_ttl_seconds * 1000000 <= ?)"""
@@ -290,7 +259,8 @@ def _take_room(step: Step, call: Call, _: Found) -> PruneReport:
 
 
 PHASES: Final = (
-    Phase(_find_in_trouble, _take_jobs),
+    Phase(_find_in_trouble(Status.CANCELLED), _take_jobs),
+    Phase(_find_in_trouble(Status.DEAD), _take_jobs),
     Phase(_find_completed, _take_jobs),
     Phase(_find_results, _take_results),
     Phase(_find_histories, _take_histories),

@@ -42,4 +42,8 @@ class KeepsQueues(Foundation):
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         with self._read() as db:
-            return queues.info(db, queue, self._clock(db))
+            return next(iter(queues.infos(db, self._clock(db), queue)), None)
+
+    def list_queues(self) -> list[QueueInfo]:
+        with self._read() as db:
+            return queues.infos(db, self._clock(db))

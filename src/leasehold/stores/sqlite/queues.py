@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import apsw
@@ -17,6 +18,7 @@ from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFound
 from leasehold.stores.sqlite import people, read
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.locate import locate, remove
+from leasehold.stores.sqlite.prune_lanes import MAKE_INDEX
 from leasehold.stores.sqlite.rules import Rule, load
 from leasehold.stores.sqlite.settle import FIND_SEQ
 from leasehold.stores.sqlite.step import Step
@@ -28,11 +30,14 @@ KEEP_RULE: Final = """
 FORGET_RULE: Final = "DELETE FROM queue WHERE name = ?"
 FORGET_BUCKETS: Final = "DELETE FROM bucket WHERE queue = ?"
 KNOWN: Final = "SELECT 1 FROM lane WHERE queue = ? LIMIT 1"
-FIGURES: Final = """
-    SELECT count(*), coalesce(sum(pending), 0), coalesce(sum(running), 0) FROM lane WHERE queue = ?
-"""
+# Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
+FIGURES: Final = (
+    f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)} "  # noqa: S608  # our own names
+    "FROM lane WHERE queue = coalesce(?, queue) GROUP BY queue"
+)
 HELD: Final = """
-    SELECT task, held_until FROM lane WHERE queue = ? AND held_until > ? ORDER BY task
+    SELECT queue, task, held_until FROM lane
+    WHERE queue = coalesce(?, queue) AND held_until > ? ORDER BY task
 """
 LEFT: Final = """
     SELECT coalesce(sum(scheduled + blocked + pending + failed), 0), coalesce(sum(running), 0)
@@ -127,25 +132,43 @@ def delete(step: Step, queue: str, actor: str, *, force: bool) -> int:
     return buried
 
 
-def info(db: apsw.Connection, queue: str, now: int) -> QueueInfo | None:
-    """What is known of a queue; None if nobody ever heard of it."""
-    rule = load(db).get(queue)
-    figures: Any = db.execute(FIGURES, (queue,)).fetchone()
-    lanes, pending, running = figures
-    if rule is None and not lanes:
-        return None
+def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[QueueInfo]:
+    """What is known of one queue, if anything, or of all of them, by name."""
+    rules = load(db)
+    figures: Any = db.execute(FIGURES, (queue,))
+    counts: dict[str, dict[Status, int]] = {
+        name: dict(zip(Status, sums, strict=True)) for name, *sums in figures
+    }
+    held: dict[str, dict[str, datetime]] = {}
+    rows: Any = db.execute(HELD, (queue, now))
+    for name, task, until in rows:
+        held.setdefault(name, {})[task] = from_micros(until)
+    names = rules.keys() | counts.keys() if queue is None else {queue} & (rules.keys() | counts)
+    return [
+        _info(name, rules.get(name), counts.get(name) or dict.fromkeys(Status, 0), held.get(name))
+        for name in sorted(names)
+    ]
+
+
+def _info(
+    name: str, rule: Rule | None, counts: dict[Status, int], held: dict[str, datetime] | None
+) -> QueueInfo:
     state, config = rule or Rule(QueueState.ACTIVE, QueueConfig())
-    held = {str(task): from_micros(int(at)) for task, at in db.execute(HELD, (queue, now))}
     return QueueInfo(
-        name=queue, state=state, config=config, pending=pending, running=running, held_until=held
+        name=name,
+        state=state,
+        config=config,
+        pending=counts[Status.PENDING],
+        running=counts[Status.RUNNING],
+        counts=counts,
+        held_until=held or {},
     )
 
 
 def info_inside(step: Step, queue: str) -> QueueInfo:
     """The queue as this write leaves it."""
     step.flush()
-    found = info(step.db, queue, step.now)
-    assert found is not None
+    [found] = infos(step.db, step.now, queue)
     return found
 
 
@@ -163,6 +186,8 @@ def _known(step: Step, queue: str) -> Rule:
 def _keep(step: Step, queue: str, rule: Rule) -> None:
     config = msgspec.json.encode(rule.config).decode()
     step.execute(KEEP_RULE, (queue, rule.state.value, config))
+    if rule.config.retention is not None:
+        step.execute(MAKE_INDEX)
     step.rules_changed()
     # More may be leased, or submitted, than before.
     step.hints.ready = True

@@ -12,13 +12,14 @@ import apsw
 from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
+from leasehold.stores.sqlite import settings
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.rules import Rule, Rules, load
 
 READ_STATE: Final = """
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
-           EXISTS (SELECT 1 FROM resolving)
+           EXISTS (SELECT 1 FROM resolving), settings_generation
     FROM store_state
 """
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
@@ -26,6 +27,7 @@ CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
 """
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
+NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -70,6 +72,7 @@ class Step:
         version_floor: int,
         next_seq: int,
         rules: Mapping[str, Rule],
+        known_settings: settings.Settings,
     ) -> None:
         self.db = db
         self.execute = db.execute
@@ -86,6 +89,8 @@ class Step:
         """Lanes in which a job was completed: their circuit breakers close."""
         self.rules = rules
         """The queues that have rules, by name."""
+        self.settings = known_settings
+        """What is set in the store."""
         self.moved: dict[int, tuple[int, int]] = {}
         """By lane, how many more jobs are pending and running; only while queues have rules."""
         self.is_first = True
@@ -98,14 +103,30 @@ class Step:
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
         self._rules_changed = False
+        self._settings_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     @classmethod
-    def begin(cls, db: apsw.Connection, env: Env, clock: StoreClock, rules: Rules) -> Step:
-        stored, floor, next_seq, generation, somebody_waits, some_unresolved = _row(
+    def begin(
+        cls,
+        db: apsw.Connection,
+        env: Env,
+        clock: StoreClock,
+        rules: Rules,
+        known_settings: settings.KnownSettings,
+    ) -> Step:
+        stored, floor, next_seq, generation, somebody_waits, some_unresolved, set_at = _row(
             db.execute(READ_STATE)
         )
-        step = cls(db, env, clock.read(stored), floor, next_seq, rules.at(db, generation))
+        step = cls(
+            db,
+            env,
+            clock.read(stored),
+            floor,
+            next_seq,
+            rules.at(db, generation),
+            known_settings.at(db, set_at),
+        )
         step.somebody_waits = bool(somebody_waits)
         step.some_unresolved = bool(some_unresolved)
         return step
@@ -129,6 +150,12 @@ class Step:
         self.execute(NEXT_GENERATION)
         self._rules_changed = True
         self.rules = load(self.db)
+
+    def settings_changed(self) -> None:
+        """Let every process read the settings again."""
+        self.execute(NEXT_SETTINGS)
+        self._settings_changed = True
+        self.settings = settings.load(self.db)
 
     def flush(self) -> None:
         """Write the counters."""
@@ -166,6 +193,8 @@ class Step:
         self.hints.clear()
         if self._rules_changed:
             self.rules = load(self.db)
+        if self._settings_changed:
+            self.settings = settings.load(self.db)
 
     def record(
         self,

@@ -52,6 +52,7 @@ from leasehold.stores.sqlite.life import LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.queue_verbs import KeepsQueues
 from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
+from leasehold.stores.sqlite.setting_verbs import KeepsSettings
 from leasehold.stores.sqlite.step import Step
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
-class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive):
+class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
     `durability="full"` survives loss of power; `"normal"` survives the death of every process but
@@ -136,19 +137,20 @@ class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive):
         self, step: Step, settlements: Sequence[Settlement], request: LeaseRequest | None
     ) -> tuple[Exchange, list[tuple[int, int]]]:
         settled = settle.settle(step, settlements, self._known_leases) if settlements else []
+        generation = step.settings.generation
         if request is None or request.limit <= 0:
-            return Exchange(settled, []), []
+            return Exchange(settled, [], settings_generation=generation), []
         # First, since what was settled and what is due may make others available.
         dependents.resolve(step)
         _, tick = fire_due(step, self._lanes, self._disk.refuse_when_low)
         leases, numbers = leasing.lease(step, request)
         tick_at = None if tick is None else from_micros(tick)
         if len(leases) >= request.limit:
-            return Exchange(settled, leases, None, tick_at), numbers
+            return Exchange(settled, leases, None, tick_at, generation), numbers
         due = leasing.next_due(step)
         if due is None or (tick is not None and tick < due):
-            return Exchange(settled, leases, tick_at, tick_at), numbers
-        return Exchange(settled, leases, from_micros(due), tick_at), numbers
+            return Exchange(settled, leases, tick_at, tick_at, generation), numbers
+        return Exchange(settled, leases, from_micros(due), tick_at, generation), numbers
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._write(lambda step: renew.renew(step, worker, renewals))

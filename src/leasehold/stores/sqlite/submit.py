@@ -73,8 +73,8 @@ def through_gate(
     *,
     partial: bool,
 ) -> list[Submitted | LeaseholdError] | QueueFullError:
-    """Store what the rules of their queues let in; there is no gate where there are none."""
-    if not step.rules:
+    """Store what the rules of their queues let in; there is no gate where nothing is said."""
+    if not step.rules and step.settings.draft_defaults is None:
         return store(None)
     gate = Gate(step, drafts, partial=partial)
     try:

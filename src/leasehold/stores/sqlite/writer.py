@@ -30,6 +30,7 @@ from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.room import tell_of_room
 from leasehold.stores.sqlite.rules import Rules
+from leasehold.stores.sqlite.settings import KnownSettings
 from leasehold.stores.sqlite.step import Hints, Step
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class Writer:
         self._clock = clock
         self._after_commit = after_commit
         self._rules = Rules()
+        self._settings = KnownSettings()
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
         self._queue: deque[_Ticket[Any]] = deque()
@@ -173,7 +175,7 @@ class Writer:
         db.execute("BEGIN IMMEDIATE")
         try:
             changes = db.total_changes()
-            step = Step.begin(db, self._env, self._clock, self._rules)
+            step = Step.begin(db, self._env, self._clock, self._rules, self._settings)
             carried_out = 0
             while self._take(batch):
                 self._carry_out_all(batch[carried_out:], step, hints)

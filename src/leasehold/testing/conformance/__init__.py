@@ -25,12 +25,14 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
             "people", "reading", "waking", "breaking", "retaining",
+            "configuring",
         )
     )
 )  # fmt: skip
 
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
+from leasehold.testing.conformance.configuring import ConfiguringClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
@@ -63,6 +65,7 @@ class StoreConformance(
     QueueingClauses,
     LimitingClauses,
     DependingClauses,
+    ConfiguringClauses,
 ):
     """Every clause of the contract, for one store."""
 

@@ -51,7 +51,10 @@ def complete(store: Store, *names: str, result: bytes | None = b"1") -> None:
 
 
 def clean(
-    store: Store, policy: RetentionPolicy = SHORT, scope: Scope = FORCE, limit: int = BATCH_MAX
+    store: Store,
+    policy: RetentionPolicy | None = SHORT,
+    scope: Scope = FORCE,
+    limit: int = BATCH_MAX,
 ) -> list[PruneReport]:
     """One whole clean-up, which must begin; what each write of it said."""
     report = store.prune(policy, scope=scope, actor="me")

@@ -31,6 +31,7 @@ from leasehold.core.retention import (
 )
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
+from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
 from leasehold.errors import (
@@ -235,6 +236,18 @@ class Channel:
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._world.store.queue_info(queue)
+
+    def list_queues(self) -> list[QueueInfo]:
+        return self._world.store.list_queues()
+
+    def settings(self) -> StoredSettings:
+        return self._world.store.settings()
+
+    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
+        return self._world.store.set_setting(name, value, actor=actor)
+
+    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
+        return self._world.store.unset_setting(name, actor=actor)
 
     def queues(self) -> list[str]:
         return self._world.store.queues()

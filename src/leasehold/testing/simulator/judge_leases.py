@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from leasehold.core.job import DEFAULT_LEASE_SECONDS
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -87,7 +88,7 @@ def _judge_grant(model: Model, job: ModelJob, lease: Lease, request: LeaseReques
         raise broken("S7", job.id, "leased after its time to live")
     if job.attempts >= job.allowance or lease.attempt != job.attempts + 1:
         raise broken("S6", job.id, f"attempt {lease.attempt} after {job.attempts}: {lease}")
-    seconds = job.draft.lease_seconds or request.lease_seconds
+    seconds = job.draft.lease_seconds or request.lease_seconds or DEFAULT_LEASE_SECONDS
     expires_at = model.now + timedelta(seconds=seconds)
     if lease.acquired_at != model.now or abs(lease.expires_at - expires_at) > ROUNDING:
         raise broken("S4", job.id, f"leased from {model.now} to {expires_at}, but it says {lease}")
