@@ -10,8 +10,10 @@ from leasehold import (
     Event,
     InvalidJobError,
     InvalidTransitionError,
+    Job,
     JobFilter,
     JobNotFoundError,
+    LeaseholdError,
     Status,
     TaskQueue,
 )
@@ -153,3 +155,33 @@ def test_only_dead_letters_are_discarded_as_such(still: TaskQueue) -> None:
     assert still.discard(done).status is Status.COMPLETED
     with pytest.raises(JobNotFoundError):
         still.get(done)
+
+
+def test_each_of_several_jobs_has_its_answer(still: TaskQueue) -> None:
+    waiting, ended = still.submit(work), still.submit(work)
+    still.cancel(ended)
+    assert [answer_of(each) for each in still.cancel_each([ended, "nobody", waiting], "late")] == [
+        "InvalidTransitionError", "JobNotFoundError", "cancelled",
+    ]  # fmt: skip
+    assert still.get(waiting).reason == "late"
+    assert [answer_of(each) for each in still.replay_each(["nobody", waiting])] == [
+        "JobNotFoundError", "pending",
+    ]  # fmt: skip
+    answers = still.reprioritize_each([waiting, ended, "nobody"], "high")
+    assert [answer_of(each) for each in answers] == [
+        "pending", "InvalidTransitionError", "JobNotFoundError",
+    ]  # fmt: skip
+    assert still.get(waiting).priority == 75
+    with pytest.raises(InvalidJobError, match="urgent"):
+        still.reprioritize_each([waiting], "urgent")  # type: ignore[arg-type]
+
+
+def answer_of(answer: Job | LeaseholdError) -> str:
+    return answer.status.value if isinstance(answer, Job) else type(answer).__name__
+
+
+def test_the_beginning_of_an_id_finds_it(still: TaskQueue) -> None:
+    for name in ("report-1", "report-2", "other"):
+        still.submit(work, job_id=name)
+    assert still.find_ids("rep") == ["report-1", "report-2"]
+    assert still.find_ids("rep", limit=1) == ["report-1"]

@@ -19,6 +19,7 @@ from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import DuplicateJobError, LeaseholdError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite import lease as leasing
+from leasehold.stores.sqlite.read import FIND_IDS
 from leasehold.stores.sqlite.step import Step
 
 
@@ -331,3 +332,9 @@ def test_leasing_seeks_and_never_scans_or_sorts(store: SQLiteStore) -> None:
     for text in (lane, group, due, plan(store, leasing.NEXT_DUE)):
         assert "TEMP B-TREE" not in text
         assert "SCAN" not in text.replace("SEARCH", ""), text
+
+
+def test_the_beginning_of_an_id_is_a_seek(store: SQLiteStore) -> None:
+    found = plan(store, FIND_IDS, "0190", 10)
+    assert "SEARCH job USING COVERING INDEX" in found
+    assert "TEMP B-TREE" not in found

@@ -19,10 +19,22 @@ class Entry(NamedTuple):
 COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
     "status": Entry("leasehold.cli.status", "status", "What there is: queues, jobs and workers."),
+    "list": Entry("leasehold.cli.listing", "list_jobs", "List jobs, the last submitted first."),
+    "show": Entry("leasehold.cli.show", "show", "Show everything about one job."),
+    "history": Entry("leasehold.cli.history", "history", "What happened to a job, oldest first."),
+    "why": Entry("leasehold.cli.why", "why", "Why a job is not running."),
+    "cancel": Entry("leasehold.cli.cancel", "cancel", "Stop jobs that wait or run."),
+    "retry": Entry("leasehold.cli.retry", "retry", "Give dead or cancelled jobs another chance."),
+    "reprioritize": Entry(
+        "leasehold.cli.reprioritize", "reprioritize", "Change the priority of waiting jobs."
+    ),
+    "queue": Entry("leasehold.cli.queues", "queue", "Queues: their rules, state and jobs."),
     "dlq": Entry("leasehold.cli.dlq", "dlq", "Dead letters: look at them, retry them, purge them."),
     "schedule": Entry(
         "leasehold.cli.schedule", "schedule", "Schedules: jobs that come again and again."
     ),
+    "stats": Entry("leasehold.cli.stats", "stats", "Counts and lifetime totals, queue by queue."),
+    "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
     "sweep": Entry(
         "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
     ),

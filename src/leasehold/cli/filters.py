@@ -40,7 +40,7 @@ _STATUS = click.option(
 )
 
 
-def filter_options(*, status: bool = True) -> Callable[[F], F]:
+def filter_options(*, status: bool = True, queue: bool = True) -> Callable[[F], F]:
     """Add the filter's options; the command gets them as one JobFilter, `where`."""
 
     def decorate(function: F) -> F:
@@ -49,7 +49,8 @@ def filter_options(*, status: bool = True) -> Callable[[F], F]:
             return function(*args, where=_filter(given), **given)
 
         decorated: Any = with_filter
-        for option in reversed((_STATUS, *_OPTIONS) if status else _OPTIONS):
+        named = _OPTIONS if queue else _OPTIONS[1:]
+        for option in reversed((_STATUS, *named) if status else named):
             decorated = option(decorated)
         return cast("F", decorated)
 

@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import click
 import msgspec
@@ -27,6 +27,8 @@ class Column(NamedTuple):
     heading: str
     show: Callable[[Any], str] = str
     right: bool = False
+    fit: Literal["wrap", "cut", "keep"] = "wrap"
+    """On a narrow terminal its texts take several lines, are cut, or stay whole at all costs."""
 
 
 def emit(
@@ -65,7 +67,7 @@ def emit_one(
 
 def print_fields(document: Document) -> None:
     """One field a line, for people; what is empty is left out."""
-    shown = {name: value for name, value in document.items() if value not in (None, {}, [], "")}
+    shown = {name: value for name, value in document.items() if value not in (None, {}, [], (), "")}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
         click.echo(f"{name.replace('_', ' '):<{width}}  {cell(value)}")
@@ -102,11 +104,20 @@ def _print_table(
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column.heading, justify="right" if column.right else "left")
-    for document in documents:
-        # Text, never str: rich would read square brackets in it as markup.
-        table.add_row(*(Text(_shown(column, document.get(column.field))) for column in columns))
+    # Text, never str: rich would read square brackets in it as markup.
+    rows = [
+        [Text(_shown(each, document.get(each.field))) for each in columns] for document in documents
+    ]
+    for number, column in enumerate(columns):
+        table.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            no_wrap=column.fit != "wrap",
+            overflow="ellipsis" if column.fit == "cut" else "fold",
+            min_width=max(row[number].cell_len for row in rows) if column.fit == "keep" else None,
+        )
+    for row in rows:
+        table.add_row(*row)
     console().print(table)
 
 

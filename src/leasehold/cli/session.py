@@ -37,7 +37,7 @@ class Session:
             raise StoreUnavailableError(
                 f"there is no store at {path}: make one with `init`, or name another with --store"
             )
-        return self._open()
+        return self.new_queue
 
     @cached_property
     def new_queue(self) -> TaskQueue:

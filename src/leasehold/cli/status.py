@@ -2,60 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
+from leasehold.cli.overview import look, warnings_of
 from leasehold.cli.session import Session
 from leasehold.core.status import Status
 
-QUEUE_COLUMNS = (
-    Column("queue", "QUEUE"),
-    Column("state", "STATE"),
-    *(Column(status.value, status.value.upper(), right=True) for status in Status),
-)
+ALWAYS_SHOWN = (Status.PENDING, Status.RUNNING)
 WORKER_COLUMNS = (
-    Column("id", "WORKER"),
-    Column("host", "HOST"),
+    Column("id", "WORKER", fit="cut"),
+    Column("host", "HOST", fit="cut"),
     Column("pid", "PID", right=True),
-    Column("queues", "QUEUES", ",".join),
+    Column("queues", "QUEUES", ",".join, fit="cut"),
     Column("slots", "SLOTS", right=True),
     Column("running", "RUNNING", right=True),
-    Column("heartbeat_at", "LAST HEARTBEAT"),
+    Column("heartbeat_at", "LAST HEARTBEAT", fit="keep"),
 )
 
 
 @command()
 def status(session: Session) -> None:
-    """What there is: queues, jobs and workers."""
-    queue = session.queue
-    queues = [_queue_document(session, name) for name in queue.queues()]
-    workers = [document_of(worker) for worker in queue.workers()]
-    total = queue.get_queue_stats()
-    document: Document = {
-        "store": session.store_url,
-        "jobs": {each.value: total[each.value] for each in Status},
-        "queues": queues,
-        "workers": workers,
-    }
+    """What there is: queues, jobs and workers.
+
+    Counts are kept by the store, never counted: it is as fast with millions of jobs. On standard
+    error it warns of what looks wrong, such as a queue that nobody serves.
+
+    \b
+    Examples: queuectl status
+              queuectl status -o json | jq .jobs.pending
+    """
+    seen = look(session)
+    document = seen.document()
 
     def show() -> None:
-        click.echo(f"store {cell(session.store_url)}: {sum(document['jobs'].values()):,} jobs\n")
-        emit(session, queues, QUEUE_COLUMNS, nothing="no queue holds any job yet")
+        jobs = sum(document["jobs"].values())
+        click.echo(f"store {cell(seen.store)}: {jobs:,} jobs\n")
+        emit(session, seen.queues, queue_columns(seen.queues), nothing="there is no queue yet")
         click.echo()
-        emit(session, workers, WORKER_COLUMNS, nothing="no worker is running: `worker start`")
+        emit(session, seen.workers, WORKER_COLUMNS, nothing="no worker is running: `worker start`")
+        for warning in warnings_of(seen):
+            session.tell(f"note: {warning}")
 
     emit_one(session, document, show=show)
 
 
-def _queue_document(session: Session, name: str) -> dict[str, Any]:
-    info = session.queue.queue_info(name)
-    stats = session.queue.get_queue_stats(name)
-    return {
-        "queue": name,
-        "state": info.state,
-        **{each.value: stats[each.value] for each in Status},
-    }
+def queue_columns(queues: Iterable[Document]) -> list[Column]:
+    """The queues' columns: of the statuses, only those that some queue has jobs in."""
+    rows = list(queues)
+    shown = [
+        each for each in Status if each in ALWAYS_SHOWN or any(row[each.value] for row in rows)
+    ]
+    return [
+        Column("queue", "QUEUE", fit="cut"),
+        Column("state", "STATE", fit="keep"),
+        *(Column(each.value, each.value.upper(), "{:,}".format, right=True) for each in shown),
+    ]

@@ -358,6 +358,13 @@ class Store(ScheduleStore, QueueRules, SettingsStore, Protocol):
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         """Jobs that fit, the last submitted first, page by page."""
 
+    def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        """Ids of jobs that begin like this, in order; for people who type only their beginning.
+
+        - FID-1  At most `limit` of them, the first ones; an index seek, however many jobs there are
+                 and however short the prefix is.
+        """
+
     def attempts(self, job_id: str) -> list[Attempt]:
         """The job's attempts, oldest first, the running one included."""
 

@@ -15,7 +15,7 @@ from leasehold.errors import InvalidTransitionError, JobNotFoundError, Leasehold
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.options import JobRef, id_of
 
-_AT_ONCE: Final = 500
+AT_ONCE: Final = 500
 """How many jobs one write changes, so that others get their turn in between."""
 
 
@@ -123,8 +123,8 @@ def change_many(
     """
     changed = 0
     refused: LeaseholdError | None = None
-    for start in range(0, len(job_ids), _AT_ONCE):
-        for answer in change(job_ids[start : start + _AT_ONCE]):
+    for start in range(0, len(job_ids), AT_ONCE):
+        for answer in change(job_ids[start : start + AT_ONCE]):
             if isinstance(answer, LeaseholdError):
                 refused = refused or answer
             else:

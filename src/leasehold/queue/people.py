@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -12,19 +12,17 @@ from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import WAITING, Status
 from leasehold.core.store import AuditRecord, WorkerInfo
-from leasehold.errors import LeaseholdError
 from leasehold.queue.archive import Archive
-from leasehold.queue.base import QueueBase
 from leasehold.queue.deadletters import DeadLetters, change_many, only
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.missing import not_found
 from leasehold.queue.options import JobRef, id_of
+from leasehold.queue.several import Several
 
 
-class People(QueueBase):
+class People(Several):
     """The part of a TaskQueue that looks at jobs and takes orders about them."""
 
-    _actor: str
     _retention: RetentionPolicy | None
 
     # -- looking -----------------------------------------------------------------------------
@@ -71,6 +69,10 @@ class People(QueueBase):
     ) -> Page:
         """One page of a search, and the cursor with which to ask for the next."""
         return self.store.search(filter_of(where, fields), limit=limit, cursor=cursor)
+
+    def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
+        """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
+        return self.store.find_ids(prefix, limit=limit)
 
     def attempts(self, job: JobRef) -> list[Attempt]:
         """The job's attempts, oldest first, the running one included."""
@@ -187,6 +189,3 @@ class People(QueueBase):
     def describe(self) -> Mapping[str, Any]:
         """What the store is: kind, place, durability, versions."""
         return self.store.describe()
-
-    def _cancel(self, job_ids: Sequence[str], reason: str) -> Sequence[Job | LeaseholdError]:
-        return self.store.cancel(job_ids, reason=reason, actor=self._actor)

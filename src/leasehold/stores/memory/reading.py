@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import nsmallest
 
 import msgspec
 
@@ -44,6 +45,11 @@ def search(state: State, where: JobFilter, limit: int, cursor: str | None) -> Pa
                 found.append(record)
                 jobs.append(job)
     return Page(jobs)
+
+
+def find_ids(state: State, prefix: str, limit: int) -> list[str]:
+    """Ids that begin like this, in order."""
+    return nsmallest(limit, (job_id for job_id in state.records if job_id.startswith(prefix)))
 
 
 def position(state: State, job_id: str) -> int | None:

@@ -173,6 +173,9 @@ class MemoryStore:
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         return self._run(reading.search, where, limit, cursor)
 
+    def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        return self._run(reading.find_ids, prefix, limit)
+
     def attempts(self, job_id: str) -> list[Attempt]:
         return self._run(reading.attempts, job_id)
 

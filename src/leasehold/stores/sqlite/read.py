@@ -75,6 +75,11 @@ _SERVED_BEFORE: Final = """
 """
 _CREATED: Final = "SELECT seq, created_at, born FROM job WHERE id = ?"
 
+# A range of the unique index. No id goes on with the last character of all: it is not printable.
+FIND_IDS: Final = (
+    "SELECT id FROM job WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
+)
+
 _decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_retry = msgspec.json.Decoder(RetryPolicy).decode
 
@@ -93,6 +98,11 @@ def position(db: apsw.Connection, job_id: str) -> int | None:
     row = db.execute(_SERVED_BEFORE, place).fetchone()
     assert row is not None
     return int(row[0])
+
+
+def find_ids(db: apsw.Connection, prefix: str, limit: int) -> list[str]:
+    """Ids that begin like this, in order."""
+    return [str(job_id) for (job_id,) in db.execute(FIND_IDS, (prefix, max(0, limit)))]
 
 
 def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None) -> Page:

@@ -331,6 +331,10 @@ class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings):
             now = from_micros(self._clock(db))
             return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
 
+    def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        with self._read() as db:
+            return read.find_ids(db, prefix, limit)
+
     def attempts(self, job_id: str) -> list[Attempt]:
         with self._read() as db:
             return read.attempts(db, job_id)

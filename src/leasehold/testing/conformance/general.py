@@ -44,6 +44,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "reprioritize": lambda store: store.reprioritize("job", 1, actor="me"),
     "get": lambda store: store.get("job"),
     "search": lambda store: store.search(JobFilter()),
+    "find_ids": lambda store: store.find_ids("job"),
     "attempts": lambda store: store.attempts("job"),
     "history": lambda store: store.history("job"),
     "log": lambda store: store.log("job"),

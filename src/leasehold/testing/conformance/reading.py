@@ -54,6 +54,16 @@ class ReadingClauses(ConformanceBase):
         assert [store.position(name) for name in "abcd"] == [2, 0, 1, None]
         assert store.position("nobody") is None
 
+    def test_fid_1_ids_that_begin_alike(self, store: Store) -> None:
+        names = ["0190-b", "0190-a", "0191", "zebra", "zebra é", "zebra 漢", "ZEBRA", "%_", "*"]
+        store.submit([draft(name) for name in names])
+        assert store.find_ids("0190") == ["0190-a", "0190-b"]
+        assert store.find_ids("zebra") == ["zebra", "zebra é", "zebra 漢"]
+        assert store.find_ids("zebra", limit=1) == ["zebra"]
+        assert store.find_ids("0191") == ["0191"]
+        assert store.find_ids("01911") == store.find_ids("_") == store.find_ids("z*") == []
+        assert store.find_ids("", limit=100) == sorted(names)
+
     def test_his_1_no_gaps(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft(delay_seconds=1))
         clock.advance(1)

@@ -225,6 +225,9 @@ class Channel:
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
         return self._world.store.search(where, limit=limit, cursor=cursor)
 
+    def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        return self._world.store.find_ids(prefix, limit=limit)
+
     def attempts(self, job_id: str) -> list[Attempt]:
         return self._world.store.attempts(job_id)
 

@@ -1,0 +1,33 @@
+"""`cancel`: stop jobs."""
+
+from __future__ import annotations
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.orders import Chosen, Order, give, takes_jobs
+from leasehold.cli.session import Session
+from leasehold.core.status import WAITING, Status
+
+
+@command()
+@takes_jobs
+@click.option("--reason", default="", help="Why; it is kept with the job.")
+def cancel(session: Session, *, chosen: Chosen, reason: str) -> None:
+    """Stop jobs that wait or run.
+
+    A waiting job is cancelled at once; a running one as soon as its worker has stopped it. Several
+    jobs may be named, each by its id or enough of its beginning; or describe them by a filter: then
+    their number is shown, and you are asked.
+
+    \b
+    Examples: queuectl cancel 0192ab 0192cd --reason "wrong address"
+              queuectl cancel --queue mail --created-before -1d --dry-run
+    """
+    order = Order(
+        verb="cancel",
+        done="cancelled",
+        statuses=WAITING | {Status.RUNNING},
+        carry_out=lambda job_ids: session.queue.cancel_each(job_ids, reason),
+    )
+    give(session, order, chosen)

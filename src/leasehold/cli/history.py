@@ -1,0 +1,43 @@
+"""`history`: what happened to a job."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.documents import document_of
+from leasehold.cli.jobref import job_id_of
+from leasehold.cli.output import Column, emit
+from leasehold.cli.session import Session
+
+COLUMNS: Final = (
+    Column("sequence", "NO", right=True),
+    Column("at", "AT", fit="keep"),
+    Column("event", "EVENT", fit="keep"),
+    Column("before", "BEFORE", fit="keep"),
+    Column("after", "AFTER", fit="keep"),
+    Column("attempts", "TRIES", right=True),
+    Column("worker", "WORKER", fit="cut"),
+    Column("message", "MESSAGE"),
+)
+
+
+@command()
+@click.argument("job")
+def history(session: Session, job: str) -> None:
+    """What happened to a job, oldest first.
+
+    JOB is a job's id, or enough of its beginning to be the only one.
+
+    \b
+    Example: queuectl history 0192ab
+    """
+    events = session.queue.history(job_id_of(session, job))
+    emit(
+        session,
+        map(document_of, events),
+        COLUMNS,
+        nothing="its history was dropped: only so many events of completed jobs are kept",
+    )

@@ -1,0 +1,178 @@
+"""Orders about jobs, named one by one or by a filter: cancel, retry, reprioritize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
+
+import click
+import msgspec
+
+from leasehold.cli.confirm import agreed, destructive
+from leasehold.cli.exits import Exit, exit_for
+from leasehold.cli.filters import filter_options, is_everything
+from leasehold.cli.jobref import job_id_of
+from leasehold.cli.output import emit
+from leasehold.cli.safe import safe
+from leasehold.cli.session import Session
+from leasehold.core.job import Job
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.errors import InvalidTransitionError, LeaseholdError
+
+Answer = Job | LeaseholdError
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Order(NamedTuple):
+    """What is to be done with jobs, and how to speak of it."""
+
+    verb: str
+    done: str
+    statuses: frozenset[Status]
+    """Those in which a job can take it."""
+    carry_out: Callable[[Sequence[str]], list[Answer]]
+    oldest_first: bool = False
+    """In which order a filter's jobs get it; else the last submitted ones come first."""
+
+
+class Chosen(NamedTuple):
+    """Which jobs were chosen on the command line, and how sure the person is."""
+
+    jobs: tuple[str, ...]
+    where: JobFilter
+    everything: bool
+    yes: bool
+    dry_run: bool
+
+
+def takes_jobs(function: F) -> F:
+    """Add arguments and options that choose jobs; the command gets them as `chosen`."""
+
+    @wraps(function)
+    def with_choice(*args: Any, **given: Any) -> Any:
+        choice = Chosen(**{name: given.pop(name) for name in Chosen._fields})
+        return function(*args, chosen=choice, **given)
+
+    decorated: Any = destructive(filter_options()(with_choice))
+    every = click.option("--all", "everything", is_flag=True, help="Every job that can take it.")
+    return cast("F", click.argument("jobs", nargs=-1, metavar="[JOB]...")(every(decorated)))
+
+
+def give(session: Session, order: Order, chosen: Chosen) -> None:
+    """Carry out an order, say what became of each job, and exit accordingly."""
+    by_filter = chosen.everything or not is_everything(chosen.where)
+    if chosen.jobs and by_filter:
+        raise click.UsageError("name jobs, or describe them by a filter, not both")
+    if chosen.jobs:
+        _give_to_named(session, order, chosen)
+    elif by_filter:
+        _give_to_found(session, order, chosen)
+    else:
+        raise click.UsageError(
+            f"say which jobs to {order.verb}: name them, describe them by a filter, or --all"
+        )
+
+
+def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
+    meant: dict[str, str | LeaseholdError] = {}
+    for name in chosen.jobs:
+        try:
+            meant[name] = job_id_of(session, name)
+        except LeaseholdError as error:
+            meant[name] = error
+    job_ids = list(dict.fromkeys(each for each in meant.values() if isinstance(each, str)))
+    if chosen.dry_run:
+        answers: dict[str, Answer] = {each: session.queue.get(each) for each in job_ids}
+        agreed(session, f"{order.verb} {_jobs(len(job_ids))}", yes=False, dry_run=True)
+    else:
+        answers = dict(zip(job_ids, order.carry_out(job_ids), strict=True))
+    refused = {name: each for name, each in meant.items() if isinstance(each, LeaseholdError)}
+    answers = {**answers, **refused}
+    _report(session, order, answers, done=not chosen.dry_run)
+    _exit(answers.values())
+
+
+def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
+    found = [job.id for job in session.queue.search(_able(order, chosen.where))]
+    what = f"{order.verb} {_jobs(len(found))}"
+    if not found:
+        session.tell(f"there is no job to {order.verb}")
+        _report(session, order, {}, done=True)
+        return
+    if not agreed(session, what, yes=chosen.yes, dry_run=chosen.dry_run):
+        snapshots = ((job_id, session.queue.get(job_id)) for job_id in found)
+        if session.format != "table":
+            _report(session, order, dict(snapshots), done=False)
+        return
+    job_ids = found[::-1] if order.oldest_first else found
+    answers = dict(zip(job_ids, order.carry_out(job_ids), strict=True))
+    # Whoever has moved on since then does not fit any more: that is no failure.
+    gone = [name for name, each in answers.items() if isinstance(each, InvalidTransitionError)]
+    kept = {name: each for name, each in answers.items() if name not in set(gone)}
+    if session.format == "table":
+        changed = sum(isinstance(each, Job) for each in kept.values())
+        click.echo(f"{order.done} {_jobs(changed)}")
+        kept = {name: each for name, each in kept.items() if isinstance(each, LeaseholdError)}
+    if gone:
+        session.tell(f"{_jobs(len(gone))} had moved on meanwhile and stayed as they are")
+    _report(session, order, kept, done=True)
+    _exit(answers[name] for name in answers if name not in set(gone))
+
+
+def _able(order: Order, where: JobFilter) -> JobFilter:
+    """The filter, narrowed to jobs that can take the order."""
+    if where.statuses is None:
+        return msgspec.structs.replace(where, statuses=tuple(sorted(order.statuses)))
+    able = tuple(status for status in where.statuses if status in order.statuses)
+    if not able:
+        names = ", ".join(status.value for status in Status if status in order.statuses)
+        raise click.UsageError(
+            f"jobs that are {' or '.join(where.statuses)} cannot be {order.done}, only those that "
+            f"are {names}"
+        )
+    return msgspec.structs.replace(where, statuses=able)
+
+
+def _report(session: Session, order: Order, answers: dict[str, Answer], *, done: bool) -> None:
+    if session.format != "table":
+        emit(session, (_document(name, each, done=done) for name, each in answers.items()), ())
+    for name, answer in answers.items():
+        if isinstance(answer, LeaseholdError):
+            session.tell(f"{safe(name)}: {answer}")
+        elif session.format == "table" and done:
+            click.echo(safe(_outcome(order, answer)))
+
+
+def _outcome(order: Order, job: Job) -> str:
+    if order.verb == "cancel" and job.status is Status.RUNNING:
+        return f"{job.id} is running: its worker was asked to stop it"
+    return f"{job.id} {order.done}"
+
+
+def _document(name: str, answer: Answer, *, done: bool) -> dict[str, Any]:
+    if isinstance(answer, LeaseholdError):
+        return {"id": name, "ok": False, "status": None, "priority": None, "error": str(answer)}
+    return {
+        "id": answer.id,
+        "ok": True if done else None,
+        "status": answer.status,
+        "priority": answer.priority,
+        "error": None,
+    }
+
+
+def _exit(answers: Iterable[Answer]) -> None:
+    """Leave with 8 if only some could be done, or with what they have in common if none could."""
+    given = list(answers)
+    codes = {exit_for(each) for each in given if isinstance(each, LeaseholdError)}
+    if not codes:
+        return
+    if any(isinstance(each, Job) for each in given):
+        raise click.exceptions.Exit(Exit.PARTIAL)
+    raise click.exceptions.Exit(codes.pop() if len(codes) == 1 else Exit.FAILURE)
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"

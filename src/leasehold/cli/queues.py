@@ -1,0 +1,263 @@
+"""`queue`: queues, their rules, state and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+import msgspec
+
+from leasehold.cli.command import command, group
+from leasehold.cli.confirm import agreed, destructive
+from leasehold.cli.documents import document_of
+from leasehold.cli.exits import Exit, exit_for
+from leasehold.cli.filters import filter_options, is_everything
+from leasehold.cli.output import Column, Document, emit, emit_one, json_text, print_fields
+from leasehold.cli.overview import queue_figures
+from leasehold.cli.rules import rule_options
+from leasehold.cli.session import Session
+from leasehold.core.queue_config import QueueConfig, QueueInfo
+from leasehold.core.search import JobFilter
+from leasehold.core.status import WAITING, Status
+from leasehold.errors import LeaseholdError, QueueNotEmptyError
+
+
+def _rules(config: Document) -> Document:
+    """Of a queue's config what differs from that of a queue without rules."""
+    without = document_of(QueueConfig())
+    return {name: value for name, value in config.items() if value != without[name]}
+
+
+def _told(config: Document) -> str:
+    """The rules that a queue has, in one line."""
+    return " ".join(f"{name}={_short(value)}" for name, value in _rules(config).items()) or "-"
+
+
+def _short(value: Any) -> str:
+    return str(value) if isinstance(value, str | int | float) else json_text(value)
+
+
+COLUMNS: Final = (
+    Column("queue", "QUEUE", fit="cut"),
+    Column("state", "STATE", fit="keep"),
+    *(
+        Column(status.value, status.value.upper(), "{:,}".format, right=True)
+        for status in (Status.PENDING, Status.RUNNING, Status.DEAD)
+    ),
+    Column("config", "RULES", _told),
+)
+
+
+@group
+def queue() -> None:
+    """Queues: their rules, state and jobs."""
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+@command("list", of=queue)
+def list_queues(session: Session) -> None:
+    """List all queues that were created or ever held a job.
+
+    \b
+    Example: queuectl queue list -o json
+    """
+    documents = (_document(session, name) for name in session.queue.queues())
+    emit(session, documents, COLUMNS, nothing="there is no queue yet")
+
+
+@command(of=queue)
+@click.argument("name")
+def show(session: Session, name: str) -> None:
+    """Show a queue: its rules, its state, its figures.
+
+    \b
+    Example: queuectl queue show mail -o json | jq .config
+    """
+    _print(session, name)
+
+
+# -- rules -------------------------------------------------------------------------------------
+
+
+@command(of=queue)
+@click.argument("name")
+@rule_options
+def create(session: Session, name: str, rules: dict[str, Any]) -> None:
+    """Give a new queue its rules.
+
+    A queue needs no creating to hold jobs; this is for one with rules of its own. Doing it again
+    with the same rules changes nothing, with others it is refused.
+
+    \b
+    Example: queuectl queue create mail --max-concurrency 5 --rate-per-second 20 --lease-seconds 2m
+    """
+    session.new_queue.create_queue(name, **rules)
+    session.tell(f"queue {name!r} is there")
+    _print(session, name)
+
+
+@command(of=queue)
+@click.argument("name")
+@rule_options
+def update(session: Session, name: str, rules: dict[str, Any]) -> None:
+    """Change some of a queue's rules.
+
+    Those that are not named stay as they are; `none` takes one away. Running workers follow at
+    once.
+
+    \b
+    Examples: queuectl queue update mail --max-depth 10000 --max-concurrency none
+              queuectl queue update mail --retry 1,10,60
+              queuectl queue update mail --retry '{"type":"linear","step_seconds":5}'
+    """
+    if not rules:
+        raise click.UsageError("name a rule to change: `queue update --help` lists them")
+    session.queue.update_queue(name, **rules)
+    session.tell(f"queue {name!r} is changed")
+    _print(session, name)
+
+
+# -- state -------------------------------------------------------------------------------------
+
+
+@command(of=queue)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def pause(session: Session, names: tuple[str, ...]) -> None:
+    """Let nothing of a queue be leased; it accepts jobs, and what runs goes on.
+
+    \b
+    Example: queuectl queue pause mail reports
+    """
+    _set_state(session, names, session.queue.pause_queue)
+
+
+@command(of=queue)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def resume(session: Session, names: tuple[str, ...]) -> None:
+    """Let a paused queue be leased, and a draining one accept jobs, again.
+
+    \b
+    Example: queuectl queue resume mail
+    """
+    _set_state(session, names, session.queue.resume_queue)
+
+
+@command(of=queue)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def drain(session: Session, names: tuple[str, ...]) -> None:
+    """Let a queue accept no more jobs; what it has finishes.
+
+    \b
+    Example: queuectl queue drain mail
+    """
+    _set_state(session, names, session.queue.drain_queue)
+
+
+# -- jobs --------------------------------------------------------------------------------------
+
+
+@command(of=queue)
+@click.argument("name")
+@filter_options(queue=False)
+@destructive
+def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: bool) -> None:
+    """Delete the waiting jobs of a queue, or those that fit.
+
+    They are deleted with all their records. What runs, and what has ended, stays.
+
+    \b
+    Examples: queuectl queue purge mail --dry-run
+              queuectl queue purge mail --task newsletter --yes
+    """
+    count = _waiting(session, name, where)
+    if not count:
+        session.tell(f"no waiting job of queue {name!r} fits")
+    elif not agreed(
+        session, f"delete {_jobs(count)} from queue {name!r} for good", yes=yes, dry_run=dry_run
+    ):
+        return
+    purged = session.queue.purge_queue(name, where)
+    emit_one(session, {"queue": name, "purged": purged})
+
+
+@command(of=queue)
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also if jobs wait or run in it.")
+@destructive
+def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -> None:
+    """Forget a queue's rules and state.
+
+    It is refused while jobs wait or run in it. With --force those that wait become dead letters,
+    and those that run may finish. Jobs that have ended stay where they are.
+
+    \b
+    Example: queuectl queue delete mail --force
+    """
+    waiting = _waiting(session, name, JobFilter())
+    running = session.queue.queue_info(name).running
+    if (waiting or running) and not force:
+        raise QueueNotEmptyError(
+            f"{_jobs(waiting)} wait and {running:,} run in queue {name!r}: let them finish "
+            "(`queue drain`), purge them, or say --force to make dead letters of those that wait"
+        )
+    letters = f" and make dead letters of {_jobs(waiting)}" if waiting else ""
+    if not agreed(session, f"delete queue {name!r}{letters}", yes=yes, dry_run=dry_run):
+        return
+    emit_one(session, {"queue": name, "dead": session.queue.delete_queue(name, force=force)})
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+def _document(session: Session, name: str) -> dict[str, Any]:
+    info = session.queue.queue_info(name)
+    return {
+        **queue_figures(session, name),
+        "config": document_of(info.config),
+        "held_until": info.held_until,
+    }
+
+
+def _print(session: Session, name: str) -> None:
+    document = _document(session, name)
+
+    def show() -> None:
+        figures = {name: value for name, value in document.items() if name != "config" and value}
+        print_fields({**figures, **_rules(document["config"])})
+
+    emit_one(session, document, show=show)
+
+
+def _set_state(
+    session: Session, names: tuple[str, ...], change: Callable[[str], QueueInfo]
+) -> None:
+    changed: list[Document] = []
+    refused: list[LeaseholdError] = []
+    for name in dict.fromkeys(names):
+        try:
+            changed.append({"queue": name, "state": change(name).state.value})
+        except LeaseholdError as error:
+            session.tell(f"{name}: {error}")
+            refused.append(error)
+    if changed or session.format != "table":
+        emit(session, changed, (Column("queue", "QUEUE"), Column("state", "STATE")))
+    if refused:
+        raise click.exceptions.Exit(Exit.PARTIAL if changed else exit_for(refused[0]))
+
+
+def _waiting(session: Session, name: str, where: JobFilter) -> int:
+    """How many waiting jobs of a queue fit."""
+    session.queue.queue_info(name)  # An unknown queue is an error, not an empty one.
+    if is_everything(where):
+        stats = session.queue.get_queue_stats(name)
+        return sum(stats[status.value] for status in WAITING)
+    statuses = tuple(status for status in where.statuses or WAITING if status in WAITING)
+    narrowed = msgspec.structs.replace(where, queues=(name,), statuses=statuses)
+    return sum(1 for _ in session.queue.search(narrowed))
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"

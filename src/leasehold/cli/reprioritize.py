@@ -1,0 +1,36 @@
+"""`reprioritize`: change the priority of waiting jobs."""
+
+from __future__ import annotations
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.options import PRIORITY
+from leasehold.cli.orders import Chosen, Order, give, takes_jobs
+from leasehold.cli.session import Session
+from leasehold.core.status import WAITING
+
+
+@command()
+@takes_jobs
+@click.option(
+    "--priority", "-p", type=PRIORITY, required=True, help="0 to 100, low, medium, high, critical."
+)
+def reprioritize(session: Session, *, chosen: Chosen, priority: int) -> None:
+    """Change the priority of waiting jobs.
+
+    They keep their place in time among those of the same priority. Several jobs may be named, each
+    by its id or enough of its beginning; or describe them by a filter: then their number is shown,
+    and you are asked.
+
+    \b
+    Examples: queuectl reprioritize 0192ab --priority critical
+              queuectl reprioritize --queue mail --meta tenant=acme --priority 80 --yes
+    """
+    order = Order(
+        verb="reprioritize",
+        done="reprioritized",
+        statuses=WAITING,
+        carry_out=lambda job_ids: session.queue.reprioritize_each(job_ids, priority),
+    )
+    give(session, order, chosen)

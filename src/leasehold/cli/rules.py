@@ -1,0 +1,129 @@
+"""A queue's rules as options: one for each field of QueueConfig, whatever fields it has."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import types
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from functools import wraps
+from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import click
+import msgspec
+
+from leasehold.cli.options import DURATION
+from leasehold.core.queue_config import QueueConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NONE: Final = object()
+"""Stands for a rule that is to be taken away: to click, None is an option that was not given."""
+
+
+class OrNone(click.ParamType[Any]):
+    """What another type understands, or `none`."""
+
+    def __init__(self, inner: click.ParamType[Any]) -> None:
+        self.inner = inner
+        self.name = f"{inner.name}|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value.strip().lower() == "none":
+            return _NONE
+        return self.inner.convert(value, param, ctx)
+
+
+class Structured(click.ParamType[Any]):
+    """JSON for a rule that is more than a number: an object, a list, or values with commas."""
+
+    name = "json"
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        plain = self._read(value, param, ctx)
+        try:
+            return msgspec.convert(plain, type=self.kind)
+        except (msgspec.ValidationError, ValueError) as error:
+            if isinstance(plain, dict):
+                self.fail(f"{value!r} does not fit: {error}", param, ctx)
+        # A shorthand, such as one delay for a retry policy: the queue knows them, or refuses.
+        return plain
+
+    def _read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(value)
+        try:
+            return msgspec.json.decode(f"[{value}]")
+        except msgspec.DecodeError:
+            self.fail(f"{value!r} is neither JSON nor values with commas between them", param, ctx)
+
+
+def rule_options(function: F) -> F:
+    """Add an option for every rule; the command gets those that were given as `rules`."""
+    names = QueueConfig.__struct_fields__
+
+    @wraps(function)
+    def with_rules(*args: Any, **given: Any) -> Any:
+        rules = {name: given.pop(name) for name in names}
+        told = {name: value for name, value in rules.items() if value is not None}
+        changes = {name: None if value is _NONE else value for name, value in told.items()}
+        return function(*args, rules=changes, **given)
+
+    decorated: Any = with_rules
+    hints, documented = get_type_hints(QueueConfig), described(QueueConfig)
+    for name in reversed(names):
+        decorated = _option(name, hints[name], documented.get(name, ""))(decorated)
+    return cast("F", decorated)
+
+
+def described(struct: type) -> dict[str, str]:
+    """What the code says of each field: the text below it. Empty where there is no source."""
+    try:
+        [body] = ast.parse(inspect.cleandoc(inspect.getsource(struct))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        match (field, text):
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(words))),
+            ):
+                found[name] = re.sub(r"\s+", " ", words).strip()
+    return found
+
+
+def _option(name: str, hint: Any, text: str) -> Callable[[Any], Any]:
+    flag = name.replace("_", "-")
+    kinds = [kind for kind in _members(hint) if kind is not type(None)]
+    optional = len(kinds) < len(_members(hint))
+    if kinds == [bool]:
+        return click.option(f"--{flag}/--no-{flag}", name, default=None, help=text)
+    kind = _type_of(name, kinds, hint)
+    return click.option(f"--{flag}", name, type=OrNone(kind) if optional else kind, help=text)
+
+
+def _type_of(name: str, kinds: list[Any], hint: Any) -> click.ParamType[Any]:
+    [kind] = kinds if len(kinds) == 1 else [None]
+    if kind is int:
+        return click.INT
+    if kind is float or set(kinds) == {int, float}:
+        return DURATION if name.endswith("_seconds") else click.FLOAT
+    if kind is str:
+        return click.STRING
+    if get_origin(kind) is Literal:
+        return click.Choice([str(value) for value in get_args(kind)])
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return click.Choice([each.value for each in kind])
+    return Structured(hint)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)

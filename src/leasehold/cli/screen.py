@@ -1,0 +1,261 @@
+"""What `top` shows, and what its keys do to that. It knows neither a terminal nor a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+from rich.cells import set_cell_size
+from rich.text import Text
+
+from leasehold.cli.overview import Overview
+from leasehold.cli.safe import safe
+from leasehold.core.queue_config import QueueState
+from leasehold.core.status import WAITING, Status
+
+HELP: Final = "q quit  p hold  s sort  j/k select  space pause/resume queue"
+NAME_WIDTH_MIN: Final = 12
+WORKER_ROWS_MIN: Final = 2
+RATES: Final = ("submitted", "completed", "failed")
+ALWAYS_SHOWN: Final = (Status.PENDING, Status.RUNNING)
+
+
+class Action(Enum):
+    """What a key asks of whoever drives the view."""
+
+    QUIT = auto()
+    TOGGLE = auto()
+    """Pause the selected queue, or resume it."""
+
+
+class Figure(NamedTuple):
+    """One column of numbers."""
+
+    field: str
+    heading: str
+    width: int
+
+
+FIGURES: Final = (
+    Figure("pending", "PENDING", 10),
+    Figure("running", "RUNNING", 9),
+    Figure("waiting", "WAITING", 9),
+    Figure("dead", "DEAD", 8),
+    Figure("done", "DONE/S", 9),
+)
+"""On a narrow terminal the last ones are left out."""
+SORTS: Final = ("queue", *(figure.field for figure in FIGURES))
+
+Row = Mapping[str, Any]
+
+
+class View:
+    """The state of the screen: what is selected, how it is sorted, whether it stands still."""
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self.held = False
+        self.asking = False
+        self.message = ""
+        self.sort = SORTS[0]
+        self.selected: str | None = None
+        self._now: Overview | None = None
+        self._before: Overview | None = None
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def saw(self, overview: Overview) -> None:
+        """Take a new look; rates are what changed since the last one."""
+        self._before, self._now = self._now, overview
+        names = [row["queue"] for row in self.rows()]
+        if self.selected not in names:
+            self.selected = names[0] if names else None
+
+    def press(self, key: str) -> Action | None:
+        """Do what a key means."""
+        self.message = ""
+        if self.asking:
+            self.asking = False
+            return Action.TOGGLE if key in ("y", "Y") else None
+        match key:
+            case "q" | "Q":
+                return Action.QUIT
+            case "p":
+                self.held = not self.held
+            case "s":
+                self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
+            case "j" | "down":
+                self._select(1)
+            case "k" | "up":
+                self._select(-1)
+            case " ":
+                self.asking = self.selected is not None
+        return None
+
+    def is_paused(self, name: str) -> bool:
+        """Whether a queue was paused when it was last looked at."""
+        return any(
+            row["queue"] == name and row["state"] == QueueState.PAUSED for row in self.rows()
+        )
+
+    def _select(self, step: int) -> None:
+        names = [row["queue"] for row in self.rows()]
+        if self.selected in names:
+            place = names.index(self.selected) + step
+            self.selected = names[min(max(place, 0), len(names) - 1)]
+
+    # -- what is shown -------------------------------------------------------------------------
+
+    def rows(self) -> list[Row]:
+        """The queues with their figures, in order."""
+        if self._now is None:
+            return []
+        rows = [self._row(queue) for queue in self._now.queues]
+        rows.sort(key=lambda row: str(row["queue"]))
+        if self.sort != "queue":
+            rows.sort(key=lambda row: -(row[self.sort] or 0))
+        return rows
+
+    def lines(self, width: int, height: int) -> list[Text]:
+        """The screen, line by line: as many as there is room for."""
+        now = self._now
+        if now is None:
+            return []
+        workers = [_worker_line(worker, now, width) for worker in now.workers]
+        # Five lines above the queues' rows, three around the workers' heading, one at the bottom.
+        room = max(height - 9, 1)
+        worker_room = max(min(len(workers), room // 3), min(len(workers), WORKER_ROWS_MIN))
+        rows = self.rows()
+        figures = _figures_for(width)
+        shown = _around(rows, self.selected, room - worker_room)
+        lines = [
+            *self._head(now, width),
+            Text(),
+            Text(_heading(figures, width), style="bold"),
+            *(self._queue_line(row, figures, width) for row in shown),
+            *([] if rows else [Text(" there is no queue yet")]),
+            Text(),
+            Text(_worker_heading(width), style="bold"),
+            *workers[:worker_room],
+            *([] if workers else [Text(" no worker is running: `worker start`")]),
+        ]
+        return [*lines[: max(height - 1, 1)], self._bottom(width)]
+
+    def _row(self, queue: Mapping[str, Any]) -> Row:
+        return {
+            **queue,
+            "waiting": sum(queue[status.value] for status in WAITING) - queue["pending"],
+            "done": self._rate(queue["queue"], "total_completed"),
+        }
+
+    def _rate(self, name: str | None, total: str) -> float | None:
+        """How much a total of a queue, or of all, grows per second; None before the second look."""
+        now, before = self._now, self._before
+        if now is None or before is None:
+            return None
+        seconds = (now.at - before.at).total_seconds()
+        earlier, later = _totals(before, name), _totals(now, name)
+        if earlier is None or later is None or seconds <= 0:
+            return None
+        return float(max(0, later[total] - earlier[total])) / seconds
+
+    def _head(self, now: Overview, width: int) -> list[Text]:
+        state = "held" if self.held else f"every {self.interval:g} s"
+        counts = "  ".join(
+            f"{status.value} {now.total[status.value]:,}"
+            for status in Status
+            if status in ALWAYS_SHOWN or now.total[status.value]
+        )
+        rates = "  ".join(
+            f"{name} {_per_second(self._rate(None, f'total_{name}'))}/s" for name in RATES
+        )
+        clock = f"{now.at:%H:%M:%S} UTC  {state}  by {self.sort}"
+        title = f"leasehold  {safe(now.store)}"
+        return [
+            Text(f"{_fitted(title, width - len(clock) - 1)} {clock}"[:width], style="reverse"),
+            Text(_fitted(counts, width)),
+            Text(_fitted(rates, width)),
+        ]
+
+    def _queue_line(self, row: Row, figures: Sequence[Figure], width: int) -> Text:
+        selected = row["queue"] == self.selected
+        name = f"{'>' if selected else ' '} {safe(row['queue'])}"
+        cells = "".join(_number(row[each.field]).rjust(each.width) for each in figures)
+        line = _fitted(name, _name_width(figures, width)) + f" {row['state']:<9}" + cells
+        return Text(_fitted(line, width), style="bold" if selected else "")
+
+    def _bottom(self, width: int) -> Text:
+        if self.asking and self.selected is not None:
+            verb = "resume" if self.is_paused(self.selected) else "pause"
+            text = f"{verb} queue {safe(self.selected)!r}? y/n"
+        else:
+            text = safe(self.message) or HELP
+        return Text(_fitted(text, width), style="reverse")
+
+
+def _totals(overview: Overview, name: str | None) -> Mapping[str, Any] | None:
+    if name is None:
+        return overview.total
+    return next((queue for queue in overview.queues if queue["queue"] == name), None)
+
+
+def _figures_for(width: int) -> list[Figure]:
+    figures = list(FIGURES)
+    while len(figures) > 1 and _name_width(figures, width) < NAME_WIDTH_MIN:
+        figures.pop()
+    return figures
+
+
+def _name_width(figures: Sequence[Figure], width: int) -> int:
+    state = 10
+    return max(1, width - state - sum(figure.width for figure in figures))
+
+
+def _heading(figures: Sequence[Figure], width: int) -> str:
+    cells = "".join(figure.heading.rjust(figure.width) for figure in figures)
+    return _fitted(_fitted("  QUEUE", _name_width(figures, width)) + " STATE    " + cells, width)
+
+
+def _worker_heading(width: int) -> str:
+    return _worker_cells(("  WORKER", "QUEUES", "PID", "SLOTS", "RUNNING", "SEEN"), width)
+
+
+def _worker_line(worker: Mapping[str, Any], now: Overview, width: int) -> Text:
+    seen = max(0.0, (now.at - worker["heartbeat_at"]).total_seconds())
+    cells = (
+        f"  {safe(worker['id'])}", safe(",".join(worker["queues"])), str(worker["pid"]),
+        str(worker["slots"]), str(worker["running"]), f"{seen:.0f}s",
+    )  # fmt: skip
+    return Text(_worker_cells(cells, width))
+
+
+def _worker_cells(cells: Sequence[str], width: int) -> str:
+    name, queues, *numbers = cells
+    right = "".join(number.rjust(9) for number in numbers)
+    left = max(2, width - len(right))
+    names = _fitted(name, left * 2 // 3) + " " + _fitted(queues, left - left * 2 // 3 - 1)
+    return _fitted(names + right, width)
+
+
+def _around(rows: Sequence[Row], selected: str | None, room: int) -> Sequence[Row]:
+    """As many rows as there is room for, the selected one among them."""
+    room = max(room, 1)
+    place = next((n for n, row in enumerate(rows) if row["queue"] == selected), 0)
+    start = min(max(0, place - room // 2), max(0, len(rows) - room))
+    return rows[start : start + room]
+
+
+def _number(value: float | None) -> str:
+    if value is None or isinstance(value, float):
+        return _per_second(value)
+    return f"{value:,}"
+
+
+def _per_second(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:,.1f}"
+
+
+def _fitted(text: str, width: int) -> str:
+    """Text of exactly this width on a terminal, cut or filled up."""
+    return set_cell_size(text, max(0, width))

@@ -1,0 +1,175 @@
+"""`show`: everything about one job."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.documents import document_of, job_document
+from leasehold.cli.history import COLUMNS as HISTORY_COLUMNS
+from leasehold.cli.jobref import job_id_of
+from leasehold.cli.listing import error_line
+from leasehold.cli.output import Column, emit, emit_one, json_text, print_fields
+from leasehold.cli.safe import safe
+from leasehold.cli.session import Session
+from leasehold.core.graph import Graph, GraphNode
+from leasehold.core.job import Attempt, Job
+from leasehold.errors import JobNotFoundError
+
+LOG_LINES_SHOWN: Final = 20
+OUTPUT_LINES_SHOWN: Final = 20
+ATTEMPT_COLUMNS: Final = (
+    Column("number", "NO", right=True),
+    Column("lease_version", "LEASE", right=True),
+    Column("worker", "WORKER", fit="cut"),
+    Column("started_at", "STARTED", fit="keep"),
+    Column("duration_seconds", "SECONDS", right=True),
+    Column("outcome", "OUTCOME", fit="keep"),
+    Column("error", "ERROR", error_line),
+)
+LINK_COLUMNS: Final = (
+    Column("link", "", fit="keep"),
+    Column("id", "ID", fit="keep"),
+    Column("task", "TASK", fit="cut"),
+    Column("status", "STATUS", fit="keep"),
+)
+APART: Final = ("payload", "result", "error", "progress")
+"""Fields of a job that have a section of their own."""
+
+
+@command()
+@click.argument("job")
+def show(session: Session, job: str) -> None:
+    """Show everything about one job.
+
+    Its fields, attempts, history, the jobs it waits for and those that wait for it, what it logged,
+    the end of its output, and its latest error with the traceback; of a job that was pruned, what
+    the archive remembers. JOB is a job's id, or enough of its beginning to be the only one. Times
+    are UTC.
+
+    \b
+    Examples: queuectl show 0192ab
+              queuectl show 0192ab -o json | jq .attempts
+    """
+    queue = session.queue
+    try:
+        found = queue.get(job_id_of(session, job))
+    except JobNotFoundError:
+        _show_archived(session, job)
+        return
+    document = {
+        "job": job_document(found),
+        "attempts": [_attempt_document(attempt) for attempt in queue.attempts(found)],
+        "history": [document_of(event) for event in queue.history(found)],
+        **_links(queue.graph(found), found.id),
+        "log": queue.log(found),
+        "output": _output(found),
+        "archived": None,
+    }
+    emit_one(session, document, show=lambda: _print(session, found, document))
+
+
+def _show_archived(session: Session, job: str) -> None:
+    try:
+        old = session.queue.archive.get(job)
+    except JobNotFoundError:
+        job_id_of(session, job)  # It knows the ids that are near, and raises.
+        raise
+    remembered = document_of(old)
+    nothing = dict.fromkeys(("attempts", "history", "dependencies", "dependents", "log"), ())
+    session.tell("this job was pruned; the archive remembers this of it")
+    emit_one(
+        session,
+        {"job": None, **nothing, "output": None, "archived": remembered},
+        show=lambda: print_fields(remembered),
+    )
+
+
+def _attempt_document(attempt: Attempt) -> dict[str, Any]:
+    return {**document_of(attempt), "duration_seconds": attempt.duration_seconds}
+
+
+def _links(graph: Graph, job_id: str) -> dict[str, Any]:
+    """The direct neighbours of a job in its graph."""
+    nodes = graph.nodes
+    return {
+        "dependencies": [_neighbour(nodes[each]) for each in nodes[job_id].depends_on],
+        "dependents": [_neighbour(each) for each in nodes.values() if job_id in each.depends_on],
+    }
+
+
+def _neighbour(node: GraphNode) -> dict[str, Any]:
+    return {"id": node.id, "task": node.task, "status": node.status}
+
+
+def _output(job: Job) -> dict[str, str | None] | None:
+    """The end of what a command printed; only of commands, since others could name any file."""
+    if job.task != "command" or job.stdout_path is None:
+        return None
+    return {"stdout": _tail(job.stdout_path), "stderr": _tail(job.stderr_path)}
+
+
+def _tail(path: str | None) -> str | None:
+    from leasehold.worker.executors.output import tail
+
+    try:
+        # A pipe or a device under that name would be waited for.
+        return tail(path) if path and stat.S_ISREG(os.stat(path).st_mode) else None
+    except OSError:
+        return None  # It is on another machine, or was deleted.
+
+
+# -- for people --------------------------------------------------------------------------------
+
+
+def _print(session: Session, job: Job, document: Mapping[str, Any]) -> None:
+    fields = document["job"]
+    told = {name: value for name, value in fields.items() if value is not False}
+    print_fields({name: value for name, value in told.items() if name not in APART})
+    for name in ("payload", "progress", "result"):
+        if fields[name] is not None:
+            _section(name, json_text(fields[name], indent=2))
+    links = [
+        {"link": link, **each}
+        for link, name in (("needs", "dependencies"), ("needed by", "dependents"))
+        for each in document[name]
+    ]
+    for title, rows, columns in (
+        ("dependencies", links, LINK_COLUMNS),
+        ("attempts", document["attempts"], ATTEMPT_COLUMNS),
+        ("history", document["history"], HISTORY_COLUMNS),
+    ):
+        if rows:
+            _heading(title)
+            emit(session, rows, columns)
+    _print_texts(job, document)
+
+
+def _print_texts(job: Job, document: Mapping[str, Any]) -> None:
+    log = document["log"]
+    if log:
+        _section("log", _last_lines(log, LOG_LINES_SHOWN))
+    for name, text in (document["output"] or {}).items():
+        if text:
+            _section(name, _last_lines(text.splitlines(), OUTPUT_LINES_SHOWN))
+    if job.error is not None:
+        _section("error", job.error.traceback or error_line(job.error))
+
+
+def _last_lines(lines: list[str], shown: int) -> str:
+    before = [f"... {len(lines) - shown} lines before"] if len(lines) > shown else []
+    return "\n".join(before + [safe(line) for line in lines[-shown:]])
+
+
+def _section(title: str, text: str) -> None:
+    _heading(title)
+    click.echo(safe(text.rstrip(), lines=True, limit=None))
+
+
+def _heading(title: str) -> None:
+    click.echo(f"\n{click.style(title.upper(), bold=True)}")

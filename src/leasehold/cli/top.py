@@ -1,0 +1,117 @@
+"""`top`: queues and workers, live."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.options import DURATION
+from leasehold.cli.output import console, emit_one
+from leasehold.cli.overview import look
+from leasehold.cli.session import Session
+from leasehold.env import SYSTEM
+from leasehold.errors import LeaseholdError, StoreError
+
+if TYPE_CHECKING:
+    from leasehold.cli.screen import View
+
+INTERVAL_MIN: Final = 0.1
+
+
+@command()
+@click.option(
+    "--interval", "-i", type=DURATION, default=1.0, show_default=True, help="Between two looks."
+)
+@click.option("--once", is_flag=True, help="Print what there is now, and leave.")
+def top(session: Session, *, interval: float, once: bool) -> None:
+    """Watch queues and workers live.
+
+    Keys: q leaves, p holds the view, s sorts by the next column, j and k (or the arrows) select a
+    queue, space pauses or resumes it after asking. Off a terminal, for programs (-o) and with
+    --once it prints what there is, once.
+
+    \b
+    Examples: queuectl top --interval 5s
+              queuectl top --once
+    """
+    if interval < INTERVAL_MIN:
+        raise click.BadParameter(f"at least {INTERVAL_MIN} seconds", param_hint="--interval")
+    if once or session.format != "table" or not _is_terminal():
+        _print_once(session, interval)
+    else:
+        _watch(session, interval)
+
+
+def _is_terminal() -> bool:
+    return (
+        sys.stdin.isatty()
+        and sys.stdout.isatty()
+        and os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
+    )
+
+
+def _print_once(session: Session, interval: float) -> None:
+    seen = look(session)
+
+    def show() -> None:
+        from leasehold.cli.screen import View
+
+        view = View(interval)
+        view.saw(seen)
+        width = console().width if sys.stdout.isatty() else 100
+        # The last line is about keys, which nobody can press now.
+        for line in view.lines(width, 12 + len(seen.queues) + 2 * len(seen.workers))[:-1]:
+            click.echo(line.plain.rstrip())
+
+    emit_one(session, seen.document(), show=show)
+
+
+def _watch(session: Session, interval: float) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    from leasehold.cli.keys import pressed_keys
+    from leasehold.cli.screen import Action, View
+
+    view = View(interval)
+    view.saw(look(session))
+    terminal = console()
+    clock = SYSTEM.clock
+    due = clock.monotonic() + interval
+    with pressed_keys() as read, Live(console=terminal, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(Text("\n").join(view.lines(*terminal.size)), refresh=True)
+            for key in read(max(0.0, due - clock.monotonic())):
+                action = view.press(key)
+                if action is Action.QUIT:
+                    return
+                if action is Action.TOGGLE:
+                    _toggle(session, view)
+                    due = clock.monotonic()
+            if clock.monotonic() >= due:
+                due = clock.monotonic() + interval
+                if not view.held:
+                    _look_again(session, view)
+
+
+def _look_again(session: Session, view: View) -> None:
+    try:
+        view.saw(look(session))
+    except StoreError as error:
+        # It may be back with the next look; what was seen last stays on the screen.
+        view.message = f"the store cannot be read: {error}"
+
+
+def _toggle(session: Session, view: View) -> None:
+    name = view.selected
+    assert name is not None
+    queue = session.queue
+    try:
+        change = queue.resume_queue if view.is_paused(name) else queue.pause_queue
+        view.message = f"queue {name!r} is {change(name).state.value}"
+    except LeaseholdError as error:
+        view.message = str(error)

@@ -1,0 +1,32 @@
+"""`why`: why is this job not running?"""
+
+from __future__ import annotations
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.documents import document_of
+from leasehold.cli.jobref import job_id_of
+from leasehold.cli.output import emit_one
+from leasehold.cli.safe import safe
+from leasehold.cli.session import Session
+
+
+@command()
+@click.argument("job")
+def why(session: Session, job: str) -> None:
+    """Why a job is not running.
+
+    It says the first thing that stands in the way. JOB is a job's id, or enough of its beginning
+    to be the only one.
+
+    \b
+    Example: queuectl why 0192ab
+    """
+    job_id = job_id_of(session, job)
+    reason = session.queue.why(job_id)
+    emit_one(
+        session,
+        {"id": job_id, **document_of(reason)},
+        show=lambda: click.echo(safe(reason.text)),
+    )

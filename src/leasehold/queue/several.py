@@ -1,0 +1,68 @@
+"""Orders about several jobs that were named: one answer each, whatever becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from leasehold.core.job import Job, PriorityLike, priority_of
+from leasehold.errors import LeaseholdError
+from leasehold.queue.base import QueueBase
+from leasehold.queue.deadletters import AT_ONCE
+from leasehold.queue.options import JobRef, id_of
+
+Answer = Job | LeaseholdError
+"""The job after the change, or why it was refused."""
+
+
+class Several(QueueBase):
+    """The part of a TaskQueue that changes many jobs and says what became of each.
+
+    >>> from leasehold import TaskQueue
+    >>> queue = TaskQueue("memory://", num_workers=0)
+    >>> job = queue.submit("resize", "cat.png")
+    >>> for answer in queue.cancel_each([job, "nobody"]):
+    ...     print(answer if isinstance(answer, Exception) else answer.status)
+    cancelled
+    no job has the id nobody: it never existed, or was discarded
+    """
+
+    _actor: str
+
+    def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
+        """`cancel` several jobs, in bounded writes; one answer each, in order."""
+        return _in_parts(jobs, lambda job_ids: self._cancel(job_ids, reason))
+
+    def replay_each(self, jobs: Iterable[JobRef], *, reset_attempts: bool = False) -> list[Answer]:
+        """`replay` several jobs, in bounded writes; one answer each, in order."""
+        return _in_parts(
+            jobs,
+            lambda job_ids: self.store.replay(
+                job_ids, reset_attempts=reset_attempts, actor=self._actor
+            ),
+        )
+
+    def reprioritize_each(self, jobs: Iterable[JobRef], priority: PriorityLike) -> list[Answer]:
+        """`reprioritize` several jobs; one answer each, in order."""
+        wanted = priority_of(priority)
+
+        def one(job_id: str) -> Answer:
+            try:
+                return self.store.reprioritize(job_id, wanted, actor=self._actor)
+            except LeaseholdError as error:
+                return error
+
+        return [one(id_of(job)) for job in jobs]
+
+    def _cancel(self, job_ids: Sequence[str], reason: str) -> Sequence[Answer]:
+        return self.store.cancel(job_ids, reason=reason, actor=self._actor)
+
+
+def _in_parts(
+    jobs: Iterable[JobRef], change: Callable[[Sequence[str]], Sequence[Answer]]
+) -> list[Answer]:
+    job_ids = [id_of(job) for job in jobs]
+    return [
+        answer
+        for start in range(0, len(job_ids), AT_ONCE)
+        for answer in change(job_ids[start : start + AT_ONCE])
+    ]
