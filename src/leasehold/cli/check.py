@@ -6,10 +6,10 @@ import click
 
 from leasehold.cli.command import command
 from leasehold.cli.exits import Exit
+from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.cli.several import leave_with
 
 
 @command()

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import click
 
 from leasehold.cli.command import command, group
-from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.documents import document_of, job_document
 from leasehold.cli.filters import filter_options, is_everything
+from leasehold.cli.jobref import job_id_of
+from leasehold.cli.listing import LIMIT, error_line
+from leasehold.cli.orders import Answer, Chosen, Order, give, takes_jobs
 from leasehold.cli.output import Column, cell, emit, emit_one, print_fields
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.cli.several import change_each, leave_with
 from leasehold.core.job import Attempt, Job
-from leasehold.core.outcome import JobError
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.errors import JobNotFoundError
-
-
-def error_text(error: JobError) -> str:
-    """An error in one line."""
-    return f"{error.type}: {error.message}"
-
+from leasehold.errors import InvalidTransitionError, LeaseholdError
 
 COLUMNS = (
-    Column("id", "ID"),
-    Column("queue", "QUEUE"),
-    Column("task", "TASK"),
+    Column("id", "ID", fit="keep"),
+    Column("queue", "QUEUE", fit="cut"),
+    Column("task", "TASK", fit="cut"),
     Column("attempts", "ATTEMPTS", right=True),
-    Column("completed_at", "DEAD SINCE"),
-    Column("why", "WHY"),
+    Column("completed_at", "DEAD SINCE", fit="keep"),
+    Column("why", "WHY", fit="cut"),
 )
 ATTEMPT_COLUMNS = (
     Column("number", "ATTEMPT", right=True),
@@ -41,10 +37,10 @@ ATTEMPT_COLUMNS = (
     Column("started_at", "STARTED"),
     Column("duration_seconds", "SECONDS", right=True),
     Column("outcome", "OUTCOME"),
-    Column("error", "ERROR", error_text),
+    Column("error", "ERROR", error_line),
 )
 
-_everything = click.option("--all", "everything", is_flag=True, help="All dead letters.")
+_takes_letters = partial(takes_jobs, status=False)
 
 
 @group
@@ -53,9 +49,16 @@ def dlq() -> None:
 
 
 @command("list", of=dlq)
-@click.option("--limit", "-n", default=50, show_default=True, help="At most so many; 0 for all.")
 @filter_options(status=False)
-def list_letters(session: Session, where: JobFilter, limit: int) -> None:
+@click.option(
+    "--limit",
+    "-n",
+    type=click.IntRange(min=0),
+    default=LIMIT,
+    show_default=True,
+    help="How many at most; 0 for all.",
+)
+def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
     """List dead letters, the last submitted first.
 
     \b
@@ -70,7 +73,7 @@ def list_letters(session: Session, where: JobFilter, limit: int) -> None:
         nothing="no dead letter fits" if not is_everything(where) else "there are no dead letters",
     )
     if limit > 0 and next(letters, None) is not None:
-        session.tell(f"these are the latest {limit}; there are more: --limit 0 shows all")
+        session.tell(f"there are more than these {limit:,}: raise --limit, or 0 for all")
 
 
 @command(of=dlq)
@@ -78,108 +81,80 @@ def list_letters(session: Session, where: JobFilter, limit: int) -> None:
 def show(session: Session, job_id: str) -> None:
     """Show a dead letter: the job, its error with traceback, every attempt.
 
+    JOB is a job's id, or enough of its beginning to be the only one.
+
     \b
     Example: queuectl dlq show job1
     """
-    job = session.queue.get(job_id)
+    job = session.queue.get(job_id_of(session, job_id))
     if job.status is not Status.DEAD:
-        raise JobNotFoundError(f"job {job_id!r} is {job.status}, not a dead letter")
-    attempts = [_attempt_document(attempt) for attempt in session.queue.attempts(job_id)]
+        raise _no_letter(job)
+    attempts = [_attempt_document(attempt) for attempt in session.queue.attempts(job)]
     document = {**job_document(job), "why": _why(job), "attempt_records": attempts}
     emit_one(session, document, show=lambda: _print_letter(session, job, attempts))
 
 
 @command(of=dlq)
-@click.argument("job_ids", metavar="[JOB]...", nargs=-1)
-@_everything
-@filter_options(status=False)
-@click.option("--reset-attempts", is_flag=True, help="All its attempts again, not only one more.")
-@destructive
-def retry(
-    session: Session,
-    where: JobFilter,
-    job_ids: tuple[str, ...],
-    everything: bool,
-    reset_attempts: bool,
-    yes: bool,
-    dry_run: bool,
-) -> None:
+@_takes_letters
+@click.option("--reset-attempts", is_flag=True, help="With all attempts again, not one more.")
+def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
     """Replay dead letters: one, several, those that fit a filter, or all.
 
-    Each gets one attempt more, or all of them again with --reset-attempts. Several that are chosen
-    by a filter are counted first, and you are asked.
+    Each is pending again, with one attempt more, or with all of them after --reset-attempts. Name
+    them by their ids, or enough of their beginnings; or describe them by a filter: then their
+    number is shown, and you are asked.
 
     \b
     Examples: queuectl dlq retry job1 job2
               queuectl dlq retry --task send_email --error Timeout --yes
     """
-    letters = session.queue.dead_letters
-    _check_choice(job_ids, where, everything)
-    code = 0
-    if job_ids and dry_run:
-        session.tell(f"would replay {_counted(len(job_ids))}; nothing was changed")
-        return
-    if job_ids:
-        replayed, refused, code = change_each(
-            session, job_ids, lambda job_id: letters.replay(job_id, reset_attempts=reset_attempts)
-        )
-    else:
-        count = sum(1 for _ in letters.list(where))
-        if not agreed(session, f"replay {_counted(count)}", yes=yes, dry_run=dry_run):
-            return
-        replayed, refused = letters.replay(where, reset_attempts=reset_attempts), 0
-    emit_one(session, {"replayed": replayed, "refused": refused})
-    leave_with(code)
+    order = Order(
+        verb="replay",
+        done="replayed",
+        statuses=frozenset({Status.DEAD}),
+        carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
+        # Dependencies are as a rule older than what depends on them.
+        oldest_first=True,
+    )
+    give(session, order, chosen)
 
 
 @command(of=dlq)
-@click.argument("job_ids", metavar="[JOB]...", nargs=-1)
-@_everything
-@filter_options(status=False)
-@destructive
-def purge(
-    session: Session,
-    where: JobFilter,
-    job_ids: tuple[str, ...],
-    everything: bool,
-    yes: bool,
-    dry_run: bool,
-) -> None:
+@_takes_letters
+def purge(session: Session, *, chosen: Chosen) -> None:
     """Delete dead letters for good, with their attempts and history.
+
+    Their number is shown, and you are asked.
 
     \b
     Examples: queuectl dlq purge job1
               queuectl dlq purge --created-before -30d
               queuectl dlq purge --all --yes
     """
-    letters = session.queue.dead_letters
-    _check_choice(job_ids, where, everything)
-    count = len(set(job_ids)) or sum(1 for _ in letters.list(where))
-    if not agreed(session, f"delete {_counted(count)} for good", yes=yes, dry_run=dry_run):
-        return
-    refused, code = 0, 0
-    if job_ids:
-        purged, refused, code = change_each(session, job_ids, letters.discard)
-    else:
-        purged = letters.purge(where)
-    emit_one(session, {"purged": purged, "refused": refused})
-    leave_with(code)
+    order = Order(
+        verb="delete",
+        done="deleted",
+        statuses=frozenset({Status.DEAD}),
+        carry_out=lambda job_ids: _discard(session, job_ids),
+        asks=True,
+    )
+    give(session, order, chosen)
 
 
-def _check_choice(job_ids: tuple[str, ...], where: JobFilter, everything: bool) -> None:
-    ways = (bool(job_ids), not is_everything(where), everything)
-    if sum(ways) != 1:
-        raise click.UsageError(
-            "say which dead letters: by id, by a filter such as --queue or --error, or --all"
-        )
+def _discard(session: Session, job_ids: Sequence[str]) -> list[Answer]:
+    """Delete those that are dead letters; other jobs that have ended are not meant here."""
+    known = {job_id: session.queue.get(job_id) for job_id in job_ids}
+    letters = [job_id for job_id, job in known.items() if job.status is Status.DEAD]
+    answers = dict(zip(letters, session.queue.discard_each(letters), strict=True))
+    return [answers.get(job_id) or _no_letter(known[job_id]) for job_id in job_ids]
 
 
-def _counted(count: int) -> str:
-    return f"{count:,} dead letter{'' if count == 1 else 's'}"
+def _no_letter(job: Job) -> LeaseholdError:
+    return InvalidTransitionError(f"job {job.id} is {job.status}, not a dead letter")
 
 
 def _why(job: Job) -> str | None:
-    return error_text(job.error) if job.error is not None else job.reason
+    return error_line(job.error) if job.error is not None else job.reason
 
 
 def _attempt_document(attempt: Attempt) -> dict[str, Any]:

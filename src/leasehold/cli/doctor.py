@@ -10,9 +10,9 @@ import click
 from leasehold.cli.command import command
 from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit
+from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import cell, emit
 from leasehold.cli.session import Session
-from leasehold.cli.several import leave_with
 from leasehold.env import SYSTEM
 from leasehold.errors import StoreError
 from leasehold.observe.findings import Finding, Level, worst

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -14,13 +14,12 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.documents import job_document
 from leasehold.cli.options import DURATION, JSON, MOMENT, PRIORITY, TAG
 from leasehold.cli.output import Column, cell, emit, emit_one
+from leasehold.cli.schedule_document import document_of_schedule
 from leasehold.cli.session import Session
 from leasehold.core.schedule import Misfire, Overlap, Schedule
 from leasehold.core.timing import Cron, Every, Timing
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-NEXT_RUNS: Final = 3
 
 COLUMNS = (
     Column("name", "NAME"),
@@ -193,67 +192,6 @@ def resume(session: Session, name: str) -> None:
     Example: queuectl schedule resume nightly
     """
     _emit_schedule(session, session.queue.schedules.resume(name))
-
-
-def document_of_schedule(known: Schedule, now: datetime) -> dict[str, Any]:
-    """A schedule for programs."""
-    draft, timing = known.draft, known.timing
-    job = job_options_of(known)
-    return {
-        "name": known.name,
-        "state": "paused" if known.paused else "active",
-        "timing": timing_text(timing),
-        "cron": timing.expression if isinstance(timing, Cron) else None,
-        "zone": timing.zone if isinstance(timing, Cron) else None,
-        "every_seconds": timing.seconds if isinstance(timing, Every) else None,
-        "starting": timing.starting if isinstance(timing, Every) else None,
-        "task": known.task,
-        "queue": known.queue,
-        **job,
-        "misfire": draft.misfire,
-        "catch_up_max": draft.catch_up_max,
-        "grace_seconds": draft.grace_seconds,
-        "overlap": draft.overlap,
-        "next_at": known.next_at,
-        "next_runs": next_runs(known, now),
-        "last_at": known.last_at,
-        "last_job_id": known.last_job_id,
-        "fired": known.fired,
-        "error": known.error,
-        "created_at": known.created_at,
-        "updated_at": known.updated_at,
-    }
-
-
-def job_options_of(known: Schedule) -> dict[str, Any]:
-    """What is said about each tick's job."""
-    import msgspec
-
-    job = known.draft.job
-    return {
-        "payload": msgspec.json.decode(job.payload) if job.codec == "json" else None,
-        "priority": job.priority,
-        "max_retries": job.max_retries,
-        "timeout_seconds": job.timeout_seconds,
-        "metadata": job.metadata,
-    }
-
-
-def timing_text(timing: Timing) -> str:
-    """A timing in a few words."""
-    if isinstance(timing, Cron):
-        return timing.expression + ("" if timing.zone == "UTC" else f" {timing.zone}")
-    return f"every {timing.seconds:g} s"
-
-
-def next_runs(known: Schedule, now: datetime, count: int = NEXT_RUNS) -> list[datetime]:
-    """The next ticks that will be fired, the one that is due included."""
-    runs: list[datetime] = []
-    following = known.next_at
-    while following is not None and len(runs) < count:
-        runs.append(following)
-        following = known.timing.next_after(max(following, now))
-    return runs
 
 
 def _timing(
