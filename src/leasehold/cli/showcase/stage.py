@@ -17,6 +17,7 @@ from leasehold.queue.facade import TaskQueue
 
 WAIT_SECONDS: Final = 30.0
 TASKS: Final = "leasehold.cli.showcase.tasks"
+LOGGER: Final = logging.getLogger("leasehold")
 
 
 class Stage:
@@ -24,8 +25,8 @@ class Stage:
 
     def __init__(self, folder: str, durability: Durability = "full") -> None:
         # Jobs that fail here fail on purpose: the workers' log would only frighten people.
-        logging.getLogger("leasehold").addHandler(logging.NullHandler())
-        logging.getLogger("leasehold").propagate = False
+        self._level_before = LOGGER.level
+        LOGGER.setLevel(logging.CRITICAL + 1)
         self.folder = folder
         self.durability = durability
         self.queue = TaskQueue(self.store, num_workers=0, durability=durability, actor="showcase")
@@ -40,6 +41,7 @@ class Stage:
 
     def close(self) -> None:
         self.queue.shutdown()
+        LOGGER.setLevel(self._level_before)
 
     @contextmanager
     def workers(self, slots: int = 4, queue: str = "default", **options: Any) -> Iterator[None]:
