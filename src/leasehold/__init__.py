@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
     from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+    from leasehold.core.queue_retention import QueueRetention
     from leasehold.core.reason import Reason, ReasonKind
     from leasehold.core.retention import CleanUp, RetentionPolicy
     from leasehold.core.retry import Constant, Delays, Exponential, Linear
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         InvalidQueueError,
         InvalidRetentionError,
         InvalidScheduleError,
+        InvalidSettingError,
         InvalidTransitionError,
         JobCancelledError,
         JobFailedError,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
     from leasehold.queue.handle import JobHandle
     from leasehold.queue.options import NewJob
+    from leasehold.queue.settings import SettingInfo
     from leasehold.queue.task import AsyncTask, Task
     from leasehold.queue.workflow import Workflow, WorkflowRun, chain, group
     from leasehold.worker.context import JobContext, current_job
@@ -115,6 +118,8 @@ __all__ = [
     "QueueConfig",
     "QueueInfo",
     "QueueState",
+    "QueueRetention",
+    "SettingInfo",
     "Reason",
     "ReasonKind",
     # Retention.
@@ -145,6 +150,7 @@ __all__ = [
     "ScheduleNotFoundError",
     "CycleError",
     "InvalidRetentionError",
+    "InvalidSettingError",
     "DuplicateJobError",
     "IdempotencyConflictError",
     "JobNotFoundError",
@@ -187,6 +193,7 @@ _HOMES: Final = {
     "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),
     "leasehold.core.schedule": ("Schedule",),
     "leasehold.core.queue_config": ("QueueConfig", "QueueInfo", "QueueState"),
+    "leasehold.core.queue_retention": ("QueueRetention",),
     "leasehold.core.reason": ("Reason", "ReasonKind"),
     "leasehold.core.search": ("JobFilter", "Page"),
     "leasehold.core.status": ("Event", "Status"),
@@ -195,6 +202,7 @@ _HOMES: Final = {
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
     "leasehold.queue.options": ("NewJob",),
+    "leasehold.queue.settings": ("SettingInfo",),
     "leasehold.queue.task": ("AsyncTask", "Task"),
     "leasehold.queue.workflow": ("Workflow", "WorkflowRun", "chain", "group"),
     "leasehold.worker.context": ("JobContext", "current_job"),

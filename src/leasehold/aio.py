@@ -33,7 +33,9 @@ from leasehold.queue.filters import PAGE_SIZE, FilterFields, filter_of
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobOptions, JobRef, NewJob
 from leasehold.queue.producer import AsyncFunction, Function
+from leasehold.queue.room import Block
 from leasehold.queue.scheduling import ScheduleOptions
+from leasehold.queue.settings import AsyncSettings
 from leasehold.queue.workflow import Workflow
 
 P = ParamSpec("P")
@@ -121,6 +123,7 @@ class AsyncTaskQueue(AsyncQueues):
         self.every = self.queue.every
         self.cron = self.queue.cron
         self.schedules = AsyncSchedules(self.queue)
+        self.settings = AsyncSettings(self.queue)
         self.start = self.queue.start
 
     async def __aenter__(self) -> Self:
@@ -154,9 +157,11 @@ class AsyncTaskQueue(AsyncQueues):
         """Have `func(*args, **kwargs)` run in the background; options as in `TaskQueue.submit`."""
         return AsyncJobHandle(await self.queue.asubmit(func, *args, **kwargs))
 
-    async def submit_many(self, jobs: Iterable[NewJob]) -> list[AsyncJobHandle[Any]]:
-        """Submit many jobs in one write: all or nothing."""
-        handles = await self._call(self.queue.submit_many, jobs)
+    async def submit_many(
+        self, jobs: Iterable[NewJob], *, block: Block = False
+    ) -> list[AsyncJobHandle[Any]]:
+        """Submit many jobs in one write: all or nothing; `block` waits until there is room."""
+        handles = await self.queue.asubmit_many(jobs, block=block)
         return [AsyncJobHandle(handle) for handle in handles]
 
     async def submit_partly(

@@ -32,6 +32,9 @@ class AsyncQueues:
     async def queue_info(self, name: str) -> QueueInfo:
         return await self.queue.bridge().call(self.queue.queue_info, name)
 
+    async def list_queues(self) -> list[QueueInfo]:
+        return await self.queue.bridge().call(self.queue.list_queues)
+
     async def pause_queue(self, name: str) -> QueueInfo:
         return await self.queue.bridge().call(self.queue.pause_queue, name)
 

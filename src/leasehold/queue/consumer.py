@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.codec import encode_document
-from leasehold.core.job import DEFAULT_LEASE_SECONDS, Job
+from leasehold.core.job import Job
 from leasehold.core.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
 from leasehold.core.outcome import JobError
 from leasehold.core.search import JobFilter
@@ -34,6 +34,7 @@ from leasehold.queue.task import BaseTask
 
 if TYPE_CHECKING:
     from leasehold.worker.leases import LeaseManager
+    from leasehold.worker.tuning import Tuning
 
 WAIT_SECONDS: Final = 20.0
 TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
@@ -44,7 +45,6 @@ class Consuming(People):
 
     _queues: tuple[str, ...]
     _lease_seconds: float | None
-    _sweep_interval: float | None
     _enable_recovery: bool
     _last_sweep: float | None = None
 
@@ -173,6 +173,12 @@ class Consuming(People):
         """Tells when jobs may be available."""
         return Ready(self.store, self._env)
 
+    @cached_property
+    def _tuning(self) -> Tuning:
+        from leasehold.worker.tuning import Tuning
+
+        return Tuning(self.store, self._given_settings)
+
     def lease_request(
         self,
         limit: int,
@@ -189,7 +195,7 @@ class Consuming(People):
             worker=worker,
             queues=tuple(queues),
             limit=limit,
-            lease_seconds=lease_seconds or self._lease_seconds or DEFAULT_LEASE_SECONDS,
+            lease_seconds=lease_seconds or self._lease_seconds,
             tasks=None if tasks is None else tuple(name_of(task) for task in tasks),
             parent_id=None if parent is None else id_of(parent),
         )
@@ -199,13 +205,15 @@ class Consuming(People):
         self._check_open()
         # There may be no worker anywhere that would sweep: whoever leases takes care of it.
         now = self._env.clock.monotonic()
-        interval = self._sweep_interval or 60.0
+        interval = self._tuning.seconds("sweep_interval")
         if self._enable_recovery and (
             self._last_sweep is None or now - self._last_sweep >= interval
         ):
             self._last_sweep = now
             self.store.recover()
-        return self.store.exchange((), request)
+        exchange = self.store.exchange((), request)
+        self._tuning.note(exchange.settings_generation)
+        return exchange
 
     def _leases_of(self, lease: Lease) -> LeaseManager:
         from leasehold.worker.leases import LeaseManager

@@ -16,12 +16,15 @@ from leasehold.core.job import DEFAULT_QUEUE, Draft, Job
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError
 from leasehold.core.retention import RetentionPolicy
+from leasehold.core.settings import retention_values
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
+from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobRef, NewJob, id_of
 from leasehold.queue.queues import Queues
+from leasehold.queue.room import Block
 from leasehold.queue.scheduling import Scheduling
 from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.workflows import Workflows
@@ -57,6 +60,8 @@ class TaskQueue(Scheduling, Workflows, Queues, Upkeep):
     `client` names who submits, for queues that limit the rate of each client; `actor` names who
     gives orders, in audit records.
     `retention` says how long ended jobs are kept (see `leasehold.RetentionPolicy`).
+    What is not given (intervals, lease, threshold, retention) follows `queue.settings`, which are
+    kept in the store for all processes.
 
     Command jobs run only with `allow_commands`; what they print is kept in files under
     `output_dir`, by default a folder beside the database.
@@ -115,7 +120,16 @@ class TaskQueue(Scheduling, Workflows, Queues, Upkeep):
         self._actor = actor
         self._retention = retention
         self._lease_seconds = None if lease_seconds == "auto" else lease_seconds
-        self._sweep_interval = sweep_interval
+        self._given_settings = {
+            **_given(
+                poll_interval=poll_interval,
+                lease_seconds=self._lease_seconds,
+                heartbeat_interval=heartbeat_interval,
+                heartbeat_failure_threshold=heartbeat_failure_threshold,
+                sweep_interval=sweep_interval,
+            ),
+            **({} if retention is None else retention_values(retention)),
+        }
         self._enable_recovery = enable_recovery
         self._worker_options = _given(
             poll_interval_seconds=poll_interval,
@@ -234,9 +248,26 @@ class TaskQueue(Scheduling, Workflows, Queues, Upkeep):
 
     # -- awaiting ----------------------------------------------------------------------------
 
-    async def asubmit_many(self, jobs: Iterable[NewJob]) -> list[Any]:
-        """`submit_many`, to be awaited."""
-        return await self.bridge().call(self.submit_many, jobs)
+    async def asubmit_many(
+        self, jobs: Iterable[NewJob], *, block: Block = False
+    ) -> list[JobHandle[Any]]:
+        """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
+        bridge = self.bridge()
+        if not block:
+            return await bridge.call(lambda: self.submit_many(jobs))
+        from leasehold.queue.awaiting import wait_for_room
+
+        tasks, drafts = await bridge.call(self._drafts_of, jobs)
+        answers = await wait_for_room(
+            lambda: bridge.call(self._store_drafts, drafts),
+            block,
+            store=self.store,
+            queues={draft.queue for draft in drafts},
+            ready=self.ready,
+            check_open=self._check_open,
+            bridge=bridge,
+        )
+        return self._handles(tasks, answers)
 
     async def aget(self, job: JobRef) -> Job:
         """`get`, to be awaited."""

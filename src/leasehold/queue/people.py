@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
 from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.core.search import JobFilter, Page
+from leasehold.core.settings import SettingValue
 from leasehold.core.status import WAITING, Status
 from leasehold.core.store import AuditRecord, WorkerInfo
 from leasehold.queue.archive import Archive
@@ -24,6 +25,8 @@ class People(Several):
     """The part of a TaskQueue that looks at jobs and takes orders about them."""
 
     _retention: RetentionPolicy | None
+    _given_settings: Mapping[str, SettingValue]
+    """Those that this object was given in code."""
 
     # -- looking -----------------------------------------------------------------------------
 

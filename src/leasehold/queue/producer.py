@@ -199,6 +199,20 @@ class Producing(TaskMaking):
             for answer in answers
         ]
 
+    def _drafts_of(self, jobs: Iterable[NewJob]) -> tuple[list[BaseTask[..., Any]], list[Draft]]:
+        """Jobs that come all or nothing: the task and the draft of each."""
+        both = [self._draft_of(job) for job in jobs]
+        return [task for task, _ in both], [draft for _, draft in both]
+
+    def _handles(
+        self, tasks: Sequence[BaseTask[..., Any]], answers: Sequence[Submitted | LeaseholdError]
+    ) -> list[JobHandle[Any]]:
+        return [
+            self._handle(task, answer)
+            for task, answer in zip(tasks, answers, strict=True)
+            if isinstance(answer, Submitted)
+        ]
+
     def submit_command(
         self,
         command: str | Sequence[str],

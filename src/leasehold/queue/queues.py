@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.reason import Reason, reason_for
 from leasehold.core.search import JobFilter
@@ -13,6 +15,7 @@ from leasehold.errors import InvalidJobError, InvalidQueueError, QueueNotFoundEr
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.options import JobRef, RetryLike, retry_policy
 from leasehold.queue.people import People
+from leasehold.queue.settings import Settings
 
 
 class QueueOptions(TypedDict, total=False):
@@ -25,6 +28,7 @@ class QueueOptions(TypedDict, total=False):
     lease_seconds: float | None
     max_retries: int | None
     retry: RetryLike | None
+    retention: QueueRetention | Mapping[str, float | None] | None
 
 
 class Queues(People):
@@ -70,6 +74,15 @@ class Queues(People):
                 f"there is no queue {name!r}: it was not created, and never held a job"
             )
         return info
+
+    def list_queues(self) -> list[QueueInfo]:
+        """Every queue that was created or ever held a job: rules, state and counts, by name."""
+        return self.store.list_queues()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What is set in the store for all processes: look at it, set, unset."""
+        return Settings(self.store, self._actor, self._given_settings)
 
     # -- state -------------------------------------------------------------------------------
 
@@ -126,11 +139,23 @@ class Queues(People):
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in the words of a QueueConfig: a retry may also be given as a list or a number."""
+    """Options in the words of a QueueConfig: a retry may also be given as a list or a number, a
+    retention as a mapping.
+    """
     given = dict(options)
+    if isinstance(given.get("retention"), Mapping):
+        given["retention"] = _retention(given["retention"])
     if given.get("retry") is not None:
         try:
             given["retry"] = retry_policy(given["retry"])
         except InvalidJobError as error:
             raise InvalidQueueError(str(error)) from None
     return given
+
+
+def _retention(seconds: Mapping[str, Any]) -> QueueRetention:
+    unknown = seconds.keys() - set(QueueRetention.__struct_fields__)
+    if unknown:
+        names = ", ".join(QueueRetention.__struct_fields__)
+        raise InvalidQueueError(f"a queue's retention has no {min(unknown)!r}; there are {names}")
+    return QueueRetention(**seconds)

@@ -49,8 +49,8 @@ class Heartbeat:
     """Renews every lease it is given until it is told to forget it.
 
     `on_lost` is called once for a lease that is lost or abandoned, `on_cancel` when somebody asked
-    to stop its job; both from the heartbeat's own thread. It also beats while nothing is held, to
-    keep the worker's registry entry alive.
+    to stop its job, `on_beat` after each beat; all from the heartbeat's own thread. It also beats
+    while nothing is held, to keep the worker's registry entry alive.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Heartbeat:
         failure_threshold: int = 3,
         on_lost: Callable[[Lease, LeaseLostError | StoreError], None],
         on_cancel: Callable[[Lease, str], None],
+        on_beat: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -71,6 +72,7 @@ class Heartbeat:
         self._failure_threshold = failure_threshold
         self._on_lost = on_lost
         self._on_cancel = on_cancel
+        self._on_beat = on_beat
         self._held: dict[tuple[str, int], _Held] = {}
         self._condition = threading.Condition()
         # Held while renewals are under way. It is reentrant because a simulated store runs the rest
@@ -81,6 +83,13 @@ class Heartbeat:
         self._hurry: set[str] = set()
         self._wait_seconds = interval_seconds
         self.consecutive_failures = 0
+
+    def tune(self, *, interval_seconds: float, failure_threshold: int) -> None:
+        """Beat as often, and bear as many failures, as this from now on."""
+        with self._condition:
+            self._interval_seconds = interval_seconds
+            self._failure_threshold = failure_threshold
+            self._condition.notify_all()
 
     # -- what it keeps alive -----------------------------------------------------------------
 
@@ -249,6 +258,8 @@ class Heartbeat:
             last_beat = self._clock.monotonic()
             try:
                 self.beat(min_age_seconds, hurry)
+                if self._on_beat is not None:
+                    self._on_beat()
             except Exception as error:
                 # The leases depend on this thread: it outlives a fault in a store or a callback.
                 logger.exception("a heartbeat of worker %s broke", self._worker)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasehold.core.job import DEFAULT_LEASE_SECONDS, DEFAULT_QUEUE
+from leasehold.core.job import DEFAULT_QUEUE
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -34,12 +34,11 @@ from leasehold.worker.attempt import describe_error
 class LeaseManager:
     """Everything a worker says to the store about its leases, under the worker's own name."""
 
-    def __init__(
-        self, store: Store, worker: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS
-    ) -> None:
+    def __init__(self, store: Store, worker: str, *, lease_seconds: float | None = None) -> None:
         self.store = store
         self.worker = worker
         self.lease_seconds = lease_seconds
+        """For jobs that name none; None leaves it to the settings of the store."""
         self.lease_seconds_by_task: dict[str, float] | None = None
         """Leases for jobs of these tasks that name none of their own."""
 

@@ -7,6 +7,7 @@ leave word in its `Inbox`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -67,8 +68,11 @@ class Loop:
         stopping: Stopping,
         hooks: Hooks,
         env: Env,
+        note_settings: Callable[[int], None] | None = None,
     ) -> None:
         self._rules = rules
+        self._note_settings = note_settings
+        self.poll_interval_seconds = rules.poll_interval_seconds
         self._registry = registry
         self._leases = leases
         self._heartbeat = heartbeat
@@ -239,6 +243,8 @@ class Loop:
         self._heartbeat.add_all(answer.leases, asked_at)
         self._hand_over(answer.leases)
         self.settling.answered(sent, answer.settled)
+        if self._note_settings is not None:
+            self._note_settings(answer.settings_generation)
         if look:
             self._look_again(answer, room, asked_at)
             self._ticking.note(answer.next_tick_at)
@@ -333,7 +339,7 @@ class Loop:
         """When to look for jobs again, if no hint comes first."""
         self._look_at = now
         if len(answer.leases) < asked_for:
-            self._look_at += self._rules.poll_interval_seconds
+            self._look_at += self.poll_interval_seconds
             if answer.next_due_at is not None:
                 due_in = answer.next_due_at - self._leases.store.now()
                 # A store that keeps naming a moment that has passed must not make the loop spin.

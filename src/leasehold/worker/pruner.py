@@ -66,6 +66,7 @@ class Pruner:
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._hurried = False
         self._statistics = PrunerStatistics()
         self._next_due_at: datetime | None = None
 
@@ -100,6 +101,7 @@ class Pruner:
     def start(self) -> None:
         """Look from a thread of its own, from now on, until `stop`."""
         self._stopping = False
+        self._hurried = False
         self._thread = threading.Thread(target=self._run, name="leasehold-pruner", daemon=True)
         self._thread.start()
 
@@ -112,10 +114,17 @@ class Pruner:
             self._thread.join()
             self._thread = None
 
+    def hurry(self) -> None:
+        """Look at once whether it is due: what makes it so may have changed."""
+        with self._condition:
+            self._hurried = True
+            self._condition.notify_all()
+
     def _run(self) -> None:
-        self._pause(self._env.random.uniform(0, START_SECONDS))
+        self._rest(self._env.random.uniform(0, START_SECONDS))
         while not self._stopping:
-            self._pause(self.step())
+            self._hurried = False
+            self._rest(self.step())
 
     def step(self) -> float:
         """Clean up if it is due; answers how long to wait before looking again."""
@@ -142,6 +151,12 @@ class Pruner:
     def _pause(self, seconds: float) -> None:
         with self._condition:
             if seconds > 0 and not self._stopping:
+                self._clock.wait(self._condition, seconds)
+
+    def _rest(self, seconds: float) -> None:
+        """Between clean-ups, other than within one, it may be hurried."""
+        with self._condition:
+            if seconds > 0 and not self._stopping and not self._hurried:
                 self._clock.wait(self._condition, seconds)
 
     def _count(self, record: CleanUp) -> None:

@@ -63,10 +63,8 @@ class RecoverySweep:
         self._env = env
         self._clock = env.clock
         self._interval_seconds = interval_seconds
-        self._wait_seconds = (
-            min(death_check_seconds, interval_seconds)
-            if isinstance(store, ProvesDeath)
-            else interval_seconds
+        self._death_check_seconds = (
+            death_check_seconds if isinstance(store, ProvesDeath) else float("inf")
         )
         self._pause_seconds = pause_seconds
         self._condition = threading.Condition()
@@ -105,6 +103,15 @@ class RecoverySweep:
             )
         return report
 
+    def tune(self, *, interval_seconds: float, pause_seconds: float) -> None:
+        """Sweep as often, and pause after a jump of the clock as long, as this from now on."""
+        with self._condition:
+            self._interval_seconds = interval_seconds
+            self._pause_seconds = pause_seconds
+            soonest = self._clock.monotonic() + interval_seconds
+            self._next_scan_at = min(self._next_scan_at, soonest)
+            self._condition.notify_all()
+
     def statistics(self) -> SweepStatistics:
         """The running totals."""
         return msgspec.structs.replace(
@@ -142,12 +149,12 @@ class RecoverySweep:
         self._watch_the_clock()
         now = self._clock.monotonic()
         if now < self._paused_until:
-            return min(self._paused_until - now, self._wait_seconds)
+            return min(self._paused_until - now, self._death_check_seconds, self._interval_seconds)
         if now >= self._next_scan_at or self._somebody_died():
             self.scan_and_recover()
             self._next_scan_at = now + self._interval_seconds
         until_scan = self._next_scan_at - self._clock.monotonic()
-        return max(0.0, min(until_scan, self._wait_seconds))
+        return max(0.0, min(until_scan, self._death_check_seconds))
 
     def _watch_the_clock(self) -> None:
         """Pause for one lease when the wall clock jumped.

@@ -14,8 +14,9 @@ from typing import Literal
 
 import msgspec
 
-from leasehold.core.job import DEFAULT_LEASE_SECONDS, DEFAULT_QUEUE
+from leasehold.core.job import DEFAULT_QUEUE
 from leasehold.core.retention import RetentionPolicy
+from leasehold.core.settings import RETENTION_NAMES
 from leasehold.core.store import Store, WorkerInfo, WorkerLife
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError
@@ -32,6 +33,7 @@ from leasehold.worker.pruner import Pruner, PrunerStatistics
 from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.sweep import RecoverySweep, SweepStatistics
 from leasehold.worker.task import ExecutorKind, TaskRegistry
+from leasehold.worker.tuning import Tuning
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -60,6 +62,9 @@ class Worker:
 
     It is put together from `LeaseManager`, `Heartbeat` and `RecoverySweep`, as anybody's own worker
     may be. A worker is started once; make a new one to start again.
+
+    Lease, intervals and threshold that it is not given follow the settings of the store, while it
+    runs (`leasehold.worker.tuning`).
     """
 
     def __init__(
@@ -72,13 +77,13 @@ class Worker:
         tasks: tuple[str, ...] | None = None,
         slots: int = 4,
         worker_id: str | None = None,
-        lease_seconds: float | Literal["auto"] = DEFAULT_LEASE_SECONDS,
-        heartbeat_interval_seconds: float = 30.0,
-        heartbeat_failure_threshold: int = 3,
-        sweep_interval_seconds: float = 60.0,
+        lease_seconds: float | Literal["auto"] | None = None,
+        heartbeat_interval_seconds: float | None = None,
+        heartbeat_failure_threshold: int | None = None,
+        sweep_interval_seconds: float | None = None,
         enable_recovery: bool = True,
         retention: RetentionPolicy | None = None,
-        poll_interval_seconds: float = 5.0,
+        poll_interval_seconds: float | None = None,
         grace_seconds: float = 30.0,
         max_jobs: int | None = None,
         max_memory_mb: float | None = None,
@@ -96,11 +101,23 @@ class Worker:
         self._env = env
         self._output_dir = output_dir
         self._makers = {**MAKERS, **(executors or {})}
+        given = {
+            "lease_seconds": None if lease_seconds == "auto" else lease_seconds,
+            "heartbeat_interval": heartbeat_interval_seconds,
+            "heartbeat_failure_threshold": heartbeat_failure_threshold,
+            "sweep_interval": sweep_interval_seconds,
+            "poll_interval": poll_interval_seconds,
+        }
+        self._tuning = tuning = Tuning(
+            store,
+            {name: value for name, value in given.items() if value is not None},
+            self._follow,
+        )
         self._rules = Rules(
             queues=queues,
             tasks=tasks,
             slots=slots,
-            poll_interval_seconds=poll_interval_seconds,
+            poll_interval_seconds=tuning.seconds("poll_interval"),
             max_jobs=max_jobs,
             max_memory_mb=max_memory_mb,
             allow_commands=allow_commands,
@@ -119,10 +136,11 @@ class Worker:
             store,
             self.id,
             env=env,
-            interval_seconds=heartbeat_interval_seconds,
-            failure_threshold=heartbeat_failure_threshold,
+            interval_seconds=tuning.seconds("heartbeat_interval"),
+            failure_threshold=tuning.count("heartbeat_failure_threshold"),
             on_lost=self._inbox.on_lost,
             on_cancel=self._inbox.on_cancel,
+            on_beat=tuning.look,
         )
         self._loop = Loop(
             self._rules,
@@ -134,18 +152,20 @@ class Worker:
             self._stopping,
             hooks or Hooks(),
             env,
+            tuning.note,
         )
         self._sweep = (
             RecoverySweep(
                 store,
                 env=env,
-                interval_seconds=sweep_interval_seconds,
-                pause_seconds=leases.lease_seconds,
+                interval_seconds=tuning.seconds("sweep_interval"),
+                pause_seconds=tuning.seconds("lease_seconds"),
             )
             if enable_recovery
             else None
         )
         self._pruner = Pruner(store, policy=retention, env=env, actor=self.id)
+        self._follows_retention = retention is None
         self._thread: threading.Thread | None = None
         self._ended = threading.Condition()
         self._stop_reason: StopReason | None = None
@@ -226,6 +246,7 @@ class Worker:
     def _start(self, *, replace_stuck: bool) -> None:
         if self._thread is not None:
             raise RuntimeError(f"worker {self.id} was started already: make a new one")
+        self._tuning.look()
         now = self._env.now()
         life = self._store.register_worker(
             WorkerInfo(
@@ -246,6 +267,24 @@ class Worker:
             daemon=True,
         )
         self._thread.start()
+
+    def _follow(self, changed: frozenset[str]) -> None:
+        """Work by the settings that count now."""
+        tuning = self._tuning
+        self._heartbeat.tune(
+            interval_seconds=tuning.seconds("heartbeat_interval"),
+            failure_threshold=tuning.count("heartbeat_failure_threshold"),
+        )
+        if self._sweep is not None:
+            self._sweep.tune(
+                interval_seconds=tuning.seconds("sweep_interval"),
+                pause_seconds=tuning.seconds("lease_seconds"),
+            )
+        if self._follows_retention and changed & RETENTION_NAMES:
+            self._pruner.hurry()
+        self._loop.poll_interval_seconds = tuning.seconds("poll_interval")
+        # Whatever it waits for, it may have to wait for it no longer.
+        self._inbox.on_ready()
 
     def _main(self, team: Team, life: WorkerLife, replace_stuck: bool) -> None:
         unsubscribe = self._store.subscribe(Hints(self._inbox, self._in_hand, self._heartbeat))

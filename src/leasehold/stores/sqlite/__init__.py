@@ -3,8 +3,8 @@
 Read it in this order: migrations/0001_jobs.sql (what is kept), foundation.py, writer.py and step.py
 (how a write happens), then one file per verb: submit, lease, settle, renew, recover, people, read.
 Jobs that wait for others: linking, dependents, graph. Jobs that come again and again: schedules.
-Queues with rules: rules, gate, slots, room, queues. What is old: cleaning, cleanup, prune, archive,
-vacuum. store.py puts them together.
+Queues with rules: rules, gate, slots, room, queues. Defaults for all: settings, setting_verbs. What
+is old: cleaning, cleanup, prune, prune_lanes, archive, vacuum. store.py puts them together.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

@@ -1,0 +1,156 @@
+"""`queue.settings`: what is set in the store, for all processes that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leasehold.core.settings import (
+    DEFINITIONS,
+    SettingDefinition,
+    SettingValue,
+    StoredSettings,
+    parse_setting,
+    setting_definition,
+)
+from leasehold.core.store import Store
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+
+class SettingSource(StrEnum):
+    """Why a setting has its value."""
+
+    DEFAULT = "default"
+    STORED = "stored"
+    """Somebody set it in the store."""
+    GIVEN = "given"
+    """This process was given it in code, which goes before what is stored."""
+
+
+class SettingInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting as it counts in this process."""
+
+    name: str
+    value: SettingValue
+    default: SettingValue
+    source: SettingSource
+    stored: SettingValue = None
+    """What is set in the store, which counts for processes that were not given their own."""
+    definition: SettingDefinition
+
+    @property
+    def text(self) -> str:
+        """The value as a text that `set` understands."""
+        return self.definition.show(self.value)
+
+    @property
+    def default_text(self) -> str:
+        return self.definition.show(self.default)
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, in words."""
+        return self.definition.allowed
+
+    @property
+    def help(self) -> str:
+        return self.definition.help
+
+    @property
+    def acts(self) -> str:
+        """Where and when it acts."""
+        return self.definition.acts
+
+
+class Settings:
+    """Look at settings, set and unset them. Running workers, of all processes, follow.
+
+    >>> from leasehold import TaskQueue
+    >>> queue = TaskQueue("memory://", num_workers=0)
+    >>> queue.settings.set("lease_seconds", "2m").value
+    120.0
+    >>> queue.settings.get("lease_seconds")
+    120.0
+    >>> queue.settings.unset("lease_seconds").value
+    300.0
+    """
+
+    def __init__(self, store: Store, actor: str, given: Mapping[str, SettingValue]) -> None:
+        self._store = store
+        self._actor = actor
+        self._given = given
+
+    def __iter__(self) -> Iterator[SettingInfo]:
+        return iter(self.list())
+
+    def get(self, name: str) -> SettingValue:
+        """The value that counts in this process; raises InvalidSettingError for an unknown name."""
+        return self.info(name).value
+
+    def info(self, name: str) -> SettingInfo:
+        """A setting with its value, where that comes from, its default, bounds and meaning."""
+        return self._info(setting_definition(name), self._store.settings())
+
+    def list(self) -> list[SettingInfo]:
+        """Every setting there is."""
+        stored = self._store.settings()
+        return [self._info(definition, stored) for definition in DEFINITIONS.values()]
+
+    def set(self, name: str, value: SettingValue | str) -> SettingInfo:
+        """Set it for all processes. A text such as "90s", "5m" or "none" will do.
+
+        Raises InvalidSettingError, and changes nothing, if there is no such setting or it cannot
+        have that value.
+        """
+        plain = parse_setting(name, value) if isinstance(value, str) else value
+        stored = self._store.set_setting(name, plain, actor=self._actor)
+        return self._info(setting_definition(name), stored)
+
+    def unset(self, name: str) -> SettingInfo:
+        """Let the default count again."""
+        stored = self._store.unset_setting(name, actor=self._actor)
+        return self._info(setting_definition(name), stored)
+
+    def _info(self, definition: SettingDefinition, stored: StoredSettings) -> SettingInfo:
+        name = definition.name
+        default = stored.defaults.get(name, definition.default)
+        source, value = SettingSource.DEFAULT, default
+        if name in stored.values:
+            source, value = SettingSource.STORED, stored.values[name]
+        if name in self._given:
+            source, value = SettingSource.GIVEN, self._given[name]
+        return SettingInfo(
+            name=name,
+            value=value,
+            default=default,
+            source=source,
+            stored=stored.values.get(name),
+            definition=definition,
+        )
+
+
+class AsyncSettings:
+    """`queue.settings` with everything to be awaited; see `Settings`."""
+
+    def __init__(self, queue: TaskQueue) -> None:
+        self._queue = queue
+
+    async def get(self, name: str) -> SettingValue:
+        return await self._queue.bridge().call(self._queue.settings.get, name)
+
+    async def info(self, name: str) -> SettingInfo:
+        return await self._queue.bridge().call(self._queue.settings.info, name)
+
+    async def list(self) -> list[SettingInfo]:
+        return await self._queue.bridge().call(self._queue.settings.list)
+
+    async def set(self, name: str, value: SettingValue | str) -> SettingInfo:
+        return await self._queue.bridge().call(self._queue.settings.set, name, value)
+
+    async def unset(self, name: str) -> SettingInfo:
+        return await self._queue.bridge().call(self._queue.settings.unset, name)

@@ -1,0 +1,71 @@
+"""The numbers by which a worker works: given in code, else set in the store, else built in.
+
+They are followed while it runs. Every exchange says which settings counted, so a worker that speaks
+to the store knows for nothing whether to look; one whose slots are all taken looks with each
+heartbeat.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from leasehold.core.settings import DEFINITIONS, SettingValue
+from leasehold.core.store import Store
+from leasehold.errors import StoreError
+
+logger = logging.getLogger("leasehold.worker")
+
+
+class Tuning:
+    """What counts for one worker now; `on_change` is told the names of what counts anew."""
+
+    def __init__(
+        self,
+        store: Store,
+        given: Mapping[str, SettingValue],
+        on_change: Callable[[frozenset[str]], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._given = dict(given)
+        self._on_change = on_change
+        self._lock = threading.RLock()
+        # Before the first change of a store's settings there is nothing to read.
+        self._generation = 0
+        self._values = self._effective({})
+
+    def seconds(self, name: str) -> float:
+        """A setting that is a time, and never none."""
+        value = self._values[name]
+        assert value is not None
+        return value
+
+    def count(self, name: str) -> int:
+        return int(self.seconds(name))
+
+    def note(self, generation: int) -> None:
+        """Told by the store which settings count: look, if these are not the ones known."""
+        if generation != self._generation:
+            self.look()
+
+    def look(self) -> None:
+        """Read the settings. If the store cannot say, what was known counts until it can."""
+        try:
+            stored = self._store.settings()
+        except StoreError as error:
+            logger.warning("the settings could not be read; the last ones count: %s", error)
+            return
+        with self._lock:
+            if stored.generation <= self._generation:
+                return
+            self._generation = stored.generation
+            before, self._values = self._values, self._effective(stored.values)
+            changed = frozenset(name for name in before if before[name] != self._values[name])
+            if changed and self._on_change is not None:
+                logger.info("settings that count anew: %s", ", ".join(sorted(changed)))
+                self._on_change(changed)
+
+    def _effective(self, stored: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
+        built_in = {name: definition.default for name, definition in DEFINITIONS.items()}
+        return {**built_in, **stored, **self._given}
