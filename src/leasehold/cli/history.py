@@ -16,10 +16,10 @@ COLUMNS: Final = (
     Column("sequence", "NO", right=True),
     Column("at", "AT", fit="keep"),
     Column("event", "EVENT", fit="keep"),
-    Column("before", "BEFORE", fit="keep"),
+    Column("before", "BEFORE", fit="keep", spare=3),
     Column("after", "AFTER", fit="keep"),
-    Column("attempts", "TRIES", right=True),
-    Column("worker", "WORKER", fit="cut"),
+    Column("attempts", "TRIES", right=True, spare=2),
+    Column("worker", "WORKER", fit="cut", spare=1),
     Column("message", "MESSAGE"),
 )
 

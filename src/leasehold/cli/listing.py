@@ -25,25 +25,37 @@ def error_line(error: Any) -> str:
     return f"{error.type}: {error.message}"
 
 
-def _minute(moment: datetime) -> str:
-    return f"{moment:%m-%d %H:%M:%S}"
+def columns(now: datetime, *, archived: bool = False) -> list[Column]:
+    """What a table of jobs shows."""
+
+    def age(moment: datetime) -> str:
+        return _short((now - moment).total_seconds())
+
+    shown = [
+        Column("id", "ID", fit="keep"),
+        Column("queue", "QUEUE", fit="cut", spare=1),
+        Column("task", "TASK", fit="cut"),
+        Column("status", "STATUS", fit="keep"),
+        Column("priority", "PRI", right=True, spare=5),
+        Column("attempts", "TRIES", right=True, spare=4),
+        Column("created_at", "AGE", age, right=True, spare=2),
+        Column("completed_at", "ENDED", age, right=True, spare=2),
+        Column("error", "ERROR", error_line, fit="cut", spare=3),
+    ]
+    hidden = ("priority", "created_at") if archived else ("completed_at",)
+    return [column for column in shown if column.field not in hidden]
 
 
-COLUMNS: Final = (
-    Column("id", "ID", fit="keep"),
-    Column("queue", "QUEUE", fit="cut"),
-    Column("task", "TASK", fit="cut"),
-    Column("status", "STATUS", fit="keep"),
-    Column("priority", "PRI", right=True),
-    Column("attempts", "TRIES", right=True),
-    Column("created_at", "SUBMITTED", _minute, fit="keep"),
-    Column("error", "ERROR", error_line, fit="cut"),
-)
-ARCHIVED_COLUMNS: Final = (
-    *(column for column in COLUMNS if column.field not in ("priority", "created_at", "error")),
-    Column("completed_at", "ENDED", _minute, fit="keep"),
-    Column("error", "ERROR", error_line, fit="cut"),
-)
+def _short(seconds: float) -> str:
+    """A time span at a glance.
+
+    >>> _short(59.9), _short(3600), _short(200_000)
+    ('59s', '60m', '55h')
+    """
+    for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 72)):
+        if seconds < size * most:
+            return f"{max(0, int(seconds / size))}{unit}"
+    return f"{int(seconds / 86_400)}d"
 
 
 @command("list")
@@ -66,10 +78,9 @@ def list_jobs(session: Session, *, where: JobFilter, limit: int, archived: bool)
     Examples: queuectl list --status dead,failed --queue mail
               queuectl list --meta tenant=acme --created-from -2h --limit 0 -o jsonl
     """
-    if archived:
-        emit(session, _archived(session, where, limit), ARCHIVED_COLUMNS, nothing="no job fits")
-    else:
-        emit(session, _jobs(session, where, limit), COLUMNS, nothing="no job fits")
+    find = _archived if archived else _jobs
+    shown = columns(session.queue.store.now(), archived=archived)
+    emit(session, find(session, where, limit), shown, nothing="no job fits")
 
 
 def _jobs(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:
@@ -94,4 +105,6 @@ def _archived(session: Session, where: JobFilter, limit: int) -> Iterator[Docume
 
 
 def _tell_of_more(session: Session, limit: int) -> None:
-    session.tell(f"there are more than these {limit:,}: raise --limit, or 0 for all")
+    """Say it below the table, which is not printed yet."""
+    hint = f"there are more than these {limit:,}: raise --limit, or 0 for all"
+    click.get_current_context().call_on_close(lambda: session.tell(hint))

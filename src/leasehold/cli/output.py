@@ -7,11 +7,12 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
 
+from leasehold.cli.layout import Breadth, Fit, laid_out
 from leasehold.cli.safe import safe, safe_json
 from leasehold.cli.session import Session
 
@@ -27,8 +28,9 @@ class Column(NamedTuple):
     heading: str
     show: Callable[[Any], str] = str
     right: bool = False
-    fit: Literal["wrap", "cut", "keep"] = "wrap"
-    """On a narrow terminal its texts take several lines, are cut, or stay whole at all costs."""
+    fit: Fit = "wrap"
+    spare: int = 0
+    """Not 0 if a narrow terminal may do without it; the highest is left out first."""
 
 
 def emit(
@@ -105,20 +107,31 @@ def _print_table(
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     # Text, never str: rich would read square brackets in it as markup.
-    rows = [
-        [Text(_shown(each, document.get(each.field))) for each in columns] for document in documents
-    ]
-    for number, column in enumerate(columns):
+    rows = [[Text(_shown(each, row.get(each.field))) for each in columns] for row in documents]
+    terminal = console()
+    shown = laid_out(
+        [_breadth(each, [row[n] for row in rows]) for n, each in enumerate(columns)],
+        terminal.width,
+    )
+    for place, width in shown.items():
+        column = columns[place]
         table.add_column(
             column.heading,
             justify="right" if column.right else "left",
-            no_wrap=column.fit != "wrap",
+            width=width,
+            no_wrap=column.fit == "cut",
             overflow="ellipsis" if column.fit == "cut" else "fold",
-            min_width=max(row[number].cell_len for row in rows) if column.fit == "keep" else None,
         )
     for row in rows:
-        table.add_row(*row)
-    console().print(table)
+        table.add_row(*(row[place] for place in shown))
+    terminal.print(table)
+
+
+def _breadth(column: Column, cells: Sequence[Any]) -> Breadth:
+    heading = len(column.heading)
+    natural = max(heading, *(each.cell_len for each in cells))
+    # A number that is cut, or goes on in the next line, would be another number.
+    return Breadth(natural, heading, "keep" if column.right else column.fit, column.spare)
 
 
 def _shown(column: Column, value: Any) -> str:

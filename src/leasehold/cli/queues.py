@@ -179,7 +179,8 @@ def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: boo
         session, f"delete {_jobs(count)} from queue {name!r} for good", yes=yes, dry_run=dry_run
     ):
         return
-    purged = session.queue.purge_queue(name, where)
+    # Nothing was to be deleted, nothing was agreed to: what has come since then stays.
+    purged = session.queue.purge_queue(name, where) if count else 0
     emit_one(session, {"queue": name, "purged": purged})
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import wraps
+from textwrap import dedent
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import click
@@ -85,7 +86,7 @@ def rule_options(function: F) -> F:
 def described(struct: type) -> dict[str, str]:
     """What the code says of each field: the text below it. Empty where there is no source."""
     try:
-        [body] = ast.parse(inspect.cleandoc(inspect.getsource(struct))).body
+        [body] = ast.parse(dedent(inspect.getsource(struct))).body
     except (OSError, TypeError, SyntaxError, ValueError):
         return {}
     assert isinstance(body, ast.ClassDef)

@@ -58,6 +58,8 @@ class View:
         self.held = False
         self.asking = False
         self.message = ""
+        self.trouble = ""
+        """Why what is shown may be old."""
         self.sort = SORTS[0]
         self.selected: str | None = None
         self._now: Overview | None = None
@@ -68,6 +70,7 @@ class View:
     def saw(self, overview: Overview) -> None:
         """Take a new look; rates are what changed since the last one."""
         self._before, self._now = self._now, overview
+        self.trouble = ""
         names = [row["queue"] for row in self.rows()]
         if self.selected not in names:
             self.selected = names[0] if names else None
@@ -117,14 +120,19 @@ class View:
             rows.sort(key=lambda row: -(row[self.sort] or 0))
         return rows
 
-    def lines(self, width: int, height: int) -> list[Text]:
-        """The screen, line by line: as many as there is room for."""
+    def frame(self, width: int, height: int) -> list[Text]:
+        """The whole screen, line by line, what the keys do at the bottom."""
+        body = self.body(width, max(height - 1, 0))
+        return [*body, *(Text() for _ in range(height - 1 - len(body))), self._bottom(width)]
+
+    def body(self, width: int, height: int) -> list[Text]:
+        """What there is to see, in at most so many lines."""
         now = self._now
         if now is None:
             return []
         workers = [_worker_line(worker, now, width) for worker in now.workers]
-        # Five lines above the queues' rows, three around the workers' heading, one at the bottom.
-        room = max(height - 9, 1)
+        # Five lines stand above the queues' rows, two or three around the workers' heading.
+        room = max(height - 8, 1)
         worker_room = max(min(len(workers), room // 3), min(len(workers), WORKER_ROWS_MIN))
         rows = self.rows()
         figures = _figures_for(width)
@@ -134,13 +142,13 @@ class View:
             Text(),
             Text(_heading(figures, width), style="bold"),
             *(self._queue_line(row, figures, width) for row in shown),
-            *([] if rows else [Text(" there is no queue yet")]),
+            *([] if rows else [Text(_fitted("  there is no queue yet", width))]),
             Text(),
             Text(_worker_heading(width), style="bold"),
             *workers[:worker_room],
-            *([] if workers else [Text(" no worker is running: `worker start`")]),
+            *([] if workers else [Text(_fitted("  no worker is running: `worker start`", width))]),
         ]
-        return [*lines[: max(height - 1, 1)], self._bottom(width)]
+        return lines[:height]
 
     def _row(self, queue: Mapping[str, Any]) -> Row:
         return {
@@ -190,7 +198,7 @@ class View:
             verb = "resume" if self.is_paused(self.selected) else "pause"
             text = f"{verb} queue {safe(self.selected)!r}? y/n"
         else:
-            text = safe(self.message) or HELP
+            text = safe(self.trouble or self.message) or HELP
         return Text(_fitted(text, width), style="reverse")
 
 

@@ -25,8 +25,8 @@ LOG_LINES_SHOWN: Final = 20
 OUTPUT_LINES_SHOWN: Final = 20
 ATTEMPT_COLUMNS: Final = (
     Column("number", "NO", right=True),
-    Column("lease_version", "LEASE", right=True),
-    Column("worker", "WORKER", fit="cut"),
+    Column("lease_version", "LEASE", right=True, spare=2),
+    Column("worker", "WORKER", fit="cut", spare=1),
     Column("started_at", "STARTED", fit="keep"),
     Column("duration_seconds", "SECONDS", right=True),
     Column("outcome", "OUTCOME", fit="keep"),
@@ -156,13 +156,13 @@ def _print_texts(job: Job, document: Mapping[str, Any]) -> None:
         _section("log", _last_lines(log, LOG_LINES_SHOWN))
     for name, text in (document["output"] or {}).items():
         if text:
-            _section(name, _last_lines(text.splitlines(), OUTPUT_LINES_SHOWN))
+            _section(name, _last_lines(text.rstrip("\n").split("\n"), OUTPUT_LINES_SHOWN))
     if job.error is not None:
         _section("error", job.error.traceback or error_line(job.error))
 
 
 def _last_lines(lines: list[str], shown: int) -> str:
-    before = [f"... {len(lines) - shown} lines before"] if len(lines) > shown else []
+    before = ["... (`logs` shows all of it)"] if len(lines) > shown else []
     return "\n".join(before + [safe(line) for line in lines[-shown:]])
 
 

@@ -11,15 +11,17 @@ from leasehold.cli.output import Column, emit
 from leasehold.cli.overview import queue_figures
 from leasehold.cli.session import Session
 
-TOTALS: Final = (
-    "submitted", "completed", "failed", "retried", "dead", "cancelled", "recovered", "rejected",
-    "cleaned",
-)  # fmt: skip
-
-
+TOTALS: Final = {
+    "submitted": 0, "completed": 0, "failed": 0, "retried": 2, "dead": 0, "cancelled": 1,
+    "recovered": 3, "rejected": 4, "cleaned": 5,
+}  # fmt: skip
+"""What is counted for good, and how easily a narrow terminal does without it."""
 COLUMNS: Final = (
     Column("queue", "QUEUE", fit="cut"),
-    *(Column(f"total_{name}", name.upper(), "{:,}".format, right=True) for name in TOTALS),
+    *(
+        Column(f"total_{name}", name.upper(), "{:,}".format, right=True, spare=spare)
+        for name, spare in TOTALS.items()
+    ),
     Column("failure_percent", "FAILED %", "{:.1f}".format, right=True),
 )
 

@@ -15,9 +15,9 @@ from leasehold.core.status import Status
 ALWAYS_SHOWN = (Status.PENDING, Status.RUNNING)
 WORKER_COLUMNS = (
     Column("id", "WORKER", fit="cut"),
-    Column("host", "HOST", fit="cut"),
+    Column("host", "HOST", fit="cut", spare=2),
     Column("pid", "PID", right=True),
-    Column("queues", "QUEUES", ",".join, fit="cut"),
+    Column("queues", "QUEUES", ",".join, fit="cut", spare=1),
     Column("slots", "SLOTS", right=True),
     Column("running", "RUNNING", right=True),
     Column("heartbeat_at", "LAST HEARTBEAT", fit="keep"),

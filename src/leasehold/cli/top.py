@@ -63,8 +63,7 @@ def _print_once(session: Session, interval: float) -> None:
         view = View(interval)
         view.saw(seen)
         width = console().width if sys.stdout.isatty() else 100
-        # The last line is about keys, which nobody can press now.
-        for line in view.lines(width, 12 + len(seen.queues) + 2 * len(seen.workers))[:-1]:
+        for line in view.body(width, 12 + len(seen.queues) + 2 * len(seen.workers)):
             click.echo(line.plain.rstrip())
 
     emit_one(session, seen.document(), show=show)
@@ -84,7 +83,7 @@ def _watch(session: Session, interval: float) -> None:
     due = clock.monotonic() + interval
     with pressed_keys() as read, Live(console=terminal, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(Text("\n").join(view.lines(*terminal.size)), refresh=True)
+            live.update(Text("\n").join(view.frame(*terminal.size)), refresh=True)
             for key in read(max(0.0, due - clock.monotonic())):
                 action = view.press(key)
                 if action is Action.QUIT:
@@ -103,7 +102,7 @@ def _look_again(session: Session, view: View) -> None:
         view.saw(look(session))
     except StoreError as error:
         # It may be back with the next look; what was seen last stays on the screen.
-        view.message = f"the store cannot be read: {error}"
+        view.trouble = f"the store cannot be read: {error}"
 
 
 def _toggle(session: Session, view: View) -> None:

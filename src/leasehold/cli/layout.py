@@ -1,0 +1,63 @@
+"""Which columns of a table a terminal has room for, and how wide each is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, Literal, NamedTuple
+
+GAP: Final = 3
+"""Blanks between two columns."""
+CUT_WIDTH_MIN: Final = 8
+WRAP_WIDTH_MIN: Final = 20
+
+Fit = Literal["wrap", "cut", "keep"]
+"""On a narrow terminal texts take several lines, are cut, or stay whole."""
+
+
+class Breadth(NamedTuple):
+    """How wide a column would like to be, and how it can do with less."""
+
+    natural: int
+    heading: int
+    fit: Fit
+    spare: int
+    """Not 0 if it may be left out; the highest goes first."""
+
+    @property
+    def least(self) -> int:
+        """The width below which it is of no use."""
+        if self.fit == "keep":
+            return self.natural
+        useful = CUT_WIDTH_MIN if self.fit == "cut" else WRAP_WIDTH_MIN
+        return min(self.natural, max(self.heading, useful))
+
+
+def laid_out(columns: Sequence[Breadth], room: int) -> dict[int, int]:
+    """The places of the columns that are shown, and their widths.
+
+    What may be left out is, where there is no room; then the widest texts are narrowed. A table of
+    which nothing more can be spared may still be too wide.
+
+    >>> wanted = [Breadth(36, 2, "keep", 0), Breadth(40, 5, "cut", 0), Breadth(4, 3, "keep", 1)]
+    >>> laid_out(wanted, 80)
+    {0: 36, 1: 34, 2: 4}
+    >>> laid_out(wanted, 50)
+    {0: 36, 1: 11}
+    """
+    chosen = dict(enumerate(columns))
+    while _total([each.least for each in chosen.values()]) > room:
+        spare = [place for place, each in chosen.items() if each.spare]
+        if not spare:
+            break
+        del chosen[max(spare, key=lambda place: (chosen[place].spare, place))]
+    widths = {place: each.natural for place, each in chosen.items()}
+    for _ in range(_total(widths.values()) - room):
+        wide = [place for place, width in widths.items() if width > chosen[place].least]
+        if not wide:
+            break
+        widths[max(wide, key=lambda place: widths[place])] -= 1
+    return widths
+
+
+def _total(widths: Collection[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)

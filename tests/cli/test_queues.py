@@ -1,0 +1,145 @@
+"""`queue`: rules from the fields of QueueConfig, states, purge and delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.conftest import Shell
+from cli.seed import golden, kill, run_here, store_of
+from leasehold.cli.exits import Exit
+from leasehold.core.queue_config import QueueConfig
+
+FIGURES = [
+    "scheduled", "blocked", "pending", "running", "failed", "completed", "dead", "cancelled",
+    "total_submitted", "total_completed", "total_failed", "total_retried", "total_dead",
+    "total_cancelled", "total_recovered", "total_rejected", "total_cleaned",
+]  # fmt: skip
+
+
+def config_of(shell: Shell, name: str) -> Any:
+    return shell.ok("queue", "show", name, "-o", "json").json["config"]
+
+
+def test_create_show_update(shell: Shell) -> None:
+    made = shell.ok(
+        "queue", "create", "mail", "--max-concurrency", "5", "--rate-per-second", "2.5",
+        "--lease-seconds", "2m", "--retry", "1,10,60", "-o", "json",
+    ).json  # fmt: skip
+    assert list(made) == ["queue", "state", *FIGURES, "config", "held_until"]
+    assert made["config"] == config_of(shell, "mail")
+    assert list(made["config"]) == list(QueueConfig.__struct_fields__)
+    told = {name: value for name, value in made["config"].items() if value is not None}
+    assert {name: told[name] for name in ("max_concurrency", "lease_seconds", "retry")} == {
+        "max_concurrency": 5,
+        "lease_seconds": 120.0,
+        "retry": {"type": "delays", "seconds": [1.0, 10.0, 60.0]},
+    }
+    linear = '{"type":"linear","step_seconds":5}'
+    shell.ok("queue", "update", "mail", "--max-concurrency", "none", "--retry", linear)
+    changed = config_of(shell, "mail")
+    assert (changed["max_concurrency"], changed["rate_per_second"]) == (None, 2.5)
+    assert changed["retry"]["step_seconds"] == 5
+    shell.ok("queue", "update", "mail", "--retry", "30")
+    assert config_of(shell, "mail")["retry"] == {"type": "constant", "seconds": 30.0}
+
+
+def test_bad_rules_are_refused_and_change_nothing(shell: Shell) -> None:
+    shell.ok("queue", "create", "mail", "--max-depth", "10")
+    before = config_of(shell, "mail")
+    for option, value in (
+        ("--max-depth", "many"),
+        ("--max-depth", "0"),
+        ("--rate-per-second", "-1"),
+        ("--lease-seconds", "soon"),
+        ("--retry", "{"),
+        ("--retry", '{"type":"linear","step":5}'),
+        ("--retry", '"often"'),
+    ):
+        assert run_here(shell, "queue", "update", "mail", option, value).code == Exit.USAGE, value
+    assert run_here(shell, "queue", "update", "mail").code == Exit.USAGE
+    assert shell.run("queue", "create", "mail", "--max-depth", "9").code == Exit.CONFLICT
+    assert run_here(shell, "queue", "update", "nobody", "--max-depth", "9").code == Exit.NOT_FOUND
+    assert config_of(shell, "mail") == before
+
+
+def test_the_help_says_what_the_code_says_of_each_rule(shell: Shell) -> None:
+    told = " ".join(shell.ok("queue", "create", "--help").out.split())
+    assert "--max-concurrency" in told
+    assert "How many jobs may run at once, over all workers." in told
+
+
+def test_a_table_of_queues(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.create_queue("mail", max_depth=5, retry=1)
+        queue.submit("work", queue="default")
+        queue.submit("work", queue="mail")
+        kill(queue, "mail")
+        queue.pause_queue("mail")
+    assert golden(shell.ok("queue", "list").out) == golden("""
+QUEUE     STATE    PENDING   RUNNING   DEAD   RULES
+─────────────────────────────────────────────────────────────────────────────────────────────────
+default   active         1         0      0   -
+mail      paused         0         0      1   max_depth=5 retry={"type":"constant","seconds":1.0}
+""")
+    assert golden(shell.ok("queue", "show", "mail").out) == golden("""
+queue            mail
+state            paused
+dead             1
+total submitted  1
+total failed     1
+total dead       1
+max depth        5
+retry            {"type":"constant","seconds":1.0}
+""")
+    assert [each["queue"] for each in shell.ok("queue", "list", "-o", "jsonl").jsonl] == [
+        "default", "mail",
+    ]  # fmt: skip
+
+
+def test_pause_resume_drain(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("work", queue="mail")
+        queue.submit("work")
+    paused = shell.ok("queue", "pause", "mail", "default", "-o", "json").json
+    assert paused == [
+        {"queue": "mail", "state": "paused"},
+        {"queue": "default", "state": "paused"},
+    ]
+    some = shell.run("queue", "resume", "mail", "nobody")
+    assert (some.code, "active" in some.out) == (Exit.PARTIAL, True)
+    assert "nobody: there is no queue 'nobody'" in some.err
+    assert shell.run("queue", "pause", "nobody").code == Exit.NOT_FOUND
+    assert shell.ok("queue", "drain", "mail", "-o", "jsonl").jsonl[0]["state"] == "draining"
+
+
+def test_purge(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        for number in range(5):
+            queue.submit("odd" if number % 2 else "even", job_id=f"job-{number}")
+        queue.submit("work", queue="other")
+    assert (
+        "delete 2 jobs" in shell.ok("queue", "purge", "default", "--task", "odd", "--dry-run").err
+    )
+    assert shell.run("queue", "purge", "default").code == Exit.USAGE
+    purged = shell.ok("queue", "purge", "default", "--task", "odd", "--yes", "-o", "json").json
+    assert purged == {"queue": "default", "purged": 2}
+    assert shell.ok("queue", "purge", "default", "-y").out.split() == [
+        "queue", "default", "purged", "3",
+    ]  # fmt: skip
+    assert "no waiting job" in shell.ok("queue", "purge", "default").err
+    assert shell.run("queue", "purge", "nobody", "-y").code == Exit.NOT_FOUND
+    assert len(shell.ok("list", "-o", "json").json) == 1
+
+
+def test_delete(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.create_queue("mail", max_depth=5)
+        queue.submit("work", queue="mail", job_id="one")
+    refused = shell.run("queue", "delete", "mail", "--yes")
+    assert (refused.code, "1 job wait" in refused.err) == (Exit.CONFLICT, True)
+    tried = shell.ok("queue", "delete", "mail", "--force", "--dry-run")
+    assert "would delete queue 'mail' and make dead letters of 1 job" in tried.err
+    done = shell.ok("queue", "delete", "mail", "--force", "--yes", "-o", "json").json
+    assert done == {"queue": "mail", "dead": 1}
+    [job] = shell.ok("list", "-o", "json").json
+    assert job["status"] == "dead"

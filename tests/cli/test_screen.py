@@ -1,0 +1,164 @@
+"""What `top` shows and what its keys do, without a terminal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from cli.seed import HOSTILE, assert_harmless
+from leasehold.cli import top
+from leasehold.cli.keys import parse
+from leasehold.cli.overview import Overview
+from leasehold.cli.screen import HELP, SORTS, Action, View
+from leasehold.cli.session import Session
+from leasehold.core.store import Stats
+from leasehold.errors import StoreUnavailableError
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def queue(name: str, state: str = "active", **figures: int) -> dict[str, Any]:
+    return {"queue": name, "state": state, **Stats(counts={}).as_mapping(), **figures}
+
+
+def worker(name: str = "w/1", **fields: Any) -> dict[str, Any]:
+    return {
+        "id": name, "host": "h", "pid": 7, "queues": ("default",), "slots": 4, "running": 1,
+        "started_at": START, "heartbeat_at": START, **fields,
+    }  # fmt: skip
+
+
+def overview(*queues: dict[str, Any], seconds: float = 0, workers: Any = ()) -> Overview:
+    numbers = [name for name in queue("") if name not in ("queue", "state")]
+    total = {name: sum(each[name] for each in queues) for name in numbers}
+    return Overview(START + timedelta(seconds=seconds), "jobs.db", total, queues, workers)
+
+
+def shown(view: View, width: int = 80, height: int = 24) -> str:
+    return "\n".join(line.plain for line in view.frame(width, height))
+
+
+@pytest.fixture
+def view() -> View:
+    view = View(1.0)
+    view.saw(overview(queue("a", pending=1), queue("b", pending=3), queue("c", dead=2)))
+    return view
+
+
+def test_rates_are_what_changed_since_the_last_look(view: View) -> None:
+    assert "completed -/s" in shown(view)
+    view.saw(overview(queue("a", total_completed=10), queue("new"), seconds=4))
+    assert "completed 2.5/s" in shown(view)
+    assert [row["done"] for row in view.rows()] == [2.5, None]
+    # A queue that was deleted and made anew counts from 0 again; nothing runs backwards.
+    view.saw(overview(queue("a", total_completed=3), seconds=8))
+    assert "completed 0.0/s" in shown(view)
+
+
+def test_selecting_and_sorting(view: View) -> None:
+    assert view.selected == "a"
+    for key, name in (("k", "a"), ("j", "b"), ("down", "c"), ("j", "c"), ("up", "b")):
+        view.press(key)
+        assert view.selected == name
+    view.press("s")
+    assert [row["queue"] for row in view.rows()] == ["b", "a", "c"]
+    assert view.selected == "b", "who is selected stays selected"
+    for _ in SORTS[1:]:
+        view.press("s")
+    assert view.sort == "queue"
+    view.saw(overview(queue("z")))
+    assert view.selected == "z"
+    view.saw(overview())
+    assert view.selected is None
+
+
+def test_a_queue_is_paused_only_after_a_yes(view: View) -> None:
+    assert view.press(" ") is None
+    assert "pause queue 'a'? y/n" in shown(view)
+    assert view.press("q") is None, "no is no, and not the end"
+    assert HELP in shown(view)
+    view.press(" ")
+    assert view.press("y") is Action.TOGGLE
+    view.saw(overview(queue("a", state="paused")))
+    view.press(" ")
+    assert "resume queue 'a'? y/n" in shown(view)
+
+
+def test_with_no_queue_there_is_nothing_to_pause() -> None:
+    view = View(1.0)
+    view.saw(overview())
+    view.press(" ")
+    assert not view.asking
+    assert "there is no queue yet" in shown(view)
+    assert "no worker is running" in shown(view)
+
+
+def test_hold_and_quit(view: View) -> None:
+    view.press("p")
+    assert view.held
+    assert "held" in shown(view)
+    assert view.press("q") is Action.QUIT
+
+
+@given(
+    st.integers(20, 150),
+    st.integers(3, 50),
+    st.integers(0, 60),
+    st.integers(0, 20),
+    st.lists(st.sampled_from(["j", "k", "s", "p", " ", "n"]), max_size=30),
+)
+def test_every_screen_is_full_of_lines_that_fit(
+    width: int, height: int, queues: int, workers: int, keys: list[str]
+) -> None:
+    view = View(1.0)
+    view.saw(
+        overview(
+            *(queue(f"queue {number} 漢字 " + "x" * number) for number in range(queues)),
+            workers=[worker(f"w/{number}") for number in range(workers)],
+        )
+    )
+    for key in keys:
+        view.press(key)
+    lines = view.frame(width, height)
+    assert len(lines) == height
+    assert all(cell_len(line.plain) <= width for line in lines)
+    if queues and height >= 12:
+        assert any(line.plain.startswith(">") for line in lines), "the selected one is in sight"
+
+
+def test_names_cannot_garble_it() -> None:
+    view = View(1.0)
+    view.saw(overview(queue(HOSTILE, pending=1), workers=[worker(HOSTILE)]))
+    view.press(" ")
+    assert_harmless(shown(view))
+    view.press("n")
+    view.message = HOSTILE
+    assert_harmless(shown(view))
+
+
+def test_a_store_in_trouble_is_said_and_not_the_end(
+    view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(session: Session) -> Overview:
+        raise StoreUnavailableError("the disk is away")
+
+    monkeypatch.setattr(top, "look", fail)
+    top._look_again(Session(), view)
+    assert "the store cannot be read: the disk is away" in shown(view)
+    assert [row["queue"] for row in view.rows()] == ["a", "b", "c"], "what was seen stays"
+    view.saw(overview(queue("a")))
+    assert HELP in shown(view)
+
+
+@given(st.binary(max_size=64))
+def test_whatever_is_typed_is_some_keys_or_none(data: bytes) -> None:
+    view = View(1.0)
+    view.saw(overview(queue("a")))
+    for key in parse(data):
+        view.press(key)
+    assert shown(view)

@@ -1,0 +1,171 @@
+"""`show`, `history` and `why`: one job from all sides, and how it is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cli.conftest import Shell
+from cli.seed import HOSTILE, assert_harmless, golden, kill, store_of
+from cli.test_listing import FIELDS
+from leasehold import TaskQueue
+from leasehold.cli.exits import Exit
+
+
+def seed(queue: TaskQueue) -> None:
+    queue.submit("resize", "cat.png", job_id="picture-1")
+    queue.submit("resize", "dog.png", job_id="picture-2")
+    queue.submit("publish", job_id="page", depends_on=["picture-1"])
+    lease = queue.lease()
+    assert lease is not None
+    queue.store.append_log(lease.job_id, lease.version, ["half done", HOSTILE])
+    queue.nack(lease, "no such picture", requeue=False)
+
+
+def test_everything_about_a_job(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        seed(queue)
+    shown = shell.ok("show", "picture-1").out
+    assert_harmless(shown)
+    assert golden(shown) == golden(
+        r"""
+id                     picture-1
+queue                  default
+task                   resize
+status                 dead
+priority               50
+created at             YYYY-MM-DD HH:MM:SS
+updated at             YYYY-MM-DD HH:MM:SS
+run at                 YYYY-MM-DD HH:MM:SS
+started at             YYYY-MM-DD HH:MM:SS
+completed at           YYYY-MM-DD HH:MM:SS
+attempts               1
+max retries            3
+allowance              4
+lease version          1
+reason                 Nack: no such picture
+on dependency failure  cancel
+
+PAYLOAD
+{
+  "args": [
+    "cat.png"
+  ],
+  "kwargs": {}
+}
+
+DEPENDENCIES
+            ID     TASK      STATUS
+──────────────────────────────────────
+needed by   page   publish   cancelled
+
+ATTEMPTS
+"""
+        + golden(shown).partition("ATTEMPTS\n")[2].partition("\nHISTORY")[0]
+        + r"""
+HISTORY
+NO   AT                    EVENT     BEFORE    AFTER     TRIES   WORKER     MESSAGE
+─────────────────────────────────────────────────────────────────────────────────────────────────
+ 1   YYYY-MM-DD HH:MM:SS   created   -         pending       0   -
+ 2   YYYY-MM-DD HH:MM:SS   leased    pending   running       1   consumer
+ 3   YYYY-MM-DD HH:MM:SS   dead      running   dead          1   consumer   Nack: no such picture
+
+LOG
+half done
+\x1b[2J\x1b]0;owned\x07\u202egnp.exe\r\x9b31m
+
+ERROR
+Nack: no such picture
+"""
+    )
+
+
+def test_programs_get_one_document(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        seed(queue)
+    document = shell.ok("show", "picture-1", "-o", "json").json
+    assert list(document) == [
+        "job", "attempts", "history", "dependencies", "dependents", "log", "output", "archived",
+    ]  # fmt: skip
+    assert list(document["job"]) == FIELDS
+    [attempt] = document["attempts"]
+    assert set(attempt) >= {"number", "worker", "started_at", "duration_seconds", "outcome"}
+    assert document["dependents"] == [{"id": "page", "task": "publish", "status": "cancelled"}]
+    assert document["log"] == ["half done", HOSTILE]
+    events = shell.ok("history", "picture-1", "-o", "jsonl").jsonl
+    assert events == document["history"]
+    assert list(events[0]) == [
+        "job_id", "sequence", "at", "event", "before", "after", "worker", "lease_version",
+        "attempts", "message",
+    ]  # fmt: skip
+
+
+def test_a_job_is_named_by_enough_of_its_id(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        seed(queue)
+        queue.submit("work", job_id="pa")
+    assert shell.ok("why", "pag", "-o", "json").json["id"] == "page"
+    assert shell.ok("why", "pa", "-o", "json").json["id"] == "pa"
+    ambiguous = shell.run("show", "picture")
+    assert (ambiguous.code, ambiguous.out) == (Exit.USAGE, "")
+    assert "picture-1, picture-2; type more" in ambiguous.err
+    unknown = shell.run("history", "picture-9")
+    assert unknown.code == Exit.NOT_FOUND
+    assert "near it: picture-1, picture-2" in unknown.err
+    assert "near" not in shell.run("show", "zebra").err
+    assert shell.run("show", "").code == Exit.NOT_FOUND
+
+
+def test_what_is_remembered_of_a_pruned_job(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("work", job_id="one")
+        queue.ack(queue.lease(), {"width": 64})  # type: ignore[arg-type]
+        queue.prune(emergency=True)
+    document = shell.ok("show", "one", "-o", "json").json
+    assert document["job"] is None
+    assert document["archived"]["result_summary"] == '{"width":64}'
+    assert "result summary" in shell.ok("show", "one").out
+    gone = shell.run("why", "one")
+    assert (gone.code, "in the archive" in gone.err) == (Exit.NOT_FOUND, True)
+
+
+def test_why(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("work", job_id="one")
+        queue.pause_queue("default")
+    assert shell.ok("why", "one").out == (
+        "Queue 'default' is paused: nothing of it is leased until somebody resumes it.\n"
+    )
+    reason = shell.ok("why", "one", "-o", "json").json
+    assert list(reason) == ["id", "kind", "text", "details"]
+    assert (reason["kind"], reason["details"]) == ("queue_paused", {"queue": "default"})
+
+
+def test_the_end_of_a_commands_output(shell: Shell, tmp_path: Path) -> None:
+    out, err = tmp_path / "1.out", tmp_path / "1.err"
+    out.write_text("\n".join(f"line {number}" for number in range(100)) + f"\n{HOSTILE}")
+    err.write_text("")
+    named = json.dumps({"stdout_path": str(out), "stderr_path": str(err)}).encode()
+    with store_of(shell) as queue:
+        for task in ("command", "other"):
+            queue.submit(task, job_id=task)
+            lease = queue.lease()
+            assert lease is not None
+            queue.store.report_progress(task, lease.version, named)
+    shown = shell.ok("show", "command").out
+    assert_harmless(shown)
+    assert "line 79\n" not in shown
+    assert "\nSTDOUT\n... (`logs` shows all of it)\nline 81\n" in shown
+    assert "STDERR" not in shown
+    assert "line 99" in shell.ok("show", "command", "-o", "json").json["output"]["stdout"]
+    # Any task may report any path: only what the command task says of its own files is opened.
+    assert shell.ok("show", "other", "-o", "json").json["output"] is None
+
+
+def test_a_traceback_is_shown_as_it_is(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("work", job_id="one")
+        kill(queue, error=f"first\n  second {HOSTILE}")
+    shown = shell.ok("show", "one").out
+    assert_harmless(shown)
+    assert "\nERROR\nNack: first\n  second \\x1b" in shown

@@ -1,0 +1,100 @@
+"""`status` and `stats`: the whole store in figures."""
+
+from __future__ import annotations
+
+from cli.conftest import Shell
+from cli.seed import golden, kill, store_of
+from cli.terminal import Terminal
+from cli.test_queues import FIGURES
+from leasehold import TaskQueue
+from leasehold.cli.exits import Exit
+from leasehold.core.store import WorkerInfo
+from leasehold.env import SYSTEM, from_micros
+
+
+def seed(queue: TaskQueue) -> None:
+    queue.submit("work", job_id="one")
+    queue.submit("work", job_id="two")
+    queue.submit("send", queue="mail")
+    queue.ack(queue.lease())  # type: ignore[arg-type]
+    kill(queue)
+    queue.pause_queue("mail")
+    queue.submit("work", queue="reports")
+
+
+def test_status_for_people(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        seed(queue)
+    done = shell.ok("status")
+    assert golden(done.out) == golden("""
+store leasehold.db: 4 jobs
+
+QUEUE     STATE    PENDING   RUNNING   COMPLETED   DEAD
+───────────────────────────────────────────────────────
+default   active         0         0           1      1
+mail      paused         1         0           0      0
+reports   active         1         0           0      0
+""")
+    assert done.err.splitlines() == [
+        "no worker is running: `worker start`",
+        "note: queue 'mail' is paused, pending 1: `queue resume mail`",
+        "note: no worker serves queue 'reports', pending 1: `worker start --queues reports`",
+        "note: 1 dead letter waits for a decision: `dlq list`",
+    ]
+
+
+def test_status_for_programs(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        seed(queue)
+        now = from_micros(SYSTEM.clock.time_micros())
+        life = queue.store.register_worker(
+            WorkerInfo(
+                id="w/1", host="h", pid=1, queues=("reports",), slots=4, started_at=now,
+                heartbeat_at=now,
+            )
+        )  # fmt: skip
+        document = shell.ok("status", "-o", "json").json
+        assert "w/1" in shell.ok("status").out
+        life.close()
+    assert list(document) == ["store", "at", "jobs", "queues", "workers", "warnings"]
+    assert (document["jobs"]["pending"], document["jobs"]["dead"]) == (2, 1)
+    assert list(document["queues"][0]) == ["queue", "state", *FIGURES]
+    assert list(document["workers"][0]) == [
+        "id", "host", "pid", "queues", "slots", "started_at", "heartbeat_at", "running",
+    ]  # fmt: skip
+    assert [text.split(":")[0] for text in document["warnings"]] == [
+        "queue 'mail' is paused, pending 1",
+        "1 dead letter waits for a decision",
+    ]
+
+
+def test_an_empty_store(shell: Shell) -> None:
+    shell.ok("init")
+    done = shell.ok("status")
+    assert done.out == "store leasehold.db: 0 jobs\n\n\n"
+    assert "there is no queue yet" in done.err
+    assert [each["queue"] for each in shell.ok("stats", "-o", "json").json] == [None]
+
+
+def test_stats(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        seed(queue)
+    with Terminal(shell.command("stats"), cwd=shell.folder, env=shell.environment) as terminal:
+        assert terminal.end() == 0
+        shown = terminal.text
+    assert golden(shown) == golden("""
+QUEUE     SUBMITTED   COMPLETED   FAILED   RETRIED   DEAD   CANCELLED   FAILED %
+────────────────────────────────────────────────────────────────────────────────
+default           2           1        1         0      1           0       50.0
+mail              1           0        0         0      0           0          -
+reports           1           0        0         0      0           0          -
+(all)             4           1        1         0      1           0       50.0
+""")
+    assert "CLEANED" in shell.ok("stats").out, "only a narrow terminal does without"
+    *queues, whole = shell.ok("stats", "-o", "json").json
+    assert list(whole) == ["queue", "state", *FIGURES, "failure_percent"]
+    assert whole["queue"] is None
+    assert whole["total_submitted"] == sum(each["total_submitted"] for each in queues) == 4
+    [one] = shell.ok("stats", "mail", "-o", "jsonl").jsonl
+    assert (one["queue"], one["state"], one["pending"]) == ("mail", "paused", 1)
+    assert shell.run("stats", "nobody").code == Exit.NOT_FOUND
