@@ -33,6 +33,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "schedule": Entry(
         "leasehold.cli.schedule", "schedule", "Schedules: jobs that come again and again."
     ),
+    "config": Entry(
+        "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
+    ),
     "stats": Entry("leasehold.cli.stats", "stats", "Counts and lifetime totals, queue by queue."),
     "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
     "sweep": Entry(
