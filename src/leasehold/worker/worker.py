@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Literal
@@ -19,6 +19,7 @@ from leasehold.core.retention import RetentionPolicy
 from leasehold.core.store import Store, WorkerInfo, WorkerLife
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError
+from leasehold.worker.emptiness import LOOK_SECONDS
 from leasehold.worker.executors.team import MAKERS, ExecutorMaker, Setup, Team
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks
@@ -82,6 +83,7 @@ class Worker:
         grace_seconds: float = 30.0,
         max_jobs: int | None = None,
         max_memory_mb: float | None = None,
+        until_empty: bool = False,
         allow_commands: bool = False,
         output_dir: str | None = None,
         executors: Mapping[ExecutorKind, ExecutorMaker] | None = None,
@@ -100,10 +102,13 @@ class Worker:
             queues=queues,
             tasks=tasks,
             slots=slots,
-            poll_interval_seconds=poll_interval_seconds,
+            poll_interval_seconds=(
+                min(poll_interval_seconds, LOOK_SECONDS) if until_empty else poll_interval_seconds
+            ),
             max_jobs=max_jobs,
             max_memory_mb=max_memory_mb,
             allow_commands=allow_commands,
+            until_empty=until_empty,
         )
         self._stopping = Stopping(grace_seconds)
         leases = LeaseManager(store, self.id)
@@ -179,13 +184,16 @@ class Worker:
         """
         self._start(replace_stuck=True)
 
-    def run(self) -> StopReason:
+    def run(self, on_ready: Callable[[str], None] | None = None) -> StopReason:
         """Work until told to stop by SIGTERM or SIGINT, or until worn; answers why it stopped.
 
         The first signal lets what runs finish within the grace; the second hands it back at once.
+        `on_ready` is called with its id when it has entered the registry and heeds signals.
         """
         with self._signals_stop_it():
             self._start(replace_stuck=False)
+            if on_ready is not None:
+                on_ready(self.id)
             reason = self.wait()
         assert reason is not None
         return reason
