@@ -18,5 +18,11 @@ class Entry(NamedTuple):
 
 COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
+    "enqueue": Entry("leasehold.cli.enqueue", "enqueue", "Submit jobs: commands, tasks, files."),
+    "worker": Entry(
+        "leasehold.cli.worker", "worker", "Run jobs: start, stop and look at worker processes."
+    ),
     "status": Entry("leasehold.cli.status", "status", "What there is: queues, jobs and workers."),
+    "logs": Entry("leasehold.cli.logs", "logs", "What a job printed or logged."),
+    "wait": Entry("leasehold.cli.wait", "wait", "Wait until jobs have ended."),
 }
