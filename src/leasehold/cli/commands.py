@@ -18,9 +18,15 @@ class Entry(NamedTuple):
 
 COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
+    "enqueue": Entry("leasehold.cli.enqueue", "enqueue", "Submit jobs: commands, tasks, files."),
+    "worker": Entry(
+        "leasehold.cli.worker", "worker", "Run jobs: start, stop and look at worker processes."
+    ),
     "status": Entry("leasehold.cli.status", "status", "What there is: queues, jobs and workers."),
     "list": Entry("leasehold.cli.listing", "list_jobs", "List jobs, the last submitted first."),
     "show": Entry("leasehold.cli.show", "show", "Show everything about one job."),
+    "logs": Entry("leasehold.cli.logs", "logs", "What a job printed or logged."),
+    "wait": Entry("leasehold.cli.wait", "wait", "Wait until jobs have ended."),
     "history": Entry("leasehold.cli.history", "history", "What happened to a job, oldest first."),
     "why": Entry("leasehold.cli.why", "why", "Why a job is not running."),
     "cancel": Entry("leasehold.cli.cancel", "cancel", "Stop jobs that wait or run."),

@@ -23,6 +23,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobRef, NewJob, id_of
+from leasehold.queue.outputs import Outputs
 from leasehold.queue.queues import Queues
 from leasehold.queue.room import Block
 from leasehold.queue.scheduling import Scheduling
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(Scheduling, Workflows, Queues, Upkeep):
+class TaskQueue(Scheduling, Workflows, Queues, Upkeep, Outputs):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")
@@ -177,14 +178,30 @@ class TaskQueue(Scheduling, Workflows, Queues, Upkeep):
         max_jobs: int | None = None,
         max_memory_mb: float | None = None,
         grace_seconds: float | None = None,
+        tasks: str | Sequence[str] | None = None,
+        executor: Literal["thread", "process"] | None = None,
+        until_empty: bool = False,
+        on_ready: Callable[[str], None] | None = None,
     ) -> StopReason:
         """Run jobs in the foreground until SIGTERM or SIGINT: the main loop of a worker process.
 
         The first signal lets what runs finish within the grace (30 s); a second one hands it back
         at once. After `max_jobs` jobs, or above `max_memory_mb`, it finishes what it has and
         returns too; the answer says why, so that whoever started the process can start it anew.
+
+        With `tasks` it runs jobs of these only. `executor="process"` runs plain functions in child
+        processes, unless their task says otherwise. With `until_empty` it returns when no job of
+        its queues is pending, running or to be retried. `on_ready` is told its id when it begins.
         """
-        limits = _given(max_jobs=max_jobs, max_memory_mb=max_memory_mb, grace_seconds=grace_seconds)
+        limits = _given(
+            max_jobs=max_jobs,
+            max_memory_mb=max_memory_mb,
+            grace_seconds=grace_seconds,
+            tasks=None if tasks is None else _names(tasks),
+            until_empty=until_empty,
+        )
+        if executor is not None:
+            self.registry.run_functions_in(executor)
         with self._lock:
             self._check_open()
             embedded = self._worker
@@ -193,7 +210,7 @@ class TaskQueue(Scheduling, Workflows, Queues, Upkeep):
             self._worker = worker
         if embedded is not None:
             embedded.stop()
-        return worker.run()
+        return worker.run(on_ready)
 
     def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.

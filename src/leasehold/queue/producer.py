@@ -231,6 +231,14 @@ class Producing(TaskMaking):
         [handle] = self.submit_many([job])
         return handle
 
+    def check_job(self, job: NewJob) -> None:
+        """Raise whatever a submit would find wrong with this job by itself; nothing is stored.
+
+        What depends on the store, such as an id that is taken or a queue that is full, only a
+        submit can tell.
+        """
+        self._draft_of(job)[1].check()
+
     # -- awaiting ----------------------------------------------------------------------------
 
     @overload
