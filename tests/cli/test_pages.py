@@ -1,4 +1,4 @@
-"""The pages about the command line say what the program does; the tutorial is carried out."""
+"""The pages about the command line say what the program does."""
 
 from __future__ import annotations
 

@@ -176,7 +176,6 @@ def _print_letter(session: Session, job: Job, attempts: list[dict[str, Any]]) ->
             "first_failure": failures[0]["ended_at"] if failures else None,
             "last_failure": failures[-1]["ended_at"] if failures else None,
             "why": _why(job),
-            "reason": job.reason,
             "metadata": job.metadata,
         }
     )
