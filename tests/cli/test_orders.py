@@ -63,10 +63,14 @@ def test_retry_one_and_all_that_fit(shell: Shell) -> None:
             queue.submit("work", job_id=f"job-{number}", max_retries=0)
             kill(queue, error="timeout" if number else "crash")
         queue.submit("work", job_id="waits")
+        queue.cancel("waits")
     assert shell.ok("retry", "job-0").out == "job-0 replayed\n"
     done = shell.ok("retry", "--error", "timeout", "--reset-attempts", "--yes")
     assert done.out == "replayed 2 jobs\n"
-    assert set(statuses(shell).values()) == {"pending"}
+    assert statuses(shell) == {
+        "job-0": "pending", "job-1": "pending", "job-2": "pending", "waits": "cancelled",
+    }  # fmt: skip
+    assert shell.ok("retry", "--status", "cancelled", "-y").out == "replayed 1 job\n"
     with store_of(shell) as queue:
         assert [queue.get(f"job-{n}").attempts for n in range(3)] == [1, 0, 0]
     assert "there is no job to replay" in shell.ok("retry", "--all", "--yes").err
@@ -81,6 +85,17 @@ def test_reprioritize(shell: Shell) -> None:
     assert {each["id"]: each["priority"] for each in done.jsonl} == {"job-1": 7, "job-2": 7}
     assert run_here(shell, "reprioritize", "job-0", "-p", "101").code == Exit.USAGE
     assert run_here(shell, "reprioritize", "job-0").code == Exit.USAGE
+
+
+def test_running_jobs_that_fit_are_asked_to_stop(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        for number in range(3):
+            queue.submit("work", job_id=f"job-{number}")
+        queue.lease()
+    done = shell.ok("cancel", "--all", "--yes")
+    assert done.out == "cancelled 3 jobs\n"
+    assert done.err == "1 of them are running: their workers were asked to stop them\n"
+    assert statuses(shell) == {"job-0": "running", "job-1": "cancelled", "job-2": "cancelled"}
 
 
 def test_a_filter_is_counted_and_never_obeyed_unasked(shell: Shell) -> None:
@@ -116,7 +131,7 @@ def test_an_order_that_makes_no_sense(shell: Shell, arguments: tuple[str, ...], 
 
 @pytest.mark.parametrize(
     ("typed", "code", "after"),
-    [("y\n", Exit.OK, "cancelled"), ("n\n", Exit.FAILURE, "pending"), ("\x03", 130, "pending")],
+    [("y\n", Exit.OK, "cancelled"), ("n\n", Exit.FAILURE, "pending"), ("\x04", 130, "pending")],
 )
 def test_a_person_is_asked(shell: Shell, typed: str, code: int, after: str) -> None:
     with store_of(shell) as queue:

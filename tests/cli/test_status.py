@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.conftest import Shell
-from cli.seed import golden, kill, store_of
+from cli.seed import golden, kill, run_here, store_of
 from cli.terminal import Terminal
 from cli.test_queues import FIGURES
 from leasehold import TaskQueue
@@ -98,3 +98,10 @@ reports           1           0        0         0      0           0          -
     [one] = shell.ok("stats", "mail", "-o", "jsonl").jsonl
     assert (one["queue"], one["state"], one["pending"]) == ("mail", "paused", 1)
     assert shell.run("stats", "nobody").code == Exit.NOT_FOUND
+
+
+def test_a_store_in_memory_is_of_no_use_but_no_error(shell: Shell) -> None:
+    for arguments in (("status",), ("list",), ("stats",), ("top",), ("queue", "list")):
+        assert run_here(shell, *arguments, "--store", "memory://").code == Exit.OK
+    assert run_here(shell, "show", "one", "--store", "memory://").code == Exit.NOT_FOUND
+    assert list(shell.folder.iterdir()) == []

@@ -12,6 +12,7 @@ from leasehold import (
     AsyncTaskQueue,
     DuplicateJobError,
     JobCancelledError,
+    JobNotFoundError,
     NewJob,
     PayloadError,
     QueueClosedError,
@@ -206,3 +207,18 @@ def test_two_event_loops_share_one_queue(url: str) -> None:
         for thread in threads:
             thread.join()
     assert results == [[number * 2 for number in range(50)]] * 2
+
+
+def test_orders_about_several_jobs(url: str) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(url, num_workers=0) as queue:
+            await queue.submit("work", job_id="one")
+            assert await queue.find_ids("o") == ["one"]
+            raised, unknown = await queue.reprioritize_each(["one", "two"], "high")
+            assert (getattr(raised, "priority", None), type(unknown)) == (75, JobNotFoundError)
+            [cancelled] = await queue.cancel_each(["one"], "late")
+            assert getattr(cancelled, "reason", None) == "late"
+            [replayed] = await queue.replay_each(["one"], reset_attempts=True)
+            assert getattr(replayed, "status", None) is Status.PENDING
+
+    asyncio.run(main())

@@ -79,7 +79,7 @@ def list_jobs(session: Session, *, where: JobFilter, limit: int, archived: bool)
               queuectl list --meta tenant=acme --created-from -2h --limit 0 -o jsonl
     """
     find = _archived if archived else _jobs
-    shown = columns(session.queue.store.now(), archived=archived)
+    shown = columns(session.queue.now(), archived=archived)
     emit(session, find(session, where, limit), shown, nothing="no job fits")
 
 

@@ -12,14 +12,14 @@ import msgspec
 from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.filters import filter_options, is_everything
-from leasehold.cli.jobref import job_id_of
-from leasehold.cli.output import emit
+from leasehold.cli.jobref import AmbiguousIdError, job_id_of
+from leasehold.cli.output import Document, emit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.job import Job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.errors import InvalidTransitionError, LeaseholdError
+from leasehold.errors import JobNotFoundError, LeaseholdError
 
 Answer = Job | LeaseholdError
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,6 +33,8 @@ class Order(NamedTuple):
     statuses: frozenset[Status]
     """Those in which a job can take it."""
     carry_out: Callable[[Sequence[str]], list[Answer]]
+    unless_said: frozenset[Status] = frozenset()
+    """Those that a filter means which names no status; all of them if empty."""
     oldest_first: bool = False
     """In which order a filter's jobs get it; else the last submitted ones come first."""
     asks: bool = False
@@ -82,7 +84,7 @@ def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
     for name in chosen.jobs:
         try:
             meant[name] = job_id_of(session, name)
-        except LeaseholdError as error:
+        except (JobNotFoundError, AmbiguousIdError) as error:
             meant[name] = error
     job_ids = list(dict.fromkeys(each for each in meant.values() if isinstance(each, str)))
     if chosen.dry_run or (order.asks and job_ids):
@@ -94,41 +96,45 @@ def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
         answers = dict(zip(job_ids, order.carry_out(job_ids), strict=True))
     refused = {name: each for name, each in meant.items() if isinstance(each, LeaseholdError)}
     answers = {**answers, **refused}
-    _report(session, order, answers, done=not chosen.dry_run)
+    _print(session, [_document(*each, done=not chosen.dry_run) for each in answers.items()])
+    for name, answer in answers.items():
+        if isinstance(answer, LeaseholdError):
+            session.tell(f"{name}: {answer}")
+        elif session.format == "table" and not chosen.dry_run:
+            click.echo(safe(_outcome(order, answer)))
     _exit(answers.values())
 
 
 def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
-    found = [job.id for job in session.queue.search(_able(order, chosen.where))]
-    what = f"{order.verb} {_jobs(len(found))}"
+    jobs = session.queue.search(_able(order, chosen.where))
+    found = [_document(job.id, job, done=False) for job in jobs]
     if not found:
         session.tell(f"there is no job to {order.verb}")
-        _report(session, order, {}, done=True)
+        _print(session, [])
         return
+    what = f"{order.verb} {_jobs(len(found))}"
     if not agreed(session, what, yes=chosen.yes, dry_run=chosen.dry_run):
-        snapshots = ((job_id, session.queue.get(job_id)) for job_id in found)
-        if session.format != "table":
-            _report(session, order, dict(snapshots), done=False)
+        _print(session, found)
         return
-    job_ids = found[::-1] if order.oldest_first else found
+    job_ids = [each["id"] for each in (reversed(found) if order.oldest_first else found)]
     answers = dict(zip(job_ids, order.carry_out(job_ids), strict=True))
     # Whoever has moved on since then does not fit any more: that is no failure.
-    gone = [name for name, each in answers.items() if isinstance(each, InvalidTransitionError)]
-    kept = {name: each for name, each in answers.items() if name not in set(gone)}
+    changed = {name: each for name, each in answers.items() if isinstance(each, Job)}
+    _print(session, [_document(*each, done=True) for each in changed.items()])
     if session.format == "table":
-        changed = sum(isinstance(each, Job) for each in kept.values())
-        click.echo(f"{order.done} {_jobs(changed)}")
-        kept = {name: each for name, each in kept.items() if isinstance(each, LeaseholdError)}
-    if gone:
-        session.tell(f"{_jobs(len(gone))} had moved on meanwhile and stayed as they are")
-    _report(session, order, kept, done=True)
-    _exit(answers[name] for name in answers if name not in set(gone))
+        click.echo(f"{order.done} {_jobs(len(changed))}")
+    stopping = sum(_is_stopping(order, job) for job in changed.values())
+    if stopping:
+        session.tell(f"{stopping:,} of them are running: their workers were asked to stop them")
+    if len(changed) < len(answers):
+        session.tell(f"{_jobs(len(answers) - len(changed))} had moved on meanwhile")
 
 
 def _able(order: Order, where: JobFilter) -> JobFilter:
     """The filter, narrowed to jobs that can take the order."""
     if where.statuses is None:
-        return msgspec.structs.replace(where, statuses=tuple(sorted(order.statuses)))
+        statuses = tuple(sorted(order.unless_said or order.statuses))
+        return msgspec.structs.replace(where, statuses=statuses)
     able = tuple(status for status in where.statuses if status in order.statuses)
     if not able:
         names = ", ".join(status.value for status in Status if status in order.statuses)
@@ -139,20 +145,20 @@ def _able(order: Order, where: JobFilter) -> JobFilter:
     return msgspec.structs.replace(where, statuses=able)
 
 
-def _report(session: Session, order: Order, answers: dict[str, Answer], *, done: bool) -> None:
+def _print(session: Session, documents: Sequence[Document]) -> None:
+    """For programs; people are told in other words."""
     if session.format != "table":
-        emit(session, (_document(name, each, done=done) for name, each in answers.items()), ())
-    for name, answer in answers.items():
-        if isinstance(answer, LeaseholdError):
-            session.tell(f"{safe(name)}: {answer}")
-        elif session.format == "table" and done:
-            click.echo(safe(_outcome(order, answer)))
+        emit(session, documents, ())
 
 
 def _outcome(order: Order, job: Job) -> str:
-    if order.verb == "cancel" and job.status is Status.RUNNING:
+    if _is_stopping(order, job):
         return f"{job.id} is running: its worker was asked to stop it"
     return f"{job.id} {order.done}"
+
+
+def _is_stopping(order: Order, job: Job) -> bool:
+    return order.verb == "cancel" and job.status is Status.RUNNING
 
 
 def _document(name: str, answer: Answer, *, done: bool) -> dict[str, Any]:

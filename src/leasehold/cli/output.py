@@ -77,7 +77,13 @@ def print_fields(document: Document) -> None:
 
 def json_text(document: Any, *, indent: int = 0) -> str:
     """A document as JSON that no terminal stumbles over. Times are UTC, in ISO 8601."""
-    data = msgspec.json.encode(document)
+    try:
+        data = msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        # A file name that is no UTF-8: only the standard library's JSON has a way to write it.
+        import json
+
+        return safe_json(json.dumps(msgspec.to_builtins(document), indent=indent or None))
     return safe_json((msgspec.json.format(data, indent=indent) if indent else data).decode())
 
 

@@ -40,7 +40,7 @@ def look(session: Session) -> Overview:
     """Look at everything once. Nothing of it counts jobs one by one."""
     queue = session.queue
     return Overview(
-        at=queue.store.now(),
+        at=queue.now(),
         store=session.store_url,
         total=queue.get_queue_stats(),
         queues=[queue_figures(session, name) for name in queue.queues()],

@@ -20,7 +20,7 @@ from leasehold.cli.session import Session
 from leasehold.core.queue_config import QueueConfig, QueueInfo
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
-from leasehold.errors import LeaseholdError, QueueNotEmptyError
+from leasehold.errors import QueueNotEmptyError, QueueNotFoundError
 
 
 def _rules(config: Document) -> Document:
@@ -236,11 +236,11 @@ def _set_state(
     session: Session, names: tuple[str, ...], change: Callable[[str], QueueInfo]
 ) -> None:
     changed: list[Document] = []
-    refused: list[LeaseholdError] = []
+    refused: list[QueueNotFoundError] = []
     for name in dict.fromkeys(names):
         try:
             changed.append({"queue": name, "state": change(name).state.value})
-        except LeaseholdError as error:
+        except QueueNotFoundError as error:
             session.tell(f"{name}: {error}")
             refused.append(error)
     if changed or session.format != "table":

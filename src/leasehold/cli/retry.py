@@ -18,17 +18,19 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
 
     Each is pending again, with one attempt more. Several jobs may be named, each by its id or
     enough of its beginning; or describe them by a filter: then their number is shown, and you are
-    asked.
+    asked. A filter means dead letters only, unless it says --status cancelled.
 
     \b
     Examples: queuectl retry 0192ab
-              queuectl retry --status dead --task mail:send --error timeout --reset-attempts --yes
+              queuectl retry --task mail:send --error timeout --reset-attempts --yes
     """
     order = Order(
         verb="replay",
         done="replayed",
         statuses=frozenset({Status.DEAD, Status.CANCELLED}),
         carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
+        # Who was cancelled was cancelled on purpose.
+        unless_said=frozenset({Status.DEAD}),
         # Dependencies are as a rule older than what depends on them.
         oldest_first=True,
     )

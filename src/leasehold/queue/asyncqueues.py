@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 from leasehold.core.queue_config import QueueConfig, QueueInfo
 from leasehold.core.reason import Reason
 from leasehold.core.search import JobFilter
+from leasehold.queue.asyncseveral import AsyncSeveral
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.options import JobRef
 from leasehold.queue.queues import QueueOptions
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
 
 
-class AsyncQueues:
+class AsyncQueues(AsyncSeveral):
     """The part of an AsyncTaskQueue that gives queues their rules; see `TaskQueue`."""
 
     queue: TaskQueue

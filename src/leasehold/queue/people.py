@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -188,6 +189,10 @@ class People(Several):
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store while it is in use."""
         self.store.backup(os.fspath(path))
+
+    def now(self) -> datetime:
+        """The store's clock, by which everything here happens."""
+        return self.store.now()
 
     def describe(self) -> Mapping[str, Any]:
         """What the store is: kind, place, durability, versions."""

@@ -1,0 +1,41 @@
+"""docs/inspecting.md is true: its commands are run, and say what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+from cli.conftest import Shell
+from cli.seed import golden
+from leasehold.cli.main import run
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "inspecting.md"
+BLOCK = re.compile(r"^```(python|text|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ queuectl (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def seen(shell: Shell, line: str) -> str:
+    """What a person sees: both streams, in order, and an exit code other than 0."""
+    screen = StringIO()
+    with chdir(shell.folder), redirect_stdout(screen), redirect_stderr(screen):
+        code = run(shlex.split(line))
+    return screen.getvalue() + (f"[exit {code}]" if code else "")
+
+
+def test_the_page_says_what_happens(shell: Shell) -> None:
+    commands, printed, names = 0, "", dict[str, object]()
+    for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        if kind == "text":
+            assert printed == text
+        elif kind == "python":
+            with chdir(shell.folder), redirect_stdout(StringIO()) as out:
+                exec(text, names)
+            printed = out.getvalue()
+        else:
+            for line, promised in COMMAND.findall(text):
+                assert golden(seen(shell, line)) == golden(promised), line
+                commands += 1
+    assert (commands > 10, bool(printed)) == (True, True)
