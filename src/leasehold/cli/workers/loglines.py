@@ -15,7 +15,7 @@ class LogLines(logging.Formatter):
     """One record, one line; a traceback follows in lines of its own.
 
     >>> record = logging.LogRecord("x", logging.INFO, "", 0, "job %s ended", ("a\\x1b[31m",), None)
-    >>> LogLines().format(record)[20:]
+    >>> LogLines().format(record)[21:]
     'INFO     job a\\\\x1b[31m ended'
     """
 
