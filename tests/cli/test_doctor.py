@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from cli.conftest import Done, Shell
@@ -88,3 +91,32 @@ def test_a_worker_that_was_killed_and_the_way_back(shell: Shell) -> None:
     with stage.workers():
         assert job.result(timeout=30) == 2
     stage.close()
+
+
+@pytest.mark.faults
+def test_a_background_worker_that_was_killed_with_its_crew(shell: Shell) -> None:
+    hang = "test -e mark || { touch mark; exec sleep 600; }"
+    shell.ok("enqueue", "--id", "job1", "--command", hang)
+    shell.ok("worker", "start", "--background", "--allow-commands")
+    queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
+    stage = Stage(str(shell.folder))
+    stage.until(lambda: (shell.folder / "mark").exists())
+    [worker] = shell.ok("worker", "status", "-o", "json").json
+    # The crew first: it would start another worker in the place of this one.
+    os.kill(worker["crew_pid"], signal.SIGKILL)
+    os.kill(worker["pid"], signal.SIGKILL)
+    stage.until(lambda: bool(queue.lost_workers()))
+    assert shell.ok("worker", "status", "-o", "json").json[0]["state"] == "dead"
+    found = levels(shell.ok("doctor", "-o", "json"))
+    assert {name for name, level in found.items() if level == "warning"} >= {
+        "workers",
+        "pid_files",
+        "leases",
+    }
+    shell.ok("worker", "start", "--allow-commands", "--until-empty", "--quiet")
+    assert queue.get_status("job1") is Status.COMPLETED
+    shell.ok("worker", "status")
+    found = levels(shell.ok("doctor", "-o", "json"))
+    assert {found[name] for name in ("workers", "pid_files", "leases")} == {"ok"}
+    stage.close()
+    queue.shutdown()

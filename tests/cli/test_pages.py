@@ -84,7 +84,7 @@ def test_fields_are_those_on_the_page(
     queue.shutdown()
     names = {"JOB": "job1", "SCHEDULE": "nightly", "PATH": "copy.db"}
     arguments = [names.get(word, word) for word in command.split()]
-    assert run([*arguments, "-o", "json"]) == Exit.OK
+    assert run(["-o", "json", *arguments]) == Exit.OK
     answer = json.loads(capsys.readouterr().out)
     document = answer[0] if isinstance(answer, list) else answer
     assert list(document) == fields()[command]

@@ -79,6 +79,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
     assert set(found) == {
         "clock",
         "workers",
+        "pid_files",
         "leases",
         "unknown_tasks",
         "schedules",
@@ -105,6 +106,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
             "w1 is silent",
             facts(workers=[worker(heartbeat_at=NOW - timedelta(seconds=121))]),
         ),
+        ("pid_files", "warning", "process 7 is gone, and 1 more", facts(stale_pids=[7, 8])),
         ("leases", "warning", "job1", facts(stuck=[stuck("w1", 100)])),
         ("leases", "critical", "job1", facts(stuck=[stuck("w1", -1)], workers=[worker()])),
         ("unknown_tasks", "warning", "ghost", facts(unrunnable={"ghost": "no task named ghost"})),

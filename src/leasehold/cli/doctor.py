@@ -62,7 +62,7 @@ def _findings(session: Session) -> list[Finding]:
 
     try:
         queue = session.queue
-        findings = examine(gather(queue))
+        findings = examine(gather(queue, _stale_pids(session)))
         for name in queue.queues():
             findings += alerts(figures_of(queue.queue_info(name), queue.workers(), queue))
     except StoreError as error:
@@ -78,7 +78,7 @@ def _findings(session: Session) -> list[Finding]:
     return findings
 
 
-def gather(queue: TaskQueue) -> Facts:
+def gather(queue: TaskQueue, stale_pids: list[int]) -> Facts:
     """The facts that the checks judge."""
     from leasehold.observe.health import WORKER_SILENT_SECONDS, Facts
 
@@ -90,6 +90,7 @@ def gather(queue: TaskQueue) -> Facts:
         wall_clock=SYSTEM.now(),
         workers=queue.workers(),
         lost_workers=lost,
+        stale_pids=stale_pids,
         stuck=[
             job
             for job in queue.stuck(0)
@@ -116,6 +117,14 @@ def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue)
         paused=info.state is QueueState.PAUSED,
         max_depth=info.config.max_depth,
     )
+
+
+def _stale_pids(session: Session) -> list[int]:
+    from leasehold.cli.workers.pidfile import pid_files
+    from leasehold.cli.workers.plan import workers_folder
+
+    files = pid_files(workers_folder(session.store_url))
+    return [file.record.pid for file in files if file.is_stale]
 
 
 def _unrunnable(queue: TaskQueue) -> dict[str, str]:

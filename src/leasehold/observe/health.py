@@ -38,6 +38,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[WorkerInfo] = []
     lost_workers: list[str] = []
     """Workers that are proved dead and not yet swept."""
+    stale_pids: list[int] = []
+    """Processes that left a pid file behind, and are proved gone."""
     stuck: list[StuckJob] = []
     """Running jobs whose holder is silent or proved dead, or whose lease has expired."""
     unrunnable: dict[str, str] = {}
@@ -208,6 +210,19 @@ def workers(facts: Facts) -> Finding:
     return _ok("workers", f"{len(facts.workers)} worker(s) alive")
 
 
+def pid_files(facts: Facts) -> Finding:
+    """A pid file whose process is gone was left by a worker that was killed."""
+    if not facts.stale_pids:
+        return _ok("pid_files", "none is stale")
+    return Finding(
+        check="pid_files",
+        level=Level.WARNING,
+        found=f"process {facts.stale_pids[0]} is gone{_others(len(facts.stale_pids))}",
+        meaning="a worker process was killed, and left its pid file behind",
+        advice="queuectl sweep; then queuectl worker status, which removes what is stale",
+    )
+
+
 def leases(facts: Facts) -> Finding:
     """An orphan lease is one whose holder will, as far as is known, not come back to it."""
     alive = {worker.id for worker in facts.workers} - set(facts.lost_workers)
@@ -267,6 +282,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     write_ahead_log,
     clock,
     workers,
+    pid_files,
     leases,
     unknown_tasks,
     schedules,
