@@ -24,9 +24,12 @@ from leasehold.stores.sqlite import (
     linking,
     locate,
     people,
+    prune,
     recover,
     renew,
+    setting_verbs,
     settle,
+    step,
     submit,
 )
 from leasehold.stores.sqlite.clock import StoreClock
@@ -244,6 +247,9 @@ MUTANTS: dict[str, Mutate] = {
     "discard what is needed": sql(linking, "NEEDED_BY", "needs = ?", "needs = -?"),
     "wait on after a cancel": sql(locate, "WAIT_FOR_NOBODY", "WHERE", "WHERE 0 AND"),
     "tell what was replayed": sql(locate, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
+    "prune what is needed": sql(prune, "STILL_OLD", "WHERE NOT", "WHERE 1 OR NOT"),
+    "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
+    "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
     "versions may repeat after discard": versions_may_repeat_after_discard,
     "the clock may step back": the_clock_may_step_back,
     "a failed operation is not undone": a_failed_operation_is_not_undone,

@@ -32,7 +32,9 @@ class Finished:
         self._own: dict[str, Shelf] = {}
 
     def add(self, record: Record) -> None:
-        self._of(record)[record.status][record.id] = record
+        # Every job that ends comes by here: without a shelf of its own nothing is looked up.
+        shelf = self._of(record) if self._own else self._common
+        shelf[record.status][record.id] = record
         self.count += 1
 
     def remove(self, record: Record) -> None:
@@ -75,7 +77,7 @@ class Finished:
             self._common[status] = OrderedDict((record.id, record) for record in both)
 
     def _of(self, record: Record) -> Shelf:
-        return self._own.get(record.draft.queue, self._common) if self._own else self._common
+        return self._own.get(record.draft.queue, self._common)
 
     def _shelf_of(self, queue: str | None) -> Shelf:
         return self._common if queue is None else self._own[queue]
