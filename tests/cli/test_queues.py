@@ -17,7 +17,7 @@ FIGURES = [
 
 
 def config_of(shell: Shell, name: str) -> Any:
-    return shell.ok("queue", "show", name, "-o", "json").json["config"]
+    return run_here(shell, "queue", "show", name, "-o", "json").json["config"]
 
 
 def test_create_show_update(shell: Shell) -> None:
@@ -57,7 +57,7 @@ def test_bad_rules_are_refused_and_change_nothing(shell: Shell) -> None:
     ):
         assert run_here(shell, "queue", "update", "mail", option, value).code == Exit.USAGE, value
     assert run_here(shell, "queue", "update", "mail").code == Exit.USAGE
-    assert shell.run("queue", "create", "mail", "--max-depth", "9").code == Exit.CONFLICT
+    assert run_here(shell, "queue", "create", "mail", "--max-depth", "9").code == Exit.CONFLICT
     assert run_here(shell, "queue", "update", "nobody", "--max-depth", "9").code == Exit.NOT_FOUND
     assert config_of(shell, "mail") == before
 
@@ -105,10 +105,10 @@ def test_pause_resume_drain(shell: Shell) -> None:
         {"queue": "mail", "state": "paused"},
         {"queue": "default", "state": "paused"},
     ]
-    some = shell.run("queue", "resume", "mail", "nobody")
+    some = run_here(shell, "queue", "resume", "mail", "nobody")
     assert (some.code, "active" in some.out) == (Exit.PARTIAL, True)
     assert "nobody: there is no queue 'nobody'" in some.err
-    assert shell.run("queue", "pause", "nobody").code == Exit.NOT_FOUND
+    assert run_here(shell, "queue", "pause", "nobody").code == Exit.NOT_FOUND
     assert shell.ok("queue", "drain", "mail", "-o", "jsonl").jsonl[0]["state"] == "draining"
 
 
@@ -118,16 +118,17 @@ def test_purge(shell: Shell) -> None:
             queue.submit("odd" if number % 2 else "even", job_id=f"job-{number}")
         queue.submit("work", queue="other")
     assert (
-        "delete 2 jobs" in shell.ok("queue", "purge", "default", "--task", "odd", "--dry-run").err
+        "delete 2 jobs"
+        in run_here(shell, "queue", "purge", "default", "--task", "odd", "--dry-run").err
     )
-    assert shell.run("queue", "purge", "default").code == Exit.USAGE
+    assert run_here(shell, "queue", "purge", "default").code == Exit.USAGE
     purged = shell.ok("queue", "purge", "default", "--task", "odd", "--yes", "-o", "json").json
     assert purged == {"queue": "default", "purged": 2}
     assert shell.ok("queue", "purge", "default", "-y").out.split() == [
         "queue", "default", "purged", "3",
     ]  # fmt: skip
-    assert "no waiting job" in shell.ok("queue", "purge", "default").err
-    assert shell.run("queue", "purge", "nobody", "-y").code == Exit.NOT_FOUND
+    assert "no waiting job" in run_here(shell, "queue", "purge", "default").err
+    assert run_here(shell, "queue", "purge", "nobody", "-y").code == Exit.NOT_FOUND
     assert len(shell.ok("list", "-o", "json").json) == 1
 
 
@@ -135,7 +136,7 @@ def test_delete(shell: Shell) -> None:
     with store_of(shell) as queue:
         queue.create_queue("mail", max_depth=5)
         queue.submit("work", queue="mail", job_id="one")
-    refused = shell.run("queue", "delete", "mail", "--yes")
+    refused = run_here(shell, "queue", "delete", "mail", "--yes")
     assert (refused.code, "1 job wait" in refused.err) == (Exit.CONFLICT, True)
     tried = shell.ok("queue", "delete", "mail", "--force", "--dry-run")
     assert "would delete queue 'mail' and make dead letters of 1 job" in tried.err

@@ -14,7 +14,7 @@ from cli.seed import HOSTILE, assert_harmless
 from leasehold.cli import top
 from leasehold.cli.keys import parse
 from leasehold.cli.overview import Overview
-from leasehold.cli.screen import HELP, SORTS, Action, View
+from leasehold.cli.screen import HELP, SORTS, Quit, SetState, View
 from leasehold.cli.session import Session
 from leasehold.core.store import Stats
 from leasehold.errors import StoreUnavailableError
@@ -83,17 +83,27 @@ def test_a_queue_is_paused_only_after_a_yes(view: View) -> None:
     assert view.press("q") is None, "no is no, and not the end"
     assert HELP in shown(view)
     view.press(" ")
-    assert view.press("y") is Action.TOGGLE
-    view.saw(overview(queue("a", state="paused")))
+    assert view.press("y") == SetState("a", "pause")
+    for state in ("paused", "draining"):
+        view.saw(overview(queue("a", state=state)))
+        view.press(" ")
+        assert "resume queue 'a'? y/n" in shown(view)
+        assert view.press("Y") == SetState("a", "resume")
+
+
+def test_a_yes_means_what_was_asked(view: View) -> None:
     view.press(" ")
-    assert "resume queue 'a'? y/n" in shown(view)
+    view.saw(overview(queue("b"), queue("c")))
+    assert view.selected == "b"
+    assert "pause queue 'a'? y/n" in shown(view)
+    assert view.press("y") == SetState("a", "pause")
 
 
 def test_with_no_queue_there_is_nothing_to_pause() -> None:
     view = View(1.0)
     view.saw(overview())
     view.press(" ")
-    assert not view.asking
+    assert view.asking is None
     assert "there is no queue yet" in shown(view)
     assert "no worker is running" in shown(view)
 
@@ -102,7 +112,7 @@ def test_hold_and_quit(view: View) -> None:
     view.press("p")
     assert view.held
     assert "held" in shown(view)
-    assert view.press("q") is Action.QUIT
+    assert isinstance(view.press("q"), Quit)
 
 
 @given(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from cli.conftest import Shell
-from cli.seed import HOSTILE, assert_harmless, golden, kill, store_of
+from cli.seed import HOSTILE, assert_harmless, golden, kill, run_here, store_of
 from cli.test_listing import FIELDS
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
@@ -106,14 +106,14 @@ def test_a_job_is_named_by_enough_of_its_id(shell: Shell) -> None:
         queue.submit("work", job_id="pa")
     assert shell.ok("why", "pag", "-o", "json").json["id"] == "page"
     assert shell.ok("why", "pa", "-o", "json").json["id"] == "pa"
-    ambiguous = shell.run("show", "picture")
+    ambiguous = run_here(shell, "show", "picture")
     assert (ambiguous.code, ambiguous.out) == (Exit.USAGE, "")
     assert "picture-1, picture-2; type more" in ambiguous.err
-    unknown = shell.run("history", "picture-9")
+    unknown = run_here(shell, "history", "picture-9")
     assert unknown.code == Exit.NOT_FOUND
     assert "near it: picture-1, picture-2" in unknown.err
-    assert "near" not in shell.run("show", "zebra").err
-    assert shell.run("show", "").code == Exit.NOT_FOUND
+    assert "near" not in run_here(shell, "show", "zebra").err
+    assert run_here(shell, "show", "").code == Exit.NOT_FOUND
 
 
 def test_what_is_remembered_of_a_pruned_job(shell: Shell) -> None:
@@ -125,7 +125,7 @@ def test_what_is_remembered_of_a_pruned_job(shell: Shell) -> None:
     assert document["job"] is None
     assert document["archived"]["result_summary"] == '{"width":64}'
     assert "result summary" in shell.ok("show", "one").out
-    gone = shell.run("why", "one")
+    gone = run_here(shell, "why", "one")
     assert (gone.code, "in the archive" in gone.err) == (Exit.NOT_FOUND, True)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from rich.cells import set_cell_size
 from rich.text import Text
@@ -21,12 +20,15 @@ RATES: Final = ("submitted", "completed", "failed")
 ALWAYS_SHOWN: Final = (Status.PENDING, Status.RUNNING)
 
 
-class Action(Enum):
-    """What a key asks of whoever drives the view."""
+class Quit:
+    """A key asks to leave."""
 
-    QUIT = auto()
-    TOGGLE = auto()
-    """Pause the selected queue, or resume it."""
+
+class SetState(NamedTuple):
+    """A person agreed to pause a queue, or to resume it."""
+
+    queue: str
+    verb: Literal["pause", "resume"]
 
 
 class Figure(NamedTuple):
@@ -56,7 +58,8 @@ class View:
     def __init__(self, interval: float) -> None:
         self.interval = interval
         self.held = False
-        self.asking = False
+        self.asking: SetState | None = None
+        """What a yes would mean; a look in between does not change it."""
         self.message = ""
         self.trouble = ""
         """Why what is shown may be old."""
@@ -75,15 +78,15 @@ class View:
         if self.selected not in names:
             self.selected = names[0] if names else None
 
-    def press(self, key: str) -> Action | None:
-        """Do what a key means."""
+    def press(self, key: str) -> Quit | SetState | None:
+        """Do what a key means, and answer with what whoever drives the view has to do."""
         self.message = ""
-        if self.asking:
-            self.asking = False
-            return Action.TOGGLE if key in ("y", "Y") else None
+        if self.asking is not None:
+            asked, self.asking = self.asking, None
+            return asked if key in ("y", "Y") else None
         match key:
             case "q" | "Q":
-                return Action.QUIT
+                return Quit()
             case "p":
                 self.held = not self.held
             case "s":
@@ -93,14 +96,16 @@ class View:
             case "k" | "up":
                 self._select(-1)
             case " ":
-                self.asking = self.selected is not None
+                self.asking = self._order()
         return None
 
-    def is_paused(self, name: str) -> bool:
-        """Whether a queue was paused when it was last looked at."""
-        return any(
-            row["queue"] == name and row["state"] == QueueState.PAUSED for row in self.rows()
-        )
+    def _order(self) -> SetState | None:
+        """What space means for the selected queue."""
+        for row in self.rows():
+            if row["queue"] == self.selected:
+                active = row["state"] == QueueState.ACTIVE
+                return SetState(row["queue"], "pause" if active else "resume")
+        return None
 
     def _select(self, step: int) -> None:
         names = [row["queue"] for row in self.rows()]
@@ -194,9 +199,8 @@ class View:
         return Text(_fitted(line, width), style="bold" if selected else "")
 
     def _bottom(self, width: int) -> Text:
-        if self.asking and self.selected is not None:
-            verb = "resume" if self.is_paused(self.selected) else "pause"
-            text = f"{verb} queue {safe(self.selected)!r}? y/n"
+        if self.asking is not None:
+            text = f"{self.asking.verb} queue {safe(self.asking.queue)!r}? y/n"
         else:
             text = safe(self.trouble or self.message) or HELP
         return Text(_fitted(text, width), style="reverse")

@@ -17,7 +17,7 @@ from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreError
 
 if TYPE_CHECKING:
-    from leasehold.cli.screen import View
+    from leasehold.cli.screen import SetState, View
 
 INTERVAL_MIN: Final = 0.1
 
@@ -74,7 +74,7 @@ def _watch(session: Session, interval: float) -> None:
     from rich.text import Text
 
     from leasehold.cli.keys import pressed_keys
-    from leasehold.cli.screen import Action, View
+    from leasehold.cli.screen import Quit, SetState, View
 
     view = View(interval)
     view.saw(look(session))
@@ -85,11 +85,11 @@ def _watch(session: Session, interval: float) -> None:
         while True:
             live.update(Text("\n").join(view.frame(*terminal.size)), refresh=True)
             for key in read(max(0.0, due - clock.monotonic())):
-                action = view.press(key)
-                if action is Action.QUIT:
+                wanted = view.press(key)
+                if isinstance(wanted, Quit):
                     return
-                if action is Action.TOGGLE:
-                    _toggle(session, view)
+                if isinstance(wanted, SetState):
+                    view.message = _set_state(session, wanted)
                     due = clock.monotonic()
             if clock.monotonic() >= due:
                 due = clock.monotonic() + interval
@@ -105,12 +105,11 @@ def _look_again(session: Session, view: View) -> None:
         view.trouble = f"the store cannot be read: {error}"
 
 
-def _toggle(session: Session, view: View) -> None:
-    name = view.selected
-    assert name is not None
+def _set_state(session: Session, order: SetState) -> str:
+    """Pause or resume a queue; answers with what became of it."""
     queue = session.queue
+    change = queue.pause_queue if order.verb == "pause" else queue.resume_queue
     try:
-        change = queue.resume_queue if view.is_paused(name) else queue.pause_queue
-        view.message = f"queue {name!r} is {change(name).state.value}"
+        return f"queue {order.queue!r} is {change(order.queue).state.value}"
     except LeaseholdError as error:
-        view.message = str(error)
+        return str(error)
