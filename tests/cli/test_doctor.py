@@ -100,7 +100,7 @@ def test_a_background_worker_that_was_killed_with_its_crew(shell: Shell) -> None
     shell.ok("worker", "start", "--background", "--allow-commands")
     queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
     stage = Stage(str(shell.folder))
-    stage.until(lambda: (shell.folder / "mark").exists())
+    stage.until((shell.folder / "mark").exists)
     [worker] = shell.ok("worker", "status", "-o", "json").json
     # The crew first: it would start another worker in the place of this one.
     os.kill(worker["crew_pid"], signal.SIGKILL)
