@@ -75,6 +75,10 @@ def test_a_missing_figure_is_unknown_and_never_ok(check: str, missing: str) -> N
     assert levels(**{missing: None})[check] == "unknown"
 
 
+def test_where_nothing_ran_nothing_was_slow() -> None:
+    assert levels(attempts=0, run_p50_seconds=None, run_p99_seconds=None)["slow_tail"] == "ok"
+
+
 def test_for_how_long_nobody_serves_a_queue_may_be_unknown() -> None:
     assert levels(workers=0, oldest_pending_seconds=None)["no_worker"] == "unknown"
 

@@ -121,6 +121,8 @@ def depth(figures: QueueFigures) -> Finding:
 def slow_tail(figures: QueueFigures) -> Finding:
     """A warning when the slowest hundredth takes more than 10 times as long as the middle."""
     middle, slow = figures.run_p50_seconds, figures.run_p99_seconds
+    if figures.attempts == 0:
+        return _finding("slow_tail", figures, Level.OK, "no attempt ended lately")
     if middle is None or slow is None or figures.attempts is None:
         return _unknown("slow_tail", figures, "how long jobs run")
     enough = figures.attempts >= ATTEMPTS_MIN
