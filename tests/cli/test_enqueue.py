@@ -131,6 +131,8 @@ def test_machine_formats_have_stable_fields(shell: Shell) -> None:
         (['{"command": ["a", 1]}'], Exit.USAGE, "$.command"),
         (['{"command": []}'], Exit.USAGE, "empty"),
         (['{"task": "a", "timeout": NaN}'], Exit.USAGE, "NaN"),
+        (['{"task": "a", "args": ["\\ud800"]}'], Exit.USAGE, "surrogates not allowed"),
+        (["--", "printf", "\udcff"], Exit.USAGE, "an argument is not UTF-8 text"),
         (['{"task": "a", "timeout": -1}'], Exit.USAGE, "timeout_seconds must be above 0"),
     ],
 )

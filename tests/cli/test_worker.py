@@ -81,6 +81,12 @@ def test_worn_processes_are_replaced(crews: Shell) -> None:
     assert done.err.count("completed in") == 3
 
 
+def test_in_the_background_until_there_is_nothing_left_to_do(crews: Shell) -> None:
+    began = crews.ok("worker", "start", "--background", "--until-empty", "--count", "2")
+    assert began.out.startswith("started 2 worker(s)")
+    eventually(lambda: pid_files(folder(crews)) == [])
+
+
 def test_tasks_are_found_in_modules_of_this_folder(crews: Shell) -> None:
     (crews.folder / "greetings.py").write_text(TASKS)
     crews.ok("enqueue", "--task", "greet", "--args", '["Ada"]', "--id", "named")

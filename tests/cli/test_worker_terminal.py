@@ -52,6 +52,15 @@ def foreground(shell: Shell, *arguments: str) -> Iterator[Terminal]:
         os.close(ours)
 
 
+def test_a_long_file_shows_how_far_it_is(crews: Shell) -> None:
+    lines = "".join(f'{{"task": "t", "args": [{n}]}}\n' for n in range(2000))
+    (crews.folder / "jobs.jsonl").write_text(lines)
+    with foreground(crews, "enqueue", "--file", "jobs.jsonl") as terminal:
+        terminal.read_until("submitted 2,000 jobs")
+        assert terminal.process.wait(WAIT) == Exit.OK
+    assert "2,000 lines" in terminal.shown
+
+
 def job_of(shell: Shell) -> tuple[Status, int]:
     with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
         job = queue.get("job")

@@ -100,18 +100,21 @@ def enqueue(
         return
     if partial:
         raise click.UsageError("--partial is for --file")
-    [handle] = session.new_queue.submit_many([_document(words, fields).new_job()])
+    job = _document(words, fields).new_job()
+    queue = session.new_queue
+    [handle] = queue.submit_many([job])
     if handle.is_duplicate:
         session.tell(f"this key was used before: its job is {handle.id}")
     if wait or wait_timeout is not None:
         from leasehold.cli.wait import show_end
 
-        show_end(session, handle.wait(wait_timeout), is_duplicate=handle.is_duplicate)
+        ended = handle.wait(wait_timeout)
+        show_end(session, queue, ended, is_duplicate=handle.is_duplicate)
         return
     if session.format == "table":
         click.echo(safe(handle.id))
     else:
-        status = session.new_queue.get_status(handle)
+        status = queue.get_status(handle)
         emit_one(
             session,
             {"id": handle.id, "status": status, "is_duplicate": handle.is_duplicate},

@@ -94,12 +94,14 @@ def _follow(session: Session, job: Job) -> Iterator[LogLine]:
     queue = session.queue
     tails: list[Tail] = []
     logged: list[str] = []
-    version = -1
+    shown: tuple[str, str] | None = None
     while True:
-        if job.lease_version != version and (paths := queue.output_paths(job)) is not None:
+        # A job that was leased again names its new files only when its command has begun.
+        paths = queue.output_paths(job)
+        if paths is not None and paths != shown:
             yield from _all_rests(tails)
-            version = job.lease_version
             tails = [Tail(paths[0], "stdout"), Tail(paths[1], "stderr")]
+            shown = paths
         for tail in tails:
             yield from tail.new_lines()
         if job.task != COMMAND_TASK:

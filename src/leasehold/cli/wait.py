@@ -13,6 +13,7 @@ from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.job import Job
 from leasehold.core.status import Status
+from leasehold.queue.facade import TaskQueue
 from leasehold.worker.task import COMMAND_TASK
 
 COLUMNS = (
@@ -42,13 +43,13 @@ def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -
         raise click.exceptions.Exit(Exit.JOB_FAILED)
 
 
-def show_end(session: Session, job: Job, *, is_duplicate: bool) -> None:
+def show_end(session: Session, queue: TaskQueue, job: Job, *, is_duplicate: bool) -> None:
     """For `enqueue --wait`: a job's result on standard output, the rest of the news beside it."""
 
     def show() -> None:
         session.tell(_news(job))
         if job.task == COMMAND_TASK:
-            _show_output(session, job)
+            _show_output(queue, job)
         elif job.status is Status.COMPLETED:
             click.echo(json_text(job_document(job)["result"], indent=2))
 
@@ -64,8 +65,8 @@ def _news(job: Job) -> str:
     return news if job.status is Status.COMPLETED else f"{news}: {job.reason or '-'}"
 
 
-def _show_output(session: Session, job: Job) -> None:
+def _show_output(queue: TaskQueue, job: Job) -> None:
     from leasehold.cli.logs import output_lines
 
-    for line in output_lines(session.queue, job, attempt=None):
+    for line in output_lines(queue, job, attempt=None):
         click.echo(safe(line.text, limit=None), err=line.stream == "stderr")

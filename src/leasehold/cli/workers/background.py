@@ -42,10 +42,15 @@ def begin(plan: Plan, log_path: str | None) -> Began:
         os.close(crew_end)
         os.close(log)
     with open(ready_end, "rb") as ready:
-        if ready.read(1) == READY:
-            # It outlives this process, on purpose; nobody waits for it here.
-            process.returncode = 0
-            return Began(process.pid, path)
+        try:
+            has_begun = ready.read(1) == READY
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
+    if has_begun:
+        # It outlives this process, on purpose; nobody waits for it here.
+        process.returncode = 0
+        return Began(process.pid, path)
     code = process.wait()
     with open(path, "rb") as said:
         said.seek(before)

@@ -7,13 +7,13 @@ cannot even begin ends the crew: whoever started it should hear why.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final
@@ -60,7 +60,7 @@ class Crew:
         self._members: dict[int, _Member] = {}
         self._vacancies: list[tuple[float, int]] = []
         """When to start another process, and how many crashes came before it."""
-        self._has_begun = False
+        self._ready = 0
         self._signals: list[int] = []
         self._heeded = 0
         self._code: int = Exit.OK
@@ -94,16 +94,28 @@ class Crew:
     def _is_stopping(self) -> bool:
         return self._heeded > 0 or self._code != Exit.OK
 
+    @property
+    def _has_begun(self) -> bool:
+        return self._ready >= self._plan.count
+
     def _fill_vacancies(self) -> None:
         now = SYSTEM.clock.monotonic()
         due = [vacancy for vacancy in self._vacancies if vacancy[0] <= now]
         self._vacancies = [vacancy for vacancy in self._vacancies if vacancy[0] > now]
         for _, crashes in due:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                process = start_python(PROCESS_MODULE, self._plan, theirs.fileno())
-            self._members[process.pid] = _Member(process, ours, now, crashes)
-            self._selector.register(ours, selectors.EVENT_READ, process.pid)
+            try:
+                self._start(now, crashes)
+            except OSError as error:
+                # No process or memory is left now; those that work go on.
+                logger.error("no worker process can be started: %s", error)
+                self._vacancies.append((now + PAUSE_SECONDS_MAX, crashes))
+
+    def _start(self, now: float, crashes: int) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = start_python(PROCESS_MODULE, self._plan, theirs.fileno())
+        self._members[process.pid] = _Member(process, ours, now, crashes)
+        self._selector.register(ours, selectors.EVENT_READ, process.pid)
 
     def _listen(self) -> None:
         """Wait for news of a process, a signal, or the time to start another one."""
@@ -115,21 +127,21 @@ class Crew:
                 key.fileobj.recv(4096)
             elif self._members[key.data].link.recv(1) == READY:
                 self._members[key.data].is_ready = True
-                self._say_ready()
+                self._ready += 1
+                if self._ready == self._plan.count:
+                    self._say_ready()
             else:
                 self._end(self._members.pop(key.data))
 
     def _say_ready(self) -> None:
-        ready = sum(member.is_ready for member in self._members.values())
-        if self._has_begun or ready < self._plan.count:
-            return
-        self._has_begun = True
         plan = self._plan
         logger.info(
             "%d worker(s) of %d slot(s) serve %s", plan.count, plan.slots, ", ".join(plan.queues)
         )
         if self._ready_fd is not None:
-            os.write(self._ready_fd, READY)
+            # Whoever waited for it may have been killed meanwhile.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._ready_fd, READY)
             os.close(self._ready_fd)
 
     def _end(self, member: _Member) -> None:
@@ -177,7 +189,7 @@ class Crew:
         for member in self._members.values():
             member.process.send_signal(signal.SIGTERM)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:
         def note(number: int, _frame: FrameType | None) -> None:
             self._signals.append(number)
@@ -210,9 +222,11 @@ def _reap(process: subprocess.Popen[bytes]) -> int:
 
 
 def _how(code: int) -> str:
-    if code < 0:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    with contextlib.suppress(ValueError):
         return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
+    return f"was killed by signal {-code}"
 
 
 def main() -> None:

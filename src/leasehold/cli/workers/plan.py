@@ -107,8 +107,10 @@ def read_plan() -> tuple[Plan, int]:
     link_fd = int(sys.argv[1])
     # What this process starts is none of the parent's business.
     os.set_inheritable(link_fd, False)
-    with open(0, "rb") as stdin:
+    with open(0, "rb", closefd=False) as stdin:
         plan = msgspec.json.decode(stdin.read(), type=Plan)
-    # Nobody is there to type, and a task that reads must not get what comes next at number 0.
-    os.open(os.devnull, os.O_RDONLY)
+    # Nobody is there to type; programs that tasks start may read, and find nothing.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     return plan, link_fd
