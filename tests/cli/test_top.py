@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 import pytest
 
@@ -13,6 +14,16 @@ from leasehold import QueueState
 from leasehold.cli.exits import Exit
 
 LEAVES_FULL_SCREEN = b"\x1b[?1049l"
+CRASH = """
+from leasehold.cli import screen
+from leasehold.cli.main import main
+
+def press(self, key):
+    raise RuntimeError("a bug")
+
+screen.View.press = press
+main(["top"])
+"""
 
 
 def watch(shell: Shell, *options: str, columns: int = 80, lines: int = 24) -> Terminal:
@@ -76,6 +87,18 @@ def test_the_terminal_is_left_as_it_was(shell: Shell, how: str) -> None:
             assert terminal.end() == 128 + signal.SIGHUP
         assert terminal.is_as_before
         assert LEAVES_FULL_SCREEN in terminal.received
+
+
+def test_the_terminal_is_left_as_it_was_after_a_crash(shell: Shell) -> None:
+    shell.ok("init")
+    crash = [sys.executable, "-c", CRASH]
+    with Terminal(crash, cwd=shell.folder, env=shell.environment) as terminal:
+        terminal.see("there is no queue yet")
+        terminal.press("s")
+        assert terminal.end() == 1
+        assert terminal.is_as_before
+        before, _, after = terminal.received.partition(LEAVES_FULL_SCREEN)
+        assert (b"a bug" in before, b"RuntimeError: a bug" in after) == (False, True)
 
 
 def test_a_narrow_terminal(shell: Shell) -> None:

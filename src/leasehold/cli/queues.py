@@ -24,9 +24,10 @@ from leasehold.errors import QueueNotEmptyError, QueueNotFoundError
 
 
 def _rules(config: Document) -> Document:
-    """Of a queue's config what differs from that of a queue without rules."""
+    """Of a queue's config what differs from that of a queue without rules, for people."""
     without = document_of(QueueConfig())
-    return {name: value for name, value in config.items() if value != without[name]}
+    own = {name: value for name, value in config.items() if value != without[name]}
+    return {name: "none" if value is None else value for name, value in own.items()}
 
 
 def _told(config: Document) -> str:
