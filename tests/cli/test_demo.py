@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from cli.conftest import Shell
 from leasehold.cli.exits import Exit
+from leasehold.cli.main import run
 from leasehold.cli.showcase import steps
 from leasehold.cli.showcase.stage import Stage
 
@@ -30,8 +34,6 @@ def test_every_step_comes_out_as_promised(
 def test_a_step_that_fails_is_seen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from leasehold.cli.main import run
-
     def broken(stage: Stage) -> str:
         raise steps.StepFailedError("add(2, 3) returned 6\x1b[2J")
 
@@ -67,3 +69,14 @@ def test_bench_measures_and_leaves_nothing(shell: Shell) -> None:
     ]
     assert all(each["value"] > 0 and each["durability"] == "normal" for each in done.json)
     assert list(shell.folder.iterdir()) == []
+
+
+def test_a_system_that_refuses_is_a_message_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(**_: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert run(["demo"]) == Exit.FAILURE
+    assert capsys.readouterr().err == "leasehold: No space left on device: /full\n"

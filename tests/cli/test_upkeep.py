@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import apsw
@@ -37,8 +38,11 @@ def test_prune_does_what_is_due_and_asks_before_more(shell: Shell) -> None:
             queue.nack(lease, requeue=False)
         else:
             queue.ack(lease)
-    assert "nothing was pruned" in shell.ok("prune").err
+    idle = shell.ok("prune", "-o", "json")
+    assert "nothing was pruned" in idle.err
+    assert (idle.json["run"], idle.json["pruned"]) == (None, 0)
     forced = shell.ok("prune", "--force", "-o", "json").json
+    assert set(forced) == set(idle.json)
     assert set(forced) == {*CleanUp.__struct_fields__, "pruned"}
     assert (forced["mode"], forced["pruned"]) == ("force", 0)
     asked = shell.run("prune", "--emergency", "--dead")
@@ -73,6 +77,21 @@ def test_backup_never_overwrites_unasked(shell: Shell) -> None:
     assert "is a store that is or was in use" in refused.err
     assert shell.run("backup", "leasehold.db", "--force").code == Exit.CONFLICT
     assert shell.run("backup", "no/such/folder/x.db").code == Exit.USAGE
+
+
+def test_backup_replaces_nothing_but_a_plain_file(shell: Shell) -> None:
+    store_of(shell).shutdown()
+    (shell.folder / "real.db").write_text("kept")
+    (shell.folder / "link.db").symlink_to("real.db")
+    (shell.folder / "loose.db").symlink_to("nowhere.db")
+    os.mkfifo(shell.folder / "pipe")
+    for name in ("link.db", "loose.db", "pipe"):
+        refused = shell.run("backup", name, "--force")
+        assert refused.code == Exit.CONFLICT
+        assert f"{name} is no plain file, and nothing else is ever replaced" in refused.err
+    assert (shell.folder / "link.db").read_text() == "kept"
+    assert (shell.folder / "loose.db").is_symlink()
+    assert (shell.folder / "pipe").is_fifo()
 
 
 def test_check_says_ok_or_what_is_wrong(shell: Shell) -> None:

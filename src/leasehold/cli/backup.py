@@ -26,8 +26,8 @@ class Taken(click.ClickException):
 def backup(session: Session, path: str, force: bool) -> None:
     """Write a consistent copy of the store to PATH while it is in use.
 
-    What is there already is left alone without --force. With it, the new copy takes its place in
-    one step, when it is whole.
+    What is there already is left alone without --force. With it, the new copy takes the place of
+    a plain file in one step, when it is whole. No store in use, link or device is ever replaced.
 
     \b
     Example: queuectl backup backups/jobs-monday.db
@@ -50,5 +50,8 @@ def _check_free(path: str, *, force: bool) -> None:
     for ending in _BESIDE_A_STORE:
         if os.path.exists(path + ending):
             raise Taken(f"{path} is a store that is or was in use: choose another name")
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+        # To take the place of a device or a link would break more than a backup.
+        raise Taken(f"{path} is no plain file, and nothing else is ever replaced")
     if os.path.exists(path) and not force:
         raise Taken(f"{path} is there already: choose another name, or replace it with --force")

@@ -44,6 +44,9 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever reads the output has seen enough, as `head` has. Python must not try to flush it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
+    except OSError as error:
+        place = "" if error.filename is None else f": {error.filename}"
+        return _say(f"{error.strerror or error}{place}", Exit.FAILURE)
 
 
 def _is_text(argument: str) -> bool:

@@ -9,6 +9,7 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.documents import document_of
 from leasehold.cli.output import emit_one
 from leasehold.cli.session import Session
+from leasehold.core.retention import CleanUp
 from leasehold.core.status import Status
 
 
@@ -38,6 +39,8 @@ def prune(
     done = session.queue.prune(force=force, emergency=emergency, dead=dead)
     if done is None:
         session.tell("nothing was pruned: it is not due, or not worth it; --force does it now")
+        nothing = dict.fromkeys(CleanUp.__struct_fields__)
+        emit_one(session, {**nothing, "pruned": 0}, show=lambda: None)
         return
     emit_one(session, {**document_of(done), "pruned": done.pruned})
 
