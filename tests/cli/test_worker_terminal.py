@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cli.conftest import Shell
-from cli.crews import WAIT, Gate, crews, eventually, gate, running
+from cli.crews import WAIT, Gate, crews, eventually, gate, live_workers, running
 from leasehold import Status, TaskQueue
 from leasehold.cli.exits import Exit
 
@@ -84,9 +85,13 @@ def test_the_second_hands_it_back_at_once(crews: Shell, gate: Gate) -> None:
     crews.ok("enqueue", "--command", gate.command, "--id", "job")
     with foreground(crews, "worker", "start", "--allow-commands") as terminal:
         eventually(running(crews, "job"))
+        [worker] = live_workers(crews)
+        # A process that is too busy to heed the first must still hear of the second.
+        os.kill(worker.record.pid, signal.SIGSTOP)
         terminal.ctrl_c()
         terminal.read_until("stopping: what runs may finish")
         terminal.ctrl_c()
         terminal.read_until("stopping at once")
+        os.kill(worker.record.pid, signal.SIGCONT)
         assert terminal.process.wait(WAIT) == Exit.INTERRUPTED
     assert job_of(crews) == (Status.PENDING, 0)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -37,6 +37,10 @@ from leasehold.worker.task import ExecutorKind, TaskRegistry
 from leasehold.worker.tuning import Tuning
 
 logger = logging.getLogger("leasehold.worker")
+
+SIGNAL_SECONDS: Final = 1.0
+"""How often the main thread wakes up to heed signals. The kernel may give one to any thread, as it
+does to a process that was stopped, and only the main thread acts on it."""
 
 
 class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,8 +217,8 @@ class Worker:
             self._start(replace_stuck=False)
             if on_ready is not None:
                 on_ready(self.id)
-            reason = self.wait()
-        assert reason is not None
+            while (reason := self.wait(SIGNAL_SECONDS)) is None:
+                pass
         return reason
 
     def stop(self, timeout: float | None = None) -> bool:

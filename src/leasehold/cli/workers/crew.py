@@ -186,8 +186,10 @@ class Crew:
             self._stop_all()
 
     def _stop_all(self) -> None:
+        # A process that has not heeded a signal yet would not notice the same one twice.
+        number = signal.SIGTERM if self._heeded < 2 else signal.SIGINT
         for member in self._members.values():
-            member.process.send_signal(signal.SIGTERM)
+            member.process.send_signal(number)
 
     @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:
