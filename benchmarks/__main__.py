@@ -23,6 +23,7 @@ from benchmarks import ours
 from benchmarks.bench import Bench, Sizes
 from benchmarks.mixed import mixed
 from benchmarks.scenarios import cleaning, growth, importing, latency, memory, throughput
+from benchmarks.startup import starting
 from leasehold.stores.sqlite.connection import Durability
 from leasehold.stores.sqlite.files import file_system
 
@@ -71,6 +72,7 @@ def main() -> None:
         cleaning(bench, "full")
         memory(bench)
         importing(bench)
+        starting(bench)
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(row) for row in bench.rows], indent=1))
     missed = [row.scenario for row in bench.rows if row.met is False]

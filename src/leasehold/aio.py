@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 from leasehold.core.archive import ArchivedJob
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike
-from leasehold.core.lease import Lease, Renewed, Settled
+from leasehold.core.lease import Lease, Renewed, Settled, SweepReport
 from leasehold.core.retention import CleanUp
 from leasehold.core.schedule import Schedule
 from leasehold.core.search import JobFilter, Page
@@ -203,6 +203,24 @@ class AsyncTaskQueue(AsyncQueues):
             lambda: self.queue.schedule(name, task, timing, args, kwargs, **options)
         )
 
+    async def schedule_command(
+        self,
+        name: str,
+        command: str | Sequence[str],
+        timing: Timing,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Have a command run at every tick; see `TaskQueue.schedule_command`."""
+        return await self._call(
+            lambda: self.queue.schedule_command(
+                name, command, timing, cwd=cwd, env=env, stdin=stdin, **options
+            )
+        )
+
     async def submit_workflow(self, workflow: Workflow) -> dict[str, AsyncJobHandle[Any]]:
         """Submit all jobs of a workflow in one write; their handles by name."""
         run = await self._call(self.queue.submit_workflow, workflow)
@@ -288,6 +306,12 @@ class AsyncTaskQueue(AsyncQueues):
 
     async def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
         return await self._call(self.queue.replay_graph, *jobs, reset_attempts=reset_attempts)
+
+    # -- upkeep ------------------------------------------------------------------------------
+
+    async def sweep(self) -> SweepReport:
+        """Take back the jobs of lost holders, once, now; see `TaskQueue.sweep`."""
+        return await self._call(self.queue.sweep)
 
     # -- retention ---------------------------------------------------------------------------
 

@@ -32,7 +32,11 @@ def test_a_long_line_is_cut(text: str, limit: int) -> None:
     assert len(safe(text, limit=limit)) <= limit * len("\\x1b")
 
 
-@given(st.dictionaries(ANYTHING, ANYTHING | st.integers(-(2**53), 2**53) | st.none(), max_size=5))
+# No store can hold a lone surrogate.
+STORED = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
+
+
+@given(st.dictionaries(STORED, STORED | st.integers(-(2**53), 2**53) | st.none(), max_size=5))
 def test_json_is_harmless_and_means_the_same(document: dict[str, object]) -> None:
     text = json_text(document)
     assert not HARMFUL & set(text)

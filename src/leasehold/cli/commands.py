@@ -18,9 +18,15 @@ class Entry(NamedTuple):
 
 COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
+    "enqueue": Entry("leasehold.cli.enqueue", "enqueue", "Submit jobs: commands, tasks, files."),
+    "worker": Entry(
+        "leasehold.cli.worker", "worker", "Run jobs: start, stop and look at worker processes."
+    ),
     "status": Entry("leasehold.cli.status", "status", "What there is: queues, jobs and workers."),
     "list": Entry("leasehold.cli.listing", "list_jobs", "List jobs, the last submitted first."),
     "show": Entry("leasehold.cli.show", "show", "Show everything about one job."),
+    "logs": Entry("leasehold.cli.logs", "logs", "What a job printed or logged."),
+    "wait": Entry("leasehold.cli.wait", "wait", "Wait until jobs have ended."),
     "history": Entry("leasehold.cli.history", "history", "What happened to a job, oldest first."),
     "why": Entry("leasehold.cli.why", "why", "Why a job is not running."),
     "cancel": Entry("leasehold.cli.cancel", "cancel", "Stop jobs that wait or run."),
@@ -29,6 +35,35 @@ COMMANDS: Final[dict[str, Entry]] = {
         "leasehold.cli.reprioritize", "reprioritize", "Change the priority of waiting jobs."
     ),
     "queue": Entry("leasehold.cli.queues", "queue", "Queues: their rules, state and jobs."),
+    "dlq": Entry("leasehold.cli.dlq", "dlq", "Dead letters: look at them, retry them, purge them."),
+    "schedule": Entry(
+        "leasehold.cli.schedule", "schedule", "Schedules: jobs that come again and again."
+    ),
+    "config": Entry(
+        "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
+    ),
     "stats": Entry("leasehold.cli.stats", "stats", "Counts and lifetime totals, queue by queue."),
     "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
+    "sweep": Entry(
+        "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
+    ),
+    "prune": Entry(
+        "leasehold.cli.prune",
+        "prune",
+        "Archive and delete jobs that ended longer ago than they are kept.",
+    ),
+    "backup": Entry(
+        "leasehold.cli.backup",
+        "backup",
+        "Write a consistent copy of the store to PATH while it is in use.",
+    ),
+    "check": Entry(
+        "leasehold.cli.check", "check", "Look for damage and broken invariants in the store."
+    ),
+    "doctor": Entry("leasehold.cli.doctor", "doctor", "Look for everything that needs attention."),
+    "bench": Entry("leasehold.cli.bench", "bench", "Measure what this machine can do."),
+    "demo": Entry("leasehold.cli.demo", "demo", "See every feature at work, each step checked."),
+    "completion": Entry(
+        "leasehold.cli.completion", "completion", "Print what makes a shell complete commands."
+    ),
 }

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from leasehold.cli.complete import queue_names
 from leasehold.cli.options import MOMENT, NAMES, PRIORITY, TAG
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
@@ -15,7 +16,9 @@ from leasehold.core.status import Status
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--queue", "-q", "queues", type=NAMES, help="In these queues."),
+    click.option(
+        "--queue", "-q", "queues", type=NAMES, shell_complete=queue_names, help="In these queues."
+    ),
     click.option("--task", "-t", "tasks", type=NAMES, help="Of these tasks."),
     click.option("--priority-min", type=PRIORITY, help="With at least this priority."),
     click.option("--priority-max", type=PRIORITY, help="With at most this priority."),

@@ -24,6 +24,9 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.FAILURE
     from leasehold.cli.root import root
 
+    for argument in arguments:
+        if not _is_text(argument):
+            return _say(f"an argument is not UTF-8 text: {argument!r}", Exit.USAGE)
     try:
         code = root.main(list(arguments), prog_name=_name(), standalone_mode=False)
         sys.stdout.flush()
@@ -41,6 +44,18 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever reads the output has seen enough, as `head` has. Python must not try to flush it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
+    except OSError as error:
+        place = "" if error.filename is None else f": {error.filename}"
+        return _say(f"{error.strerror or error}{place}", Exit.FAILURE)
+
+
+def _is_text(argument: str) -> bool:
+    # Bytes that are no UTF-8 come as lone surrogates, which neither JSON nor a store can hold.
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _say(message: str, code: int) -> int:

@@ -39,6 +39,17 @@ class Duration(click.ParamType[float]):
         return sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
 
 
+class LeaseLength(click.ParamType["float | str"]):
+    """A duration, or `auto`."""
+
+    name = "duration|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | str:
+        return value if value == "auto" else DURATION.convert(value, param, ctx)
+
+
 class Moment(click.ParamType[datetime]):
     """A time in ISO 8601 (without a zone: the local one), `now`, or from now: +10m, -2h."""
 

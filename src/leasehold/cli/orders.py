@@ -37,6 +37,8 @@ class Order(NamedTuple):
     """Those that a filter means which names no status; all of them if empty."""
     oldest_first: bool = False
     """In which order a filter's jobs get it; else the last submitted ones come first."""
+    asks: bool = False
+    """Whether you are asked even if you name the jobs: what is deleted does not come back."""
 
 
 class Chosen(NamedTuple):
@@ -49,7 +51,7 @@ class Chosen(NamedTuple):
     dry_run: bool
 
 
-def takes_jobs(function: F) -> F:
+def takes_jobs(function: F, *, status: bool = True) -> F:
     """Add arguments and options that choose jobs; the command gets them as `chosen`."""
 
     @wraps(function)
@@ -57,7 +59,7 @@ def takes_jobs(function: F) -> F:
         choice = Chosen(**{name: given.pop(name) for name in Chosen._fields})
         return function(*args, chosen=choice, **given)
 
-    decorated: Any = destructive(filter_options()(with_choice))
+    decorated: Any = destructive(filter_options(status=status)(with_choice))
     every = click.option("--all", "everything", is_flag=True, help="Every job that can take it.")
     return cast("F", click.argument("jobs", nargs=-1, metavar="[JOB]...")(every(decorated)))
 
@@ -85,9 +87,11 @@ def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
         except (JobNotFoundError, AmbiguousIdError) as error:
             meant[name] = error
     job_ids = list(dict.fromkeys(each for each in meant.values() if isinstance(each, str)))
+    if chosen.dry_run or (order.asks and job_ids):
+        what = f"{order.verb} {_jobs(len(job_ids))}"
+        agreed(session, what, yes=chosen.yes, dry_run=chosen.dry_run)
     if chosen.dry_run:
         answers: dict[str, Answer] = {each: session.queue.get(each) for each in job_ids}
-        agreed(session, f"{order.verb} {_jobs(len(job_ids))}", yes=False, dry_run=True)
     else:
         answers = dict(zip(job_ids, order.carry_out(job_ids), strict=True))
     refused = {name: each for name, each in meant.items() if isinstance(each, LeaseholdError)}

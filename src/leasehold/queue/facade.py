@@ -27,9 +27,11 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobRef, NewJob, id_of
+from leasehold.queue.outputs import Outputs
 from leasehold.queue.queues import Queues
 from leasehold.queue.room import Block
 from leasehold.queue.scheduling import Scheduling
+from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(Scheduling, Workflows, Queues):
+class TaskQueue(Scheduling, Workflows, Queues, Upkeep, Outputs):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")
@@ -188,14 +190,30 @@ class TaskQueue(Scheduling, Workflows, Queues):
         max_jobs: int | None = None,
         max_memory_mb: float | None = None,
         grace_seconds: float | None = None,
+        tasks: str | Sequence[str] | None = None,
+        executor: Literal["thread", "process"] | None = None,
+        until_empty: bool = False,
+        on_ready: Callable[[str], None] | None = None,
     ) -> StopReason:
         """Run jobs in the foreground until SIGTERM or SIGINT: the main loop of a worker process.
 
         The first signal lets what runs finish within the grace (30 s); a second one hands it back
         at once. After `max_jobs` jobs, or above `max_memory_mb`, it finishes what it has and
         returns too; the answer says why, so that whoever started the process can start it anew.
+
+        With `tasks` it runs jobs of these only. `executor="process"` runs plain functions in child
+        processes, unless their task says otherwise. With `until_empty` it returns when no job of
+        its queues is pending, running or to be retried. `on_ready` is told its id when it begins.
         """
-        limits = _given(max_jobs=max_jobs, max_memory_mb=max_memory_mb, grace_seconds=grace_seconds)
+        limits = _given(
+            max_jobs=max_jobs,
+            max_memory_mb=max_memory_mb,
+            grace_seconds=grace_seconds,
+            tasks=None if tasks is None else _names(tasks),
+            until_empty=until_empty,
+        )
+        if executor is not None:
+            self.registry.run_functions_in(executor)
         with self._lock:
             self._check_open()
             embedded = self._worker
@@ -204,7 +222,7 @@ class TaskQueue(Scheduling, Workflows, Queues):
             self._worker = worker
         if embedded is not None:
             embedded.stop()
-        return worker.run()
+        return worker.run(on_ready)
 
     def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.

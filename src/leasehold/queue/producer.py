@@ -6,12 +6,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
-import msgspec
-
 from leasehold.codec import encode_document
 from leasehold.core.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
 from leasehold.core.store import Submitted
 from leasehold.errors import InvalidJobError, LeaseholdError
+from leasehold.queue.commands import command_job
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.large import has_large, submit_large
 from leasehold.queue.options import (
@@ -28,9 +27,7 @@ from leasehold.queue.options import (
 from leasehold.queue.room import Block, store_when_room
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import TaskMaking
-from leasehold.worker.executors.commandline import CommandLine
 from leasehold.worker.hooks import call_hook
-from leasehold.worker.task import COMMAND_TASK
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -231,15 +228,17 @@ class Producing(TaskMaking):
         Values from outside belong in a list or in `env`, never in a shell string. Only a worker
         with `allow_commands=True` runs it. `options` are those of `submit`.
         """
-        shell = command if isinstance(command, str) else None
-        argv = list(command) if shell is None else None
-        try:
-            line = CommandLine(argv=argv, shell=shell, cwd=cwd, env=dict(env or {}), stdin=stdin)
-        except (TypeError, ValueError) as error:
-            raise InvalidJobError(f"{command!r} cannot be run: {error}") from error
-        document = {name: value for name, value in msgspec.structs.asdict(line).items() if value}
-        [handle] = self.submit_many([NewJob(COMMAND_TASK, document=document, **options)])
+        job = command_job(command, cwd=cwd, env=env, stdin=stdin, **options)
+        [handle] = self.submit_many([job])
         return handle
+
+    def check_job(self, job: NewJob) -> None:
+        """Raise whatever a submit would find wrong with this job by itself; nothing is stored.
+
+        What depends on the store, such as an id that is taken or a queue that is full, only a
+        submit can tell.
+        """
+        self._draft_of(job)[1].check()
 
     # -- awaiting ----------------------------------------------------------------------------
 

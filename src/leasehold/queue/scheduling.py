@@ -11,8 +11,9 @@ from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.schedule import Misfire, Overlap, Schedule, ScheduleDraft
 from leasehold.core.timing import Cron, Every, Timing
 from leasehold.errors import InvalidScheduleError
+from leasehold.queue.commands import command_job
 from leasehold.queue.large import has_large
-from leasehold.queue.options import JobRef, RetryLike, Seconds, draft_safe
+from leasehold.queue.options import JobRef, NewJob, RetryLike, Seconds, draft_safe
 from leasehold.queue.producer import Producing
 from leasehold.queue.schedules import Schedules
 from leasehold.queue.task import BaseTask
@@ -74,10 +75,28 @@ class Scheduling(Producing):
         >>> [known.name for known in queue.schedules]
         ['nightly']
         """
-        self._check_open()
-        schedule = self._declare(name, self._task_of(task), timing, args, kwargs, options)
-        self._ensure_workers()
-        return schedule
+        return self._schedule(name, timing, NewJob(task, args, kwargs), options)
+
+    def schedule_command(
+        self,
+        name: str,
+        command: str | Sequence[str],
+        timing: Timing,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """`schedule` for a command, which is given as in `submit_command`.
+
+        >>> from leasehold import Every, TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.schedule_command("tidy", ["find", "/tmp", "-delete"], Every(3600)).task
+        'command'
+        """
+        job = command_job(command, cwd=cwd, env=env, stdin=stdin)
+        return self._schedule(name, timing, job, options)
 
     def every(
         self,
@@ -129,28 +148,32 @@ class Scheduling(Producing):
             task: BaseTask[..., Any] = made
             # A child process imports this only to run a job; its worker has said it already.
             if not is_child_process():
-                self._declare(name or task.name, task, timing, args, kwargs, options)
+                self._declare(name or task.name, timing, NewJob(task, args, kwargs), options)
             return task
 
         return Decorator(make)
 
+    def _schedule(
+        self, name: str, timing: Timing, job: NewJob, options: ScheduleOptions
+    ) -> Schedule:
+        self._check_open()
+        schedule = self._declare(name, timing, job, options)
+        self._ensure_workers()
+        return schedule
+
     def _declare(
-        self,
-        name: str,
-        task: BaseTask[..., Any],
-        timing: Timing,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None,
-        options: ScheduleOptions,
+        self, name: str, timing: Timing, job: NewJob, options: ScheduleOptions
     ) -> Schedule:
         for_each_job: dict[str, Any] = dict(options)
         own = {key: for_each_job.pop(key) for key in _OF_THE_SCHEDULE if key in for_each_job}
         if "job_id" in for_each_job:
             raise InvalidScheduleError("job_id fits one job only: every tick's job has its own id")
-        job = self._draft(task, args, kwargs or {}, draft_safe({**for_each_job, "job_id": name}))
-        if self.blobs is not None and has_large([job]):
+        job.options = draft_safe({**for_each_job, "job_id": name})
+        _, draft = self._draft_of(job)
+        if self.blobs is not None and has_large([draft]):
             known = self.store.get_schedule(name)
             known_job = None if known is None else known.draft.job
-            job = self.blobs.keep_schedule_payload(name, job, known_job)
-        draft = ScheduleDraft(name=name, timing=timing, job=job, **own)
-        return self.store.set_schedule(draft, actor=self._actor)
+            draft = self.blobs.keep_schedule_payload(name, draft, known_job)
+        return self.store.set_schedule(
+            ScheduleDraft(name=name, timing=timing, job=draft, **own), actor=self._actor
+        )

@@ -41,6 +41,10 @@ class Several(QueueBase):
             ),
         )
 
+    def discard_each(self, jobs: Iterable[JobRef]) -> list[Answer]:
+        """`discard` several jobs, in bounded writes; one answer each, in order."""
+        return _in_parts(jobs, lambda job_ids: self.store.discard(job_ids, actor=self._actor))
+
     def reprioritize_each(self, jobs: Iterable[JobRef], priority: PriorityLike) -> list[Answer]:
         """`reprioritize` several jobs; one answer each, in order."""
         wanted = priority_of(priority)

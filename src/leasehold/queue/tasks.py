@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
@@ -117,6 +118,23 @@ class TaskMaking(QueueBase):
             return task
 
         return Decorator(make) if func is None else make(func)
+
+    def load_tasks(self, module: str) -> list[str]:
+        """Import a module and take in the tasks that stand in it; answers with their names.
+
+        That is how a worker finds tasks that have names of their own. Raises
+        TaskNotImportableError, with the reason, if the module cannot be imported.
+        """
+        try:
+            values = vars(importlib.import_module(module)).values()
+        except Exception as error:  # Importing a module runs anybody's code.
+            raise TaskNotImportableError(
+                f"the module {module!r} cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        tasks = [value for value in values if isinstance(value, BaseTask)]
+        for task in tasks:
+            self.registry.register(task.definition)
+        return [task.name for task in tasks]
 
     def _new_task(self, definition: TaskDefinition, options: JobOptions) -> BaseTask[..., Any]:
         self.registry.register(definition)

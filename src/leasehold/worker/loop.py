@@ -18,6 +18,7 @@ from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreCorruptError, StoreError, UnknownTaskError
 from leasehold.worker.context import JobContext, StopCause
 from leasehold.worker.dependencies import fetch_results
+from leasehold.worker.emptiness import Emptiness
 from leasehold.worker.executors.team import COMMAND, KILLING, Team
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks, call_hook
@@ -53,6 +54,8 @@ class Rules:
     max_jobs: int | None
     max_memory_mb: float | None
     allow_commands: bool
+    until_empty: bool = False
+    """Stop when there is nothing left to do."""
 
 
 class Loop:
@@ -91,6 +94,7 @@ class Loop:
         self._fetch = partial(fetch_results, leases.store, large=large)
         self._unrunnable = Unrunnable()
         self._ticking = Ticking(leases.store, env)
+        self._emptiness = Emptiness(leases.store, rules.queues, rules.tasks)
         self.settling = Settling(hooks)
         self.started_jobs = 0
         self.exchanges = 0
@@ -251,6 +255,12 @@ class Loop:
         if look:
             self._look_again(answer, room, asked_at)
             self._ticking.note(answer.next_tick_at)
+            if self._rules.until_empty and not answer.leases:
+                self._stop_if_empty()
+
+    def _stop_if_empty(self) -> None:
+        if not self._has_work() and self._emptiness.is_reached():
+            self._stopping.ask(StopReason.EMPTY)
 
     def _fire_schedules(self, now: float) -> None:
         if now < self._retry_at or self._stopping.is_asked:

@@ -20,6 +20,8 @@ class StopReason(StrEnum):
     MAX_MEMORY = "max_memory"
     STUCK = "stuck"
     """Too many of its threads run code that does not stop."""
+    EMPTY = "empty"
+    """There is nothing left to do, and it was to stop then."""
     STORE_LOST = "store_lost"
     """Its store was closed or is damaged."""
 

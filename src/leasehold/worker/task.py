@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
@@ -89,6 +89,7 @@ class TaskRegistry:
         self._tasks: dict[str, TaskDefinition] = {}
         self._allow_import = allow_import
         self._pickle_key = pickle_key
+        self._functions_run_in: ExecutorKind = "thread"
 
     def __iter__(self) -> Iterator[TaskDefinition]:
         return iter(list(self._tasks.values()))
@@ -103,16 +104,26 @@ class TaskRegistry:
             raise InvalidJobError(
                 f"a task named {definition.name!r} is registered already: give one another name"
             )
-        self._tasks[definition.name] = definition
+        self._tasks[definition.name] = self._placed(definition)
+
+    def run_functions_in(self, executor: Literal["thread", "process"]) -> None:
+        """Run plain functions there, of tasks that ask for no executor of another kind."""
+        self._functions_run_in = executor
+        self._tasks = {name: self._placed(task) for name, task in self._tasks.items()}
 
     def find(self, name: str) -> TaskDefinition:
         """The task under this name; raises UnknownTaskError if there is none to be had."""
         known = self._tasks.get(name)
         if known is not None:
             return known
-        definition = self._import(name)
+        definition = self._placed(self._import(name))
         self._tasks[name] = definition
         return definition
+
+    def _placed(self, definition: TaskDefinition) -> TaskDefinition:
+        if definition.executor != "thread" or self._functions_run_in == "thread":
+            return definition
+        return replace(definition, executor=self._functions_run_in)
 
     def _import(self, name: str) -> TaskDefinition:
         module_name, separator, path = name.partition(":")

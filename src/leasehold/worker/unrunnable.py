@@ -11,6 +11,8 @@ from leasehold.core.outcome import Release
 DELAY_SECONDS_FIRST: Final = 1.0
 DELAY_SECONDS_MAX: Final = 300.0
 JOBS_MAX: Final = 10_000
+UNRUNNABLE: Final = "no worker could run it: "
+"""How the reason of such a job begins, by which it can be told from others that wait."""
 
 
 class Unrunnable:
@@ -26,4 +28,4 @@ class Unrunnable:
         self._delays[lease.job_id] = delay_seconds
         if len(self._delays) > JOBS_MAX:
             self._delays.popitem(last=False)
-        return Release(delay_seconds, reason)
+        return Release(delay_seconds, UNRUNNABLE + reason)

@@ -7,10 +7,10 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ from leasehold.core.settings import RETENTION_NAMES
 from leasehold.core.store import Store, WorkerInfo, WorkerLife
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError
+from leasehold.worker.emptiness import LOOK_SECONDS
 from leasehold.worker.executors.team import MAKERS, ExecutorMaker, Setup, Team
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks
@@ -37,6 +38,10 @@ from leasehold.worker.task import ExecutorKind, TaskRegistry
 from leasehold.worker.tuning import Tuning
 
 logger = logging.getLogger("leasehold.worker")
+
+SIGNAL_SECONDS: Final = 1.0
+"""How often the main thread wakes up to heed signals. The kernel may give one to any thread, as it
+does to a process that was stopped, and only the main thread acts on it."""
 
 
 class WorkerStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +93,7 @@ class Worker:
         grace_seconds: float = 30.0,
         max_jobs: int | None = None,
         max_memory_mb: float | None = None,
+        until_empty: bool = False,
         allow_commands: bool = False,
         output_dir: str | None = None,
         executors: Mapping[ExecutorKind, ExecutorMaker] | None = None,
@@ -115,14 +121,16 @@ class Worker:
             {name: value for name, value in given.items() if value is not None},
             self._follow,
         )
+        self._until_empty = until_empty
         self._rules = Rules(
             queues=queues,
             tasks=tasks,
             slots=slots,
-            poll_interval_seconds=tuning.seconds("poll_interval"),
+            poll_interval_seconds=self._poll_seconds(tuning),
             max_jobs=max_jobs,
             max_memory_mb=max_memory_mb,
             allow_commands=allow_commands,
+            until_empty=until_empty,
         )
         self._stopping = Stopping(grace_seconds)
         leases = LeaseManager(store, self.id)
@@ -202,15 +210,18 @@ class Worker:
         """
         self._start(replace_stuck=True)
 
-    def run(self) -> StopReason:
+    def run(self, on_ready: Callable[[str], None] | None = None) -> StopReason:
         """Work until told to stop by SIGTERM or SIGINT, or until worn; answers why it stopped.
 
         The first signal lets what runs finish within the grace; the second hands it back at once.
+        `on_ready` is called with its id when it has entered the registry and heeds signals.
         """
         with self._signals_stop_it():
             self._start(replace_stuck=False)
-            reason = self.wait()
-        assert reason is not None
+            if on_ready is not None:
+                on_ready(self.id)
+            while (reason := self.wait(SIGNAL_SECONDS)) is None:
+                pass
         return reason
 
     def stop(self, timeout: float | None = None) -> bool:
@@ -285,9 +296,14 @@ class Worker:
             )
         if self._follows_retention and changed & RETENTION_NAMES:
             self._pruner.hurry()
-        self._loop.poll_interval_seconds = tuning.seconds("poll_interval")
+        self._loop.poll_interval_seconds = self._poll_seconds(tuning)
         # Whatever it waits for, it may have to wait for it no longer.
         self._inbox.on_ready()
+
+    def _poll_seconds(self, tuning: Tuning) -> float:
+        """How long it waits before it looks again; one that ends with the work looks often."""
+        seconds = tuning.seconds("poll_interval")
+        return min(seconds, LOOK_SECONDS) if self._until_empty else seconds
 
     def _main(self, team: Team, life: WorkerLife, replace_stuck: bool) -> None:
         unsubscribe = self._store.subscribe(Hints(self._inbox, self._in_hand, self._heartbeat))

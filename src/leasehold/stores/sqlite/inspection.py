@@ -14,7 +14,7 @@ from leasehold.core.status import Status
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite import graph, inheritance
 from leasehold.stores.sqlite.codes import STATUS_CODE
-from leasehold.stores.sqlite.files import StoreFiles, private_umask
+from leasehold.stores.sqlite.files import StoreFiles, file_system, private_umask
 from leasehold.stores.sqlite.identity import read_store_id
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
 
@@ -121,5 +121,8 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
         "schema_version": int(str(db.pragma("user_version"))),
         "size_bytes": pages,
         "wal_bytes": wal.stat().st_size if wal.exists() else 0,
+        "journal_mode": str(db.pragma("journal_mode")),
+        "file_system": file_system(files.database.parent),
+        "free_bytes": files.free_bytes(),
         "warning": files.exposure(),
     }

@@ -1,0 +1,57 @@
+"""`backup`: a copy of the store, made while it is in use."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.exits import Exit
+from leasehold.cli.output import emit_one
+from leasehold.cli.session import Session
+
+_BESIDE_A_STORE = ("-wal", "-shm", "-run")
+
+
+class Taken(click.ClickException):
+    """There is something at the place that was named."""
+
+    exit_code = Exit.CONFLICT
+
+
+@command()
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace the backup that is there.")
+def backup(session: Session, path: str, force: bool) -> None:
+    """Write a consistent copy of the store to PATH while it is in use.
+
+    What is there already is left alone without --force. With it, the new copy takes the place of
+    a plain file in one step, when it is whole. No store in use, link or device is ever replaced.
+
+    \b
+    Example: queuectl backup backups/jobs-monday.db
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise click.UsageError(f"the folder {folder} does not exist: create it first")
+    _check_free(path, force=force)
+    if os.path.exists(path):
+        made = f"{path}.new-{os.getpid()}"
+        session.queue.backup(made)
+        os.replace(made, path)
+    else:
+        session.queue.backup(path)
+    emit_one(session, {"path": os.path.abspath(path), "size_bytes": os.path.getsize(path)})
+
+
+def _check_free(path: str, *, force: bool) -> None:
+    # A store in use may still have writes in these; another file under its name would get them.
+    for ending in _BESIDE_A_STORE:
+        if os.path.exists(path + ending):
+            raise Taken(f"{path} is a store that is or was in use: choose another name")
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+        # To take the place of a device or a link would break more than a backup.
+        raise Taken(f"{path} is no plain file, and nothing else is ever replaced")
+    if os.path.exists(path) and not force:
+        raise Taken(f"{path} is there already: choose another name, or replace it with --force")

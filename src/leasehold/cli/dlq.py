@@ -1,0 +1,186 @@
+"""`dlq`: the dead letters, jobs that will not run again unless a person says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import click
+
+from leasehold.cli.command import command, group
+from leasehold.cli.documents import document_of, job_document
+from leasehold.cli.filters import filter_options, is_everything
+from leasehold.cli.jobref import job_id_of
+from leasehold.cli.listing import LIMIT, error_line
+from leasehold.cli.orders import Answer, Chosen, Order, give, takes_jobs
+from leasehold.cli.output import Column, cell, emit, emit_one, print_fields
+from leasehold.cli.safe import safe
+from leasehold.cli.session import Session
+from leasehold.core.job import Attempt, Job
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.errors import InvalidTransitionError, LeaseholdError
+
+COLUMNS = (
+    Column("id", "ID", fit="keep"),
+    Column("queue", "QUEUE", fit="cut"),
+    Column("task", "TASK", fit="cut"),
+    Column("attempts", "ATTEMPTS", right=True),
+    Column("completed_at", "DEAD SINCE", fit="keep"),
+    Column("why", "WHY", fit="cut"),
+)
+ATTEMPT_COLUMNS = (
+    Column("number", "ATTEMPT", right=True),
+    Column("worker", "WORKER"),
+    Column("started_at", "STARTED"),
+    Column("duration_seconds", "SECONDS", right=True),
+    Column("outcome", "OUTCOME"),
+    Column("error", "ERROR", error_line),
+)
+
+_takes_letters = partial(takes_jobs, status=False)
+
+
+@group
+def dlq() -> None:
+    """Dead letters: look at them, retry them, purge them."""
+
+
+@command("list", of=dlq)
+@filter_options(status=False)
+@click.option(
+    "--limit",
+    "-n",
+    type=click.IntRange(min=0),
+    default=LIMIT,
+    show_default=True,
+    help="How many at most; 0 for all.",
+)
+def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
+    """List dead letters, the last submitted first.
+
+    \b
+    Example: queuectl dlq list --queue mail --error Timeout
+    """
+    letters = session.queue.dead_letters.list(where)
+    shown = list(islice(letters, limit)) if limit > 0 else letters
+    emit(
+        session,
+        ({**job_document(job), "why": _why(job)} for job in shown),
+        COLUMNS,
+        nothing="no dead letter fits" if not is_everything(where) else "there are no dead letters",
+    )
+    if limit > 0 and next(letters, None) is not None:
+        session.tell(f"there are more than these {limit:,}: raise --limit, or 0 for all")
+
+
+@command(of=dlq)
+@click.argument("job_id", metavar="JOB")
+def show(session: Session, job_id: str) -> None:
+    """Show a dead letter: the job, its error with traceback, every attempt.
+
+    JOB is a job's id, or enough of its beginning to be the only one.
+
+    \b
+    Example: queuectl dlq show job1
+    """
+    job = session.queue.get(job_id_of(session, job_id))
+    if job.status is not Status.DEAD:
+        raise _no_letter(job)
+    attempts = [_attempt_document(attempt) for attempt in session.queue.attempts(job)]
+    document = {**job_document(job), "why": _why(job), "attempt_records": attempts}
+    emit_one(session, document, show=lambda: _print_letter(session, job, attempts))
+
+
+@command(of=dlq)
+@_takes_letters
+@click.option("--reset-attempts", is_flag=True, help="With all attempts again, not one more.")
+def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
+    """Replay dead letters: one, several, those that fit a filter, or all.
+
+    Each is pending again, with one attempt more, or with all of them after --reset-attempts. Name
+    them by their ids, or enough of their beginnings; or describe them by a filter: then their
+    number is shown, and you are asked.
+
+    \b
+    Examples: queuectl dlq retry job1 job2
+              queuectl dlq retry --task send_email --error Timeout --yes
+    """
+    order = Order(
+        verb="replay",
+        done="replayed",
+        statuses=frozenset({Status.DEAD}),
+        carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
+        # Dependencies are as a rule older than what depends on them.
+        oldest_first=True,
+    )
+    give(session, order, chosen)
+
+
+@command(of=dlq)
+@_takes_letters
+def purge(session: Session, *, chosen: Chosen) -> None:
+    """Delete dead letters for good, with their attempts and history.
+
+    Their number is shown, and you are asked.
+
+    \b
+    Examples: queuectl dlq purge job1
+              queuectl dlq purge --created-before -30d
+              queuectl dlq purge --all --yes
+    """
+    order = Order(
+        verb="delete",
+        done="deleted",
+        statuses=frozenset({Status.DEAD}),
+        carry_out=lambda job_ids: _discard(session, job_ids),
+        asks=True,
+    )
+    give(session, order, chosen)
+
+
+def _discard(session: Session, job_ids: Sequence[str]) -> list[Answer]:
+    """Delete those that are dead letters; other jobs that have ended are not meant here."""
+    known = {job_id: session.queue.get(job_id) for job_id in job_ids}
+    letters = [job_id for job_id, job in known.items() if job.status is Status.DEAD]
+    answers = dict(zip(letters, session.queue.discard_each(letters), strict=True))
+    return [answers.get(job_id) or _no_letter(known[job_id]) for job_id in job_ids]
+
+
+def _no_letter(job: Job) -> LeaseholdError:
+    return InvalidTransitionError(f"job {job.id} is {job.status}, not a dead letter")
+
+
+def _why(job: Job) -> str | None:
+    return error_line(job.error) if job.error is not None else job.reason
+
+
+def _attempt_document(attempt: Attempt) -> dict[str, Any]:
+    return {**document_of(attempt), "duration_seconds": attempt.duration_seconds}
+
+
+def _print_letter(session: Session, job: Job, attempts: list[dict[str, Any]]) -> None:
+    failures = [each for each in attempts if each["error"] is not None]
+    print_fields(
+        {
+            "id": job.id,
+            "queue": job.queue,
+            "task": job.task,
+            "payload": job_document(job)["payload"],
+            "submitted": job.created_at,
+            "dead_since": job.completed_at,
+            "attempts": f"{job.attempts} of {job.allowance}",
+            "failures": len(failures),
+            "first_failure": failures[0]["ended_at"] if failures else None,
+            "last_failure": failures[-1]["ended_at"] if failures else None,
+            "why": _why(job),
+            "metadata": job.metadata,
+        }
+    )
+    click.echo()
+    emit(session, attempts, ATTEMPT_COLUMNS, nothing="no attempt was made")
+    if job.error is not None and job.error.traceback:
+        click.echo(f"\n{safe(job.error.traceback.rstrip(), lines=True, limit=None)}")
+    session.tell(f"\nto run it again: queuectl dlq retry {cell(job.id)}")

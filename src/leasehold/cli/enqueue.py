@@ -1,0 +1,215 @@
+"""`enqueue`: submit commands, tasks, documents and whole files of them."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Mapping
+from typing import IO, Any
+
+import click
+import msgspec
+
+from leasehold.cli.command import command
+from leasehold.cli.documents import document_of
+from leasehold.cli.exits import Exit
+from leasehold.cli.jobdocument import JobDocument, read_document
+from leasehold.cli.options import DURATION, JSON, PRIORITY, TAG
+from leasehold.cli.output import Column, emit, emit_one
+from leasehold.cli.safe import safe
+from leasehold.cli.session import Session
+
+ERRORS_SHOWN_MAX = 20
+LINE_COLUMNS = (
+    Column("line", "LINE", right=True),
+    Column("id", "JOB"),
+    Column("is_duplicate", "DUPLICATE"),
+    Column("error", "ERROR"),
+)
+
+
+@command()
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[JSON | -- PROGRAM [ARG]...]")
+@click.option("--command", "-c", help="A command for the shell.")
+@click.option("--task", "-t", help="A task by its name, such as package.module:function.")
+@click.option("--args", type=JSON, help="The task's arguments, a JSON list.")
+@click.option("--kwargs", type=JSON, help="The task's named arguments, a JSON object.")
+@click.option("--payload", type=JSON, help="Any JSON for the task, in place of arguments.")
+@click.option("--file", "-f", type=click.File("rb"), help="JSON lines, a job in each; - for stdin.")
+@click.option("--partial", is_flag=True, help="With --file: store the good lines, report the bad.")
+@click.option("--id", help="The job's id, which nothing else may have.")
+@click.option("--queue", "-q", help="The queue.  [default: default]")
+@click.option("--priority", "-p", type=PRIORITY, help="0-100, low, medium, high or critical.")
+@click.option("--max-retries", type=int, help="Retries after the first attempt.  [default: 3]")
+@click.option("--timeout", type=DURATION, help="How long one attempt may take.")
+@click.option("--delay", type=DURATION, help="Run it so much later.")
+@click.option("--run-at", help="Run it at this time: 2026-01-31T12:00, or +10m.")
+@click.option("--deadline", help="When it should be done.")
+@click.option("--start-within", type=DURATION, help="Cancel it if it has not started by then.")
+@click.option("--result-ttl", type=DURATION, help="How long its result is kept.")
+@click.option("--key", "idempotency_key", help="An idempotency key: the same key, the same job.")
+@click.option("--depends-on", multiple=True, metavar="JOB", help="Wait for it; may be repeated.")
+@click.option("--on-dependency-failure", type=click.Choice(["cancel", "fail", "ignore"]),
+              help="What a dependency's bad end means.  [default: cancel]")  # fmt: skip
+@click.option("--meta", type=TAG, multiple=True, help="A tag; may be repeated.")
+@click.option("--parent", "parent_id", metavar="JOB", help="The job it belongs to.")
+@click.option("--cwd", type=click.Path(), help="Where a command runs.  [default: the worker's]")
+@click.option("--env", multiple=True, metavar="NAME=VALUE",
+              help="A variable for a command; may be repeated.")  # fmt: skip
+@click.option("--stdin", help="Text for a command to read.")
+@click.option("--wait", "-w", is_flag=True, help="Wait for its end; exit with 7 if it failed.")
+@click.option("--wait-timeout", type=DURATION, help="Wait at most so long; then exit with 124.")
+def enqueue(
+    session: Session,
+    /,
+    *,
+    words: tuple[str, ...],
+    file: IO[bytes] | None,
+    partial: bool,
+    wait: bool,
+    wait_timeout: float | None,
+    **given: Any,
+) -> None:
+    """Submit jobs: commands, tasks, files.
+
+    --command is for the shell. What stands after -- is run as it is, without a shell: values from
+    outside belong there, or in --env and --stdin. Only workers started with --allow-commands run
+    either.
+
+    A JSON document has fields named like the options: id, command (text for the shell, or a list),
+    task, args, kwargs, payload, queue, priority, max_retries, timeout, delay, run_at, deadline,
+    start_within, result_ttl, idempotency_key, depends_on, on_dependency_failure, metadata,
+    parent_id, cwd, env, stdin. Options fill in what it does not say.
+
+    With --file, everything is stored in one write, or nothing is: one bad line is enough. All of it
+    is held in memory, and other writers wait for about two seconds per 100,000 jobs. --partial
+    stores the good lines in batches of 1000 and exits with 8 if some were bad.
+
+    \b
+    Example:
+      queuectl enqueue --command "sleep 2" --priority high --max-retries 3 --timeout 10
+      queuectl enqueue -- convert in.png out.jpg
+      queuectl enqueue '{"id": "job1", "command": "echo hi"}'
+      queuectl enqueue --task tasks:send --args '["a@b.c"]' --wait
+      generate-jobs | queuectl enqueue --file - --queue mail
+    """
+    fields = _fields(given)
+    if file is not None:
+        _refuse_with_file(words, fields, wait=wait or wait_timeout is not None)
+        _take_file(session, file, fields, partial=partial)
+        return
+    if partial:
+        raise click.UsageError("--partial is for --file")
+    job = _document(words, fields).new_job()
+    queue = session.new_queue
+    [handle] = queue.submit_many([job])
+    if handle.is_duplicate:
+        session.tell(f"this key was used before: its job is {handle.id}")
+    if wait or wait_timeout is not None:
+        from leasehold.cli.wait import show_end
+
+        ended = handle.wait(wait_timeout)
+        show_end(session, queue, ended, is_duplicate=handle.is_duplicate)
+        return
+    if session.format == "table":
+        click.echo(safe(handle.id))
+    else:
+        status = queue.get_status(handle)
+        emit_one(
+            session,
+            {"id": handle.id, "status": status, "is_duplicate": handle.is_duplicate},
+        )
+
+
+def _fields(given: dict[str, Any]) -> dict[str, Any]:
+    """The options as fields of a document; those that were not given are left out."""
+    meta, env = given.pop("meta"), given.pop("env")
+    if given["cwd"] is not None:
+        given["cwd"] = os.path.abspath(given["cwd"])
+    given["depends_on"] = list(given["depends_on"])
+    given["metadata"] = dict(meta)
+    given["env"] = dict(_variable(text) for text in env)
+    fields = {name: value for name, value in given.items() if value not in (None, [], {})}
+    # An empty list or null is a payload like any other.
+    for name in ("payload", "args", "kwargs"):
+        context = click.get_current_context()
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            fields[name] = given[name]
+    return fields
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise click.BadParameter(f"{text!r} is no variable: write NAME=VALUE", param_hint="--env")
+    return name, value
+
+
+def _document(words: tuple[str, ...], fields: Mapping[str, Any]) -> JobDocument:
+    if words and ("command" in fields or "task" in fields):
+        raise click.UsageError("give one thing to run: a document, a program, --command or --task")
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        document = read_document(words[0])
+        document.fill_in(fields)
+        return document
+    if len(words) == 1 and " " in words[0]:
+        raise click.UsageError(
+            f"is {words[0]!r} for the shell? Then say --command; a program stands alone: -- ls -l"
+        )
+    if not words and "command" not in fields and "task" not in fields:
+        raise click.UsageError("nothing to run: give --command, -- PROGRAM, --task, JSON or --file")
+    said = {**fields, "command": list(words)} if words else fields
+    try:
+        return msgspec.convert(said, JobDocument)
+    except msgspec.ValidationError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _refuse_with_file(words: tuple[str, ...], fields: Mapping[str, Any], *, wait: bool) -> None:
+    if words or "command" in fields or "task" in fields or "id" in fields:
+        raise click.UsageError("--file brings its own jobs: give no other, and no --id")
+    if wait:
+        raise click.UsageError("--wait is for one job: use `wait` with the ids")
+
+
+def _take_file(
+    session: Session, file: IO[bytes], defaults: Mapping[str, Any], *, partial: bool
+) -> None:
+    from leasehold.cli.intake import Taken, counting, read_lines, submit_all, submit_each
+
+    # A hundred thousand jobs in memory are no garbage, and looking through them takes longer than
+    # reading them.
+    gc.disable()
+    stored = duplicates = failed = 0
+
+    def noted(taken: Taken) -> dict[str, Any]:
+        nonlocal stored, duplicates, failed
+        if taken.error is not None:
+            failed += 1
+            if failed <= ERRORS_SHOWN_MAX:
+                session.tell(f"line {taken.line}: {taken.error}")
+        else:
+            stored += 1
+            duplicates += taken.is_duplicate
+        return document_of(taken)
+
+    with counting(file, "submitting") as counted:
+        lines = counted(read_lines(file, session.new_queue, defaults))
+        submit = submit_each if partial else submit_all
+        documents = (noted(taken) for taken in submit(session.new_queue, lines))
+        if session.format == "table":
+            for _ in documents:
+                pass
+        else:
+            emit(session, documents, LINE_COLUMNS)
+    if failed > ERRORS_SHOWN_MAX:
+        session.tell(f"... and {failed - ERRORS_SHOWN_MAX:,} more")
+    if session.format == "table" and (stored or not failed):
+        again = f", {duplicates:,} of them known by their keys" if duplicates else ""
+        click.echo(f"submitted {stored:,} jobs{again}")
+    if failed and not stored:
+        session.tell(f"{failed:,} bad line(s): nothing was stored")
+        raise click.exceptions.Exit(Exit.FAILURE if partial else Exit.USAGE)
+    if failed:
+        session.tell(f"{failed:,} bad line(s) were left out")
+        raise click.exceptions.Exit(Exit.PARTIAL)

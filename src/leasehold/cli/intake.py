@@ -1,0 +1,139 @@
+"""Many jobs from one file of JSON lines: each line checked, and all of them stored, or each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import IO, Any, Final, NamedTuple
+
+import msgspec
+
+from leasehold.cli.jobdocument import read_document
+from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.errors import InvalidJobError, LeaseholdError
+from leasehold.queue.facade import TaskQueue
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.options import NewJob
+
+BATCH: Final = 1000
+LINE_BYTES_MAX: Final = 2 * PAYLOAD_BYTES_MAX
+"""No job with more can be stored; a file without line ends must not fill the memory."""
+
+
+class Line(NamedTuple):
+    """A line that says something: the job in it, or why there is none."""
+
+    number: int
+    job: NewJob | LeaseholdError
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one line."""
+
+    line: int
+    id: str | None = None
+    is_duplicate: bool = False
+    error: str | None = None
+
+
+def read_lines(file: IO[bytes], queue: TaskQueue, defaults: Mapping[str, Any]) -> Iterator[Line]:
+    """The jobs in a file, one by one; empty lines are passed over."""
+    seen: dict[str, int] = {}
+    number = 0
+    while text := file.readline(LINE_BYTES_MAX):
+        number += 1
+        if text.strip():
+            yield Line(number, _job(text, number, queue, defaults, seen))
+        while len(text) == LINE_BYTES_MAX and not text.endswith(b"\n"):
+            text = file.readline(LINE_BYTES_MAX)
+
+
+def _job(
+    text: bytes,
+    number: int,
+    queue: TaskQueue,
+    defaults: Mapping[str, Any],
+    seen: dict[str, int],
+) -> NewJob | LeaseholdError:
+    try:
+        document = read_document(text)
+        document.fill_in(defaults)
+        job = document.new_job()
+        queue.check_job(job)
+        if document.id is not None and seen.setdefault(document.id, number) != number:
+            raise InvalidJobError(f"the id {document.id!r} is that of line {seen[document.id]} too")
+    except LeaseholdError as error:
+        return error
+    return job
+
+
+def submit_all(queue: TaskQueue, lines: Iterable[Line]) -> list[Taken]:
+    """All or nothing: store every job in one write, if every line is good.
+
+    If one is not, nothing is stored, and the answer names only those that are not.
+    """
+    numbers: list[int] = []
+    jobs: list[NewJob] = []
+    bad: list[Taken] = []
+    for line in lines:
+        if isinstance(line.job, LeaseholdError):
+            bad.append(Taken(line=line.number, error=str(line.job)))
+        elif not bad:
+            numbers.append(line.number)
+            jobs.append(line.job)
+    if bad:
+        return bad
+    handles = queue.submit_many(jobs)
+    return [_taken(number, handle) for number, handle in zip(numbers, handles, strict=True)]
+
+
+def submit_each(queue: TaskQueue, lines: Iterable[Line]) -> Iterator[Taken]:
+    """Store what is good, in batches, and say what became of every line."""
+    remaining = iter(lines)
+    while batch := list(islice(remaining, BATCH)):
+        good = [line.job for line in batch if isinstance(line.job, NewJob)]
+        answers = iter(queue.submit_many(good, partial=True))
+        for line in batch:
+            bad = isinstance(line.job, LeaseholdError)
+            yield _taken(line.number, line.job if bad else next(answers))
+
+
+def _taken(number: int, answer: Any) -> Taken:
+    if isinstance(answer, JobHandle):
+        return Taken(line=number, id=answer.id, is_duplicate=answer.is_duplicate)
+    return Taken(line=number, error=str(answer))
+
+
+@contextmanager
+def counting(file: IO[bytes], what: str) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
+    """Show on a terminal how far it is, by the bytes of a file or else by the lines alone."""
+    if not sys.stderr.isatty():
+        yield iter
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from leasehold.cli.output import console
+
+    columns = (TextColumn(what), BarColumn(), TextColumn("{task.fields[lines]:,} lines"))
+    with Progress(*columns, TimeElapsedColumn(), console=console(stderr=True)) as progress:
+        task = progress.add_task("", total=_size(file), lines=0)
+
+        def counted(items: Iterable[Any]) -> Iterator[Any]:
+            for number, item in enumerate(items, 1):
+                yield item
+                if number % 100 == 0:
+                    done = file.tell() if file.seekable() else None
+                    progress.update(task, completed=done, lines=number)
+
+        yield counted
+
+
+def _size(file: IO[bytes]) -> int | None:
+    if not file.seekable():
+        return None
+    place = file.tell()
+    size = file.seek(0, 2)
+    file.seek(place)
+    return size

@@ -1,0 +1,11 @@
+"""Leaving a command with a code, after everything was said."""
+
+from __future__ import annotations
+
+import click
+
+
+def leave_with(code: int) -> None:
+    """End the command with this code; what was printed stays."""
+    if code:
+        raise click.exceptions.Exit(code)

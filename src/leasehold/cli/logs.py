@@ -1,0 +1,185 @@
+"""`logs`: what a job printed or logged, afterwards or while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final, Literal
+
+import click
+import msgspec
+
+from leasehold.cli.command import command
+from leasehold.cli.documents import document_of
+from leasehold.cli.output import Column, emit
+from leasehold.cli.safe import safe
+from leasehold.cli.session import Session
+from leasehold.core.job import Job
+from leasehold.errors import ResultTimeoutError
+from leasehold.queue.facade import TaskQueue
+from leasehold.worker.task import COMMAND_TASK
+
+LOOK_SECONDS: Final = 0.2
+READ_BYTES: Final = 65_536
+LINE_BYTES_MAX: Final = 16_384
+"""A longer line is cut: the file has all of it."""
+
+Stream = Literal["log", "stdout", "stderr"]
+COLUMNS = (Column("stream", "STREAM"), Column("text", "TEXT"))
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line of a job."""
+
+    stream: Stream
+    text: str
+
+
+@command()
+@click.argument("job")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option("--stdout", "streams", flag_value="stdout", help="Only a command's output.")
+@click.option("--stderr", "streams", flag_value="stderr", help="Only a command's error output.")
+@click.option("--attempt", type=click.IntRange(1), help="Of this attempt, not the latest.")
+def logs(
+    session: Session, /, *, job: str, follow: bool, streams: str | None, attempt: int | None
+) -> None:
+    """What a job printed or logged.
+
+    For a command job that is its output, of its latest attempt; lines of its error output begin
+    with `err| ` if both are shown. For a task it is what it logged by `current_job().log(...)`, the
+    last 1000 lines. Control characters are spelled out; lines of more than 16 KiB are cut.
+
+    \b
+    Example:
+      queuectl logs 0199c0de-... --follow
+      queuectl logs 0199c0de-... --stderr --attempt 1
+    """
+    if follow and attempt is not None:
+        raise click.UsageError("--follow goes with the job: not together with --attempt")
+    snapshot = session.queue.get(job)
+    if snapshot.task != COMMAND_TASK and (streams or attempt):
+        raise click.UsageError(
+            f"job {safe(job)} is no command: it has one log, not one per stream or attempt"
+        )
+    lines = _follow(session, snapshot) if follow else _lines(session.queue, snapshot, attempt)
+    chosen = (line for line in lines if streams is None or line.stream == streams)
+    if session.format == "table":
+        for line in chosen:
+            mark = "err| " if line.stream == "stderr" and streams is None else ""
+            click.echo(mark + safe(line.text, limit=None))
+    else:
+        emit(session, (document_of(line) for line in chosen), COLUMNS)
+
+
+def output_lines(queue: TaskQueue, job: Job, *, attempt: int | None) -> Iterator[LogLine]:
+    """What a command printed: its output, then its error output."""
+    paths = queue.output_paths(job, attempt)
+    if paths is None:
+        return
+    for tail in (Tail(paths[0], "stdout"), Tail(paths[1], "stderr")):
+        yield from tail.new_lines()
+        yield from tail.rest()
+
+
+def _lines(queue: TaskQueue, job: Job, attempt: int | None) -> Iterator[LogLine]:
+    if job.task == COMMAND_TASK:
+        yield from output_lines(queue, job, attempt=attempt)
+    else:
+        yield from (LogLine("log", text) for text in queue.log(job))
+
+
+def _follow(session: Session, job: Job) -> Iterator[LogLine]:
+    """Lines as they come, over all attempts that are still to come, until the job has ended."""
+    queue = session.queue
+    tails: list[Tail] = []
+    logged: list[str] = []
+    shown: tuple[str, str] | None = None
+    while True:
+        # A job that was leased again names its new files only when its command has begun.
+        paths = queue.output_paths(job)
+        if paths is not None and paths != shown:
+            yield from _all_rests(tails)
+            tails = [Tail(paths[0], "stdout"), Tail(paths[1], "stderr")]
+            shown = paths
+        for tail in tails:
+            yield from tail.new_lines()
+        if job.task != COMMAND_TASK:
+            now = queue.log(job)
+            yield from (LogLine("log", text) for text in appended(logged, now))
+            logged = now
+        if job.is_terminal:
+            yield from _all_rests(tails)
+            session.tell(f"job {job.id} is {job.status.value}")
+            return
+        job = _next_look(queue, job)
+
+
+def _next_look(queue: TaskQueue, job: Job) -> Job:
+    """The job a moment later, or at once when it has ended."""
+    with suppress(ResultTimeoutError):
+        return queue.wait(job.id, LOOK_SECONDS)
+    return queue.get(job.id)
+
+
+def _all_rests(tails: Iterable[Tail]) -> Iterator[LogLine]:
+    for tail in tails:
+        yield from tail.new_lines()
+        yield from tail.rest()
+
+
+def appended(before: list[str], now: list[str]) -> list[str]:
+    """What came to a log of which only the last lines are kept.
+
+    >>> appended(["a", "b", "c"], ["b", "c", "d"])
+    ['d']
+    """
+    for dropped in range(len(before) + 1):
+        kept = before[dropped:]
+        if now[: len(kept)] == kept:
+            return now[len(kept) :]
+    raise AssertionError("nothing is kept of nothing")
+
+
+class Tail:
+    """Reads a file that grows, line by line, in bounded memory."""
+
+    def __init__(self, path: str, stream: Stream) -> None:
+        self._path = path
+        self._stream: Stream = stream
+        self._place = 0
+        self._begun = b""
+        self._cut_bytes = 0
+        """How much of the line was left out because it is too long."""
+
+    def new_lines(self) -> Iterator[LogLine]:
+        """The lines that were finished since the last look."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._place)
+                while data := file.read(READ_BYTES):
+                    self._place += len(data)
+                    *ended, begun = data.split(b"\n")
+                    for piece in ended:
+                        self._add(piece)
+                        yield self._line()
+                    self._add(begun)
+        except FileNotFoundError:
+            return  # It has not begun, or ran on another machine.
+
+    def rest(self) -> Iterator[LogLine]:
+        """What stands after the last line end."""
+        if self._begun:
+            yield self._line()
+
+    def _add(self, piece: bytes) -> None:
+        room = LINE_BYTES_MAX - len(self._begun)
+        self._begun += piece[:room]
+        self._cut_bytes += max(0, len(piece) - room)
+
+    def _line(self) -> LogLine:
+        text = self._begun.removesuffix(b"\r").decode("utf-8", "replace")
+        if self._cut_bytes:
+            text += f" … {self._cut_bytes:,} bytes more"
+        self._begun, self._cut_bytes = b"", 0
+        return LogLine(self._stream, text)

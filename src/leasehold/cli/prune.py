@@ -1,0 +1,54 @@
+"""`prune`: forget what ended long ago."""
+
+from __future__ import annotations
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.confirm import agreed, destructive
+from leasehold.cli.documents import document_of
+from leasehold.cli.output import emit_one
+from leasehold.cli.session import Session
+from leasehold.core.retention import CleanUp
+from leasehold.core.status import Status
+
+
+@command()
+@click.option("--force", is_flag=True, help="Now, whether it is due and worth it or not.")
+@click.option("--emergency", is_flag=True, help="Completed and cancelled jobs whatever their age.")
+@click.option("--dead", is_flag=True, help="With --emergency: dead letters too.")
+@destructive
+def prune(
+    session: Session, force: bool, emergency: bool, dead: bool, yes: bool, dry_run: bool
+) -> None:
+    """Archive and delete jobs that ended longer ago than they are kept.
+
+    Workers do it once a day, and without an option this does what they would do: nothing, if the
+    last clean-up is not a day old. --force does it now. --emergency takes every completed and
+    cancelled job whatever its age, and --dead the dead letters too; then you are asked first.
+
+    \b
+    Examples: queuectl prune --force
+              queuectl prune --emergency --yes
+    """
+    if dead and not emergency:
+        raise click.UsageError("--dead goes with --emergency; for dead letters alone: dlq purge")
+    what = _what(session, emergency=emergency, dead=dead)
+    if (emergency or dry_run) and not agreed(session, what, yes=yes, dry_run=dry_run):
+        return
+    done = session.queue.prune(force=force, emergency=emergency, dead=dead)
+    if done is None:
+        session.tell("nothing was pruned: it is not due, or not worth it; --force does it now")
+        nothing = dict.fromkeys(CleanUp.__struct_fields__)
+        emit_one(session, {**nothing, "pruned": 0}, show=lambda: None)
+        return
+    emit_one(session, {**document_of(done), "pruned": done.pruned})
+
+
+def _what(session: Session, *, emergency: bool, dead: bool) -> str:
+    if not emergency:
+        return "archive and delete the jobs that ended longer ago than they are kept"
+    stats = session.queue.get_queue_stats()
+    chosen = [Status.COMPLETED, Status.CANCELLED, *([Status.DEAD] if dead else [])]
+    counts = ", ".join(f"{stats[status]:,} {status.value}" for status in chosen)
+    return f"archive and delete every job that has ended: {counts}"

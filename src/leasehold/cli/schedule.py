@@ -1,0 +1,236 @@
+"""`schedule`: recurring jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar, get_args
+
+import click
+
+from leasehold.cli.command import command, group
+from leasehold.cli.complete import schedule_names
+from leasehold.cli.confirm import agreed, destructive
+from leasehold.cli.documents import job_document
+from leasehold.cli.options import DURATION, JSON, MOMENT, PRIORITY, TAG
+from leasehold.cli.output import Column, cell, emit, emit_one
+from leasehold.cli.schedule_document import document_of_schedule
+from leasehold.cli.session import Session
+from leasehold.core.schedule import Misfire, Overlap, Schedule
+from leasehold.core.timing import Cron, Every, Timing
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+COLUMNS = (
+    Column("name", "NAME"),
+    Column("state", "STATE"),
+    Column("timing", "TIMING"),
+    Column("task", "TASK"),
+    Column("queue", "QUEUE"),
+    Column("next_runs", "NEXT RUNS (UTC)", lambda runs: ", ".join(map(cell, runs)) or "-"),
+    Column("last_at", "LAST"),
+    Column("fired", "FIRED", right=True),
+    Column("error", "ERROR"),
+)
+
+_name = click.argument("name", shell_complete=schedule_names)
+
+
+@group
+def schedule() -> None:
+    """Schedules: jobs that come again and again."""
+
+
+@command("list", of=schedule)
+def list_schedules(session: Session) -> None:
+    """List schedules, with their next runs.
+
+    \b
+    Example: queuectl schedule list
+    """
+    queue = session.queue
+    now = queue.now()
+    emit(
+        session,
+        (document_of_schedule(each, now) for each in queue.schedules),
+        COLUMNS,
+        nothing="there are no schedules: `schedule add`",
+    )
+
+
+@command(of=schedule)
+@_name
+def show(session: Session, name: str) -> None:
+    """Show one schedule, with the job that it submits.
+
+    \b
+    Example: queuectl schedule show nightly
+    """
+    _emit_schedule(session, session.queue.schedules.get(name))
+
+
+def _job_options(function: F) -> F:
+    """The options of `add` that are about each tick's job."""
+    for option in reversed(
+        (
+            click.option("--task", help="The task that runs, by name: reports.tasks:nightly."),
+            click.option("--args", "args", type=JSON, help="Its arguments, as a JSON list."),
+            click.option("--kwargs", "kwargs", type=JSON, help="Its keywords, as a JSON object."),
+            click.option("--command", "shell", help="A command for the shell, in place of a task."),
+            click.option("--queue", "-q", help="The queue of its jobs."),
+            click.option("--priority", "-p", type=PRIORITY, help="0 to 100, or low ... critical."),
+            click.option("--max-retries", type=click.IntRange(0), help="Retries of each job."),
+            click.option("--timeout", type=DURATION, help="How long each attempt may take."),
+            click.option("--meta", type=TAG, multiple=True, help="A tag; may be repeated."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command(of=schedule)
+@click.argument("name")
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED)
+@click.option("--cron", help='A cron expression: "0 3 * * *", or @hourly, @daily, ...')
+@click.option("--zone", help="The time zone of the cron expression; UTC unless told otherwise.")
+@click.option("--every", type=DURATION, help="An interval: 90s, 15m, 1d.")
+@click.option("--starting", type=MOMENT, help="The first tick of the interval.")
+@click.option(
+    "--misfire",
+    type=click.Choice(get_args(Misfire)),
+    help="What becomes of ticks while no worker was there.  [default: run_once]",
+)
+@click.option("--catch-up-max", type=int, help="With catch_up: at most so many of them.")
+@click.option("--grace", type=DURATION, help="With skip: how late a tick may still be run.")
+@click.option(
+    "--overlap",
+    type=click.Choice(get_args(Overlap)),
+    help="Whether a tick is run while the job before has not ended.  [default: allow]",
+)
+@_job_options
+def add(
+    session: Session,
+    /,
+    name: str,
+    argv: tuple[str, ...],
+    cron: str | None,
+    zone: str | None,
+    every: float | None,
+    starting: datetime | None,
+    task: str | None,
+    args: Any,
+    kwargs: Any,
+    shell: str | None,
+    **options: Any,
+) -> None:
+    """Add a schedule, or change the one of that name.
+
+    When: --cron or --every. What: a --task by its name, a --command for the shell, or a program
+    with its arguments after --. Command jobs run only on workers that allow commands.
+
+    \b
+    Examples: queuectl schedule add nightly --cron "0 3 * * *" --zone Europe/Berlin \\
+                  --task reports.tasks:nightly
+              queuectl schedule add tidy --every 1h -- find /tmp/cache -mtime +1 -delete
+    """
+    timing = _timing(cron, zone, every, starting)
+    chosen = _options(options)
+    what = _check_job(task, shell, argv, args, kwargs)
+    queue = session.new_queue
+    if task is not None:
+        made = queue.schedule(name, task, timing, args or (), kwargs, **chosen)
+    else:
+        made = queue.schedule_command(name, what, timing, **chosen)
+    _emit_schedule(session, made)
+
+
+@command(of=schedule)
+@_name
+@destructive
+def remove(session: Session, name: str, yes: bool, dry_run: bool) -> None:
+    """Remove a schedule; the jobs that it has submitted stay.
+
+    \b
+    Example: queuectl schedule remove nightly --yes
+    """
+    known = session.queue.schedules.get(name)
+    if agreed(session, f"remove the schedule {known.name}", yes=yes, dry_run=dry_run):
+        _emit_schedule(session, session.queue.schedules.remove(name))
+
+
+@command(of=schedule)
+@_name
+def run(session: Session, name: str) -> None:
+    """Submit a schedule's job now, out of turn.
+
+    \b
+    Example: queuectl schedule run nightly
+    """
+    job = session.queue.schedules.run(name).job()
+    emit_one(
+        session, job_document(job), show=lambda: click.echo(f"{cell(job.id)} {job.status.value}")
+    )
+
+
+@command(of=schedule)
+@_name
+def pause(session: Session, name: str) -> None:
+    """Let a schedule rest until it is resumed; what passes meanwhile is not run.
+
+    \b
+    Example: queuectl schedule pause nightly
+    """
+    _emit_schedule(session, session.queue.schedules.pause(name))
+
+
+@command(of=schedule)
+@_name
+def resume(session: Session, name: str) -> None:
+    """Let a paused schedule go on with its next tick.
+
+    \b
+    Example: queuectl schedule resume nightly
+    """
+    _emit_schedule(session, session.queue.schedules.resume(name))
+
+
+def _timing(
+    cron: str | None, zone: str | None, every: float | None, starting: datetime | None
+) -> Timing:
+    if (cron is None) == (every is None):
+        raise click.UsageError('say when it ticks: --cron "0 3 * * *", or --every 15m')
+    if cron is not None:
+        if starting is not None:
+            raise click.UsageError("--starting goes with --every")
+        return Cron(cron, zone or "UTC")
+    if zone is not None:
+        raise click.UsageError("--zone goes with --cron: an interval needs none")
+    assert every is not None
+    return Every(every, starting)
+
+
+def _check_job(
+    task: str | None, shell: str | None, argv: Sequence[str], args: Any, kwargs: Any
+) -> str | Sequence[str]:
+    if sum((task is not None, shell is not None, bool(argv))) != 1:
+        raise click.UsageError(
+            "say what runs: a --task, a --command, or a program and its arguments after --"
+        )
+    if task is None and (args is not None or kwargs is not None):
+        raise click.UsageError("--args and --kwargs go with --task")
+    if not isinstance(args, list | None):
+        raise click.BadParameter("it must be a JSON list: '[1, 2]'", param_hint="--args")
+    if not isinstance(kwargs, dict | None):
+        raise click.BadParameter("it must be a JSON object: '{\"a\": 1}'", param_hint="--kwargs")
+    return shell if shell is not None else list(argv)
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    named = {"grace": "grace_seconds", "timeout": "timeout_seconds", "meta": "metadata"}
+    meta = dict(given.pop("meta"))
+    options = {named.get(name, name): value for name, value in given.items() if value is not None}
+    return {**options, "metadata": meta} if meta else options
+
+
+def _emit_schedule(session: Session, known: Schedule) -> None:
+    emit_one(session, document_of_schedule(known, session.queue.now()))

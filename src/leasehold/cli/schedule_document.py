@@ -1,0 +1,71 @@
+"""A schedule as programs are told of it, with its next runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.schedule import Schedule
+from leasehold.core.timing import Cron, Every, Timing
+
+NEXT_RUNS: Final = 3
+
+
+def document_of_schedule(known: Schedule, now: datetime) -> dict[str, Any]:
+    """A schedule for programs."""
+    draft, timing = known.draft, known.timing
+    return {
+        "name": known.name,
+        "state": "paused" if known.paused else "active",
+        "timing": _timing_text(timing),
+        "cron": timing.expression if isinstance(timing, Cron) else None,
+        "zone": timing.zone if isinstance(timing, Cron) else None,
+        "every_seconds": timing.seconds if isinstance(timing, Every) else None,
+        "starting": timing.starting if isinstance(timing, Every) else None,
+        "task": known.task,
+        "queue": known.queue,
+        **_job_options(known),
+        "misfire": draft.misfire,
+        "catch_up_max": draft.catch_up_max,
+        "grace_seconds": draft.grace_seconds,
+        "overlap": draft.overlap,
+        "next_at": known.next_at,
+        "next_runs": next_runs(known, now),
+        "last_at": known.last_at,
+        "last_job_id": known.last_job_id,
+        "fired": known.fired,
+        "error": known.error,
+        "created_at": known.created_at,
+        "updated_at": known.updated_at,
+    }
+
+
+def _job_options(known: Schedule) -> dict[str, Any]:
+    """What is said about each tick's job."""
+    job = known.draft.job
+    return {
+        "payload": msgspec.json.decode(job.payload) if job.codec == "json" else None,
+        "priority": job.priority,
+        "max_retries": job.max_retries,
+        "timeout_seconds": job.timeout_seconds,
+        "metadata": job.metadata,
+    }
+
+
+def _timing_text(timing: Timing) -> str:
+    """A timing in a few words."""
+    if isinstance(timing, Cron):
+        return timing.expression + ("" if timing.zone == "UTC" else f" {timing.zone}")
+    return f"every {timing.seconds:g} s"
+
+
+def next_runs(known: Schedule, now: datetime, count: int = NEXT_RUNS) -> list[datetime]:
+    """The next ticks that will be fired, the one that is due included."""
+    runs: list[datetime] = []
+    following = known.next_at
+    while following is not None and len(runs) < count:
+        runs.append(following)
+        following = known.timing.next_after(max(following, now))
+    return runs

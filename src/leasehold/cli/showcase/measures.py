@@ -1,0 +1,88 @@
+"""What `bench` measures, each on the same throw-away store, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from leasehold.cli.showcase import tasks
+from leasehold.cli.showcase.stage import WAIT_SECONDS, Stage
+from leasehold.env import SYSTEM
+from leasehold.queue.options import NewJob
+
+DRAIN_SECONDS: Final = 3600.0
+"""Long enough for as many jobs as anybody asks for."""
+
+
+class Measure(NamedTuple):
+    """One figure, and how it was come by."""
+
+    measure: str
+    value: float
+    unit: str
+    jobs: int
+    batch: int = 1
+    """How many jobs one submit carried."""
+    slots: int | None = None
+    """How many jobs could run at once."""
+
+
+def measures(stage: Stage, *, jobs: int, batch: int, slots: int) -> Iterator[Measure]:
+    """Every measure, as it comes."""
+    one_by_one = max(1, jobs // 10)
+    yield Measure(
+        "submit_one_by_one",
+        one_by_one / _seconds(lambda: _submit(stage, one_by_one, 1)),
+        "jobs/s",
+        one_by_one,
+    )
+    yield Measure(
+        "submit_in_batches",
+        jobs / _seconds(lambda: _submit(stage, jobs, batch)),
+        "jobs/s",
+        jobs,
+        batch,
+    )
+    waiting = jobs + one_by_one
+    yield Measure(
+        "drain",
+        waiting / _drain(stage, waiting, slots),
+        "jobs/s",
+        waiting,
+        batch,
+        slots,
+    )
+    waits = _pick_up(stage, max(10, jobs // 100))
+    for name, share in (("pick_up_p50", 0.50), ("pick_up_p99", 0.99)):
+        value = 1000 * waits[min(int(share * len(waits)), len(waits) - 1)]
+        yield Measure(name, value, "ms", len(waits), 1, 4)
+
+
+def _submit(stage: Stage, jobs: int, batch: int) -> None:
+    for first in range(0, jobs, batch):
+        stage.queue.submit_many([NewJob(tasks.nothing)] * min(batch, jobs - first))
+
+
+def _drain(stage: Stage, jobs: int, slots: int) -> float:
+    """Seconds from the workers' start until so many jobs are completed and durable."""
+    started = SYSTEM.clock.monotonic()
+    with stage.workers(slots):
+        stage.until(lambda: stage.queue.get_queue_stats()["completed"] >= jobs, DRAIN_SECONDS)
+        return SYSTEM.clock.monotonic() - started
+
+
+def _pick_up(stage: Stage, samples: int) -> list[float]:
+    """Seconds from a submit here until the task's code runs in an idle worker process, sorted."""
+    waits = []
+    with stage.worker_process("idle"):
+        for _ in range(samples):
+            started = SYSTEM.now_micros()
+            ran_at = stage.queue.submit(tasks.moment, queue="idle").result(WAIT_SECONDS)
+            waits.append((ran_at - started) / 1e6)
+    return sorted(waits)
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    started = SYSTEM.clock.monotonic()
+    work()
+    return SYSTEM.clock.monotonic() - started

@@ -1,0 +1,72 @@
+"""`wait`: block until jobs have ended, and say how."""
+
+from __future__ import annotations
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.documents import job_document
+from leasehold.cli.exits import Exit
+from leasehold.cli.options import DURATION
+from leasehold.cli.output import Column, cell, emit, emit_one, json_text
+from leasehold.cli.safe import safe
+from leasehold.cli.session import Session
+from leasehold.core.job import Job
+from leasehold.core.status import Status
+from leasehold.queue.facade import TaskQueue
+from leasehold.worker.task import COMMAND_TASK
+
+COLUMNS = (
+    Column("id", "JOB"),
+    Column("status", "STATUS"),
+    Column("attempts", "ATTEMPTS", right=True),
+    Column("error", "ERROR", lambda error: f"{error.type}: {error.message}"),
+)
+
+
+@command()
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.option("--timeout", type=DURATION, help="Wait at most so long; then exit with 124.")
+def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -> None:
+    """Wait until jobs have ended.
+
+    Exits with 0 if all are completed, 7 if one is dead or cancelled, 124 if the time is up. To see
+    their results: -o json.
+
+    \b
+    Example:
+      queuectl wait 0199c0de-... --timeout 5m
+    """
+    ended = session.queue.wait(jobs, timeout)
+    emit(session, [job_document(job) for job in ended], COLUMNS)
+    if not all(job.status is Status.COMPLETED for job in ended):
+        raise click.exceptions.Exit(Exit.JOB_FAILED)
+
+
+def show_end(session: Session, queue: TaskQueue, job: Job, *, is_duplicate: bool) -> None:
+    """For `enqueue --wait`: a job's result on standard output, the rest of the news beside it."""
+
+    def show() -> None:
+        session.tell(_news(job))
+        if job.task == COMMAND_TASK:
+            _show_output(queue, job)
+        elif job.status is Status.COMPLETED:
+            click.echo(json_text(job_document(job)["result"], indent=2))
+
+    emit_one(session, job_document(job) | {"is_duplicate": is_duplicate}, show=show)
+    if job.status is not Status.COMPLETED:
+        raise click.exceptions.Exit(Exit.JOB_FAILED)
+
+
+def _news(job: Job) -> str:
+    news = f"job {job.id} is {job.status.value} after {job.attempts} attempt(s)"
+    if job.status is Status.DEAD and job.error is not None:
+        return f"{news}: {job.error.type}: {cell(job.error.message)}"
+    return news if job.status is Status.COMPLETED else f"{news}: {job.reason or '-'}"
+
+
+def _show_output(queue: TaskQueue, job: Job) -> None:
+    from leasehold.cli.logs import output_lines
+
+    for line in output_lines(queue, job, attempt=None):
+        click.echo(safe(line.text, limit=None), err=line.stream == "stderr")

@@ -1,0 +1,210 @@
+"""`worker start`, `worker stop`, `worker status`: the processes that run jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from leasehold.cli.command import command, group
+from leasehold.cli.documents import document_of
+from leasehold.cli.exits import Exit
+from leasehold.cli.options import DURATION, NAMES, LeaseLength
+from leasehold.cli.output import Column, cell, emit, emit_one
+from leasehold.cli.session import Session
+from leasehold.cli.workers.pidfile import PidFile, pid_files
+from leasehold.cli.workers.plan import GRACE_SECONDS, SLOTS, Plan, workers_folder
+
+STATUS_COLUMNS = (
+    Column("id", "WORKER"),
+    Column("state", "STATE"),
+    Column("pid", "PID", right=True),
+    Column("crew_pid", "CREW", right=True),
+    Column("queues", "QUEUES", ",".join),
+    Column("slots", "SLOTS", right=True),
+    Column("running", "RUNNING", right=True),
+    Column("started_at", "SINCE"),
+    Column("heartbeat_at", "LAST HEARTBEAT"),
+)
+STOP_COLUMNS = (
+    Column("pid", "PID", right=True),
+    Column("role", "WHAT"),
+    Column("stopped", "STOPPED"),
+    Column("killed", "KILLED"),
+)
+
+
+@group
+def worker() -> None:
+    """Run jobs: start, stop and look at worker processes."""
+
+
+@command(of=worker)
+@click.option("--count", "-n", type=click.IntRange(1, 1000), default=1, show_default=True,
+              help="Worker processes.")  # fmt: skip
+@click.option("--slots", type=click.IntRange(1, 10_000), default=SLOTS, show_default=True,
+              help="Jobs at once in each process.")  # fmt: skip
+@click.option("--queues", "-q", type=NAMES, default="default", show_default=True,
+              help="The queues to serve, with commas between them.")  # fmt: skip
+@click.option("--tasks", "-t", type=NAMES, help="Run only jobs of these tasks.")
+@click.option("--import", "-i", "modules", type=NAMES, multiple=True, metavar="MODULE",
+              help="A module with tasks; this folder's are found. May be repeated.")  # fmt: skip
+@click.option("--executor", type=click.Choice(["threads", "processes"]), default="threads",
+              show_default=True, help="Where plain functions run, if their task does not say.",
+              )  # fmt: skip
+@click.option("--allow-commands", is_flag=True, help="Run command jobs too: they may be anything.")
+@click.option("--grace", type=DURATION, default=GRACE_SECONDS, show_default=True,
+              help="How long running jobs may take to finish when it stops.")  # fmt: skip
+@click.option("--lease-seconds", type=LeaseLength(),
+              help="The lease of jobs that name none; auto: by their measured run times.",
+              )  # fmt: skip
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
+@click.option("--max-memory", type=click.FloatRange(1), metavar="MB",
+              help="Replace a process that has grown beyond this.")  # fmt: skip
+@click.option("--until-empty", "--burst", is_flag=True,
+              help="Stop when no job is pending, running or to be retried.")  # fmt: skip
+@click.option("--background", is_flag=True, help="Return when the workers work.")
+@click.option("--log", "log_path", type=click.Path(dir_okay=False),
+              help="The log file of workers in the background.")  # fmt: skip
+@click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
+def start(
+    session: Session,
+    /,
+    *,
+    modules: tuple[tuple[str, ...], ...],
+    executor: str,
+    grace: float,
+    max_memory: float | None,
+    background: bool,
+    log_path: str | None,
+    **asked: Any,
+) -> None:
+    """Start workers, here or in the background.
+
+    One parent looks after COUNT worker processes: it replaces those that are worn out or have
+    crashed. The first Ctrl-C (or SIGTERM) lets running jobs finish within the grace; a second one
+    hands them back at once, with no attempt spent.
+
+    Commands run only with --allow-commands; whoever can submit jobs can then run programs here.
+
+    \b
+    Example:
+      queuectl worker start --count 2 --queues mail,default --import tasks
+      queuectl worker start --background --allow-commands
+    """
+    if session.store_url.startswith("memory:"):
+        raise click.UsageError("a memory store lives in one process: workers would find it empty")
+    if log_path is not None and not background:
+        raise click.UsageError("--log is for --background; here the log goes to standard error")
+    plan = Plan(
+        store_url=session.store_url,
+        modules=tuple(name for names in modules for name in names),
+        executor="process" if executor == "processes" else "thread",
+        grace_seconds=grace,
+        max_memory_mb=max_memory,
+        **asked,
+    )
+    if background:
+        _start_in_background(session, plan, log_path)
+    else:
+        from leasehold.cli.workers.crew import Crew
+        from leasehold.cli.workers.loglines import log_to_stderr
+
+        log_to_stderr(quiet=plan.quiet)
+        raise click.exceptions.Exit(Crew(plan).run())
+
+
+def _start_in_background(session: Session, plan: Plan, log_path: str | None) -> None:
+    from leasehold.cli.workers.background import DidNotBeginError, begin
+
+    try:
+        began = begin(plan, log_path)
+    except DidNotBeginError as error:
+        session.tell(f"no worker was started:\n{error.said}")
+        raise click.exceptions.Exit(error.code or Exit.FAILURE) from error
+    document = {
+        "pid": began.pid,
+        "count": plan.count,
+        "slots": plan.slots,
+        "queues": plan.queues,
+        "log_path": began.log_path,
+    }
+
+    def show() -> None:
+        click.echo(f"started {plan.count} worker(s), pid {began.pid}; log: {cell(began.log_path)}")
+
+    emit_one(session, document, show=show)
+
+
+@command(of=worker)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "everything", is_flag=True, help="All of this store; so it is without ID.")
+@click.option("--timeout", type=DURATION, default=60.0, show_default=True,
+              help="How long to wait for the end of what runs.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Then kill what still runs; its jobs are run again.")
+def stop(
+    session: Session, /, *, ids: tuple[str, ...], everything: bool, timeout: float, force: bool
+) -> None:
+    """Stop workers that were started on this machine.
+
+    They finish what they run within their grace, and hand back the rest; stopped a second time,
+    they hand it back at once, with no attempt spent. ID is the pid that `worker start` printed, or
+    a worker's id or pid as `worker status` shows it.
+
+    \b
+    Example:
+      queuectl worker stop
+      queuectl worker stop 4711 --timeout 10s --force
+    """
+    from leasehold.cli.workers.stopping import stop as stop_processes
+
+    if ids and everything:
+        raise click.UsageError("name workers, or say --all, not both")
+    files = pid_files(workers_folder(session.store_url))
+    live = [file for file in files if not file.is_stale]
+    targets = _named(session, live, ids) if ids else [f for f in live if f.record.role == "crew"]
+    if not targets:
+        session.tell("no worker of this store was started here")
+    results = stop_processes(targets, live, timeout_seconds=timeout, force=force)
+    if targets or session.format != "table":
+        emit(session, [document_of(result) for result in results], STOP_COLUMNS)
+    if not all(result.stopped for result in results):
+        session.tell(
+            "they still finish what they run: stop them again to have it handed back at once, or "
+            "with --force to kill them"
+        )
+        raise click.exceptions.Exit(Exit.TIMEOUT)
+
+
+def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> list[PidFile]:
+    found = []
+    for wanted in dict.fromkeys(ids):
+        matching = [f for f in live if wanted in (str(f.record.pid), f.record.worker_id)]
+        if not matching:
+            session.tell(f"no worker {wanted} of this store runs here: see `worker status`")
+            raise click.exceptions.Exit(Exit.NOT_FOUND)
+        found += matching
+    return found
+
+
+@command(of=worker)
+def status(session: Session) -> None:
+    """Which workers there are, alive or not, and what they run.
+
+    A worker is `alive`, `dead` (that is proved; its jobs are run again by the next worker that
+    looks) or `silent` (no heartbeat for two minutes). Pid files of processes that are gone are
+    removed.
+
+    \b
+    Example:
+      queuectl worker status
+      queuectl worker status -o json
+    """
+    from leasehold.cli.workers.overview import overview, remove_stale
+
+    files = pid_files(workers_folder(session.store_url))
+    documents = overview(session.queue, files)
+    emit(session, documents, STATUS_COLUMNS, nothing="no worker is running: `worker start`")
+    removed = remove_stale(files, session.queue)
+    if removed:
+        session.tell(f"removed {removed} pid file(s) of processes that are gone")

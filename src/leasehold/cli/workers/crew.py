@@ -1,0 +1,242 @@
+"""A crew: several worker processes and the parent that looks after them.
+
+A process that asks to be started anew is, at once; one that crashed is after a pause that grows.
+The first SIGTERM or SIGINT lets every process finish what it runs, the second does not. One that
+cannot even begin ends the crew: whoever started it should hear why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+from leasehold.cli.exits import Exit
+from leasehold.cli.workers.loglines import log_to_stderr, logger
+from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
+from leasehold.cli.workers.plan import (
+    READY,
+    RECYCLED,
+    Plan,
+    make_folder,
+    read_plan,
+    start_python,
+)
+from leasehold.env import SYSTEM
+
+PROCESS_MODULE: Final = "leasehold.cli.workers.process"
+PAUSE_SECONDS_FIRST: Final = 1.0
+PAUSE_SECONDS_MAX: Final = 60.0
+HEALTHY_SECONDS: Final = 60.0
+"""A process that lived that long and crashed is not held responsible for earlier crashes."""
+REAP_SECONDS: Final = 10.0
+
+
+@dataclass
+class _Member:
+    """One worker process."""
+
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    started_at: float
+    crashes: int
+    """How often the ones before it crashed in a row."""
+    is_ready: bool = False
+
+
+class Crew:
+    """Runs the worker processes of a plan; `ready_fd` gets a byte when all of them work."""
+
+    def __init__(self, plan: Plan, ready_fd: int | None = None) -> None:
+        self._plan = plan
+        self._ready_fd = ready_fd
+        self._members: dict[int, _Member] = {}
+        self._vacancies: list[tuple[float, int]] = []
+        """When to start another process, and how many crashes came before it."""
+        self._ready = 0
+        self._signals: list[int] = []
+        self._heeded = 0
+        self._code: int = Exit.OK
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> int:
+        """Work until every process has ended for good; answers the exit code."""
+        pid = os.getpid()
+        held = HeldPidFile(
+            make_folder(self._plan.store_url),
+            PidRecord(
+                pid=pid,
+                role="crew",
+                started_at=SYSTEM.now(),
+                crew_pid=pid,
+                log_path=self._plan.log_path,
+            ),
+        )
+        try:
+            with self._selector, self._noting_signals():
+                self._vacancies = [(0.0, 0)] * self._plan.count
+                while self._members or self._vacancies:
+                    self._fill_vacancies()
+                    self._listen()
+                    self._heed_signals()
+        finally:
+            held.close()
+        return self._code
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._heeded > 0 or self._code != Exit.OK
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._ready >= self._plan.count
+
+    def _fill_vacancies(self) -> None:
+        now = SYSTEM.clock.monotonic()
+        due = [vacancy for vacancy in self._vacancies if vacancy[0] <= now]
+        self._vacancies = [vacancy for vacancy in self._vacancies if vacancy[0] > now]
+        for _, crashes in due:
+            try:
+                self._start(now, crashes)
+            except OSError as error:
+                # No process or memory is left now; those that work go on.
+                logger.error("no worker process can be started: %s", error)
+                self._vacancies.append((now + PAUSE_SECONDS_MAX, crashes))
+
+    def _start(self, now: float, crashes: int) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = start_python(PROCESS_MODULE, self._plan, theirs.fileno())
+        self._members[process.pid] = _Member(process, ours, now, crashes)
+        self._selector.register(ours, selectors.EVENT_READ, process.pid)
+
+    def _listen(self) -> None:
+        """Wait for news of a process, a signal, or the time to start another one."""
+        now = SYSTEM.clock.monotonic()
+        seconds = min((at - now for at, _ in self._vacancies), default=None)
+        for key, _ in self._selector.select(None if seconds is None else max(0.0, seconds)):
+            if key.data is None:
+                assert isinstance(key.fileobj, socket.socket)
+                key.fileobj.recv(4096)
+            elif self._members[key.data].link.recv(1) == READY:
+                self._members[key.data].is_ready = True
+                self._ready += 1
+                if self._ready == self._plan.count:
+                    self._say_ready()
+            else:
+                self._end(self._members.pop(key.data))
+
+    def _say_ready(self) -> None:
+        plan = self._plan
+        logger.info(
+            "%d worker(s) of %d slot(s) serve %s", plan.count, plan.slots, ", ".join(plan.queues)
+        )
+        if self._ready_fd is not None:
+            # Whoever waited for it may have been killed meanwhile.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._ready_fd, READY)
+            os.close(self._ready_fd)
+
+    def _end(self, member: _Member) -> None:
+        """A process has closed its connection: it has ended, or is about to."""
+        self._selector.unregister(member.link)
+        member.link.close()
+        code = _reap(member.process)
+        if code == Exit.OK or self._is_stopping:
+            return
+        now = SYSTEM.clock.monotonic()
+        if code == RECYCLED:
+            self._vacancies.append((now, 0))
+        elif not member.is_ready and not self._has_begun:
+            # It has said why, and the next one would say the same.
+            self._code = code if code > 0 else Exit.FAILURE
+            self._vacancies.clear()
+            self._stop_all()
+        else:
+            crashes = 0 if now - member.started_at >= HEALTHY_SECONDS else member.crashes
+            pause = min(PAUSE_SECONDS_FIRST * 2**crashes, PAUSE_SECONDS_MAX)
+            logger.error(
+                "worker process %d %s; its jobs are taken back, another one starts in %.0f s",
+                member.process.pid,
+                _how(code),
+                pause,
+            )
+            self._vacancies.append((now + pause, crashes + 1))
+
+    def _heed_signals(self) -> None:
+        while self._heeded < len(self._signals):
+            self._heeded += 1
+            self._vacancies.clear()
+            if self._heeded == 1:
+                logger.info(
+                    "stopping: what runs may finish within %.0f s; again to stop at once",
+                    self._plan.grace_seconds,
+                )
+            elif self._heeded == 2:
+                logger.warning("stopping at once: what runs is handed back")
+                if self._signals[1] == signal.SIGINT:
+                    self._code = Exit.INTERRUPTED
+            self._stop_all()
+
+    def _stop_all(self) -> None:
+        # A process that has not heeded a signal yet would not notice the same one twice.
+        number = signal.SIGTERM if self._heeded < 2 else signal.SIGINT
+        for member in self._members.values():
+            member.process.send_signal(number)
+
+    @contextlib.contextmanager
+    def _noting_signals(self) -> Iterator[None]:
+        def note(number: int, _frame: FrameType | None) -> None:
+            self._signals.append(number)
+
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self._selector.register(ours, selectors.EVENT_READ, None)
+        # The terminal that was closed takes its workers with it, in good order.
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        before = {number: signal.signal(number, note) for number in numbers}
+        wakeup_fd = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(wakeup_fd)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            ours.close()
+            theirs.close()
+
+
+def _reap(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        # It has said good-bye, and something in it does not let go.
+        process.kill()
+        return process.wait()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"was killed by signal {-code}"
+
+
+def main() -> None:
+    """Run a crew in the background, as the plan on standard input says."""
+    plan, ready_fd = read_plan()
+    log_to_stderr(quiet=plan.quiet)
+    raise SystemExit(Crew(plan, ready_fd).run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""What `worker status` shows: the registry of the store, and the pid files of this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from leasehold.cli.workers.pidfile import PidFile
+from leasehold.core.store import WorkerInfo
+from leasehold.env import SYSTEM
+from leasehold.queue.facade import TaskQueue
+
+SILENT_SECONDS: Final = 120.0
+"""Without a heartbeat for so long, nobody should believe in a worker that cannot be proved."""
+
+
+def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]:
+    """A document for each worker of the store, oldest first.
+
+    `state` is `alive`, `dead` (proved: its jobs are taken back by the next sweep) or `silent` (no
+    heartbeat for two minutes, and no proof).
+    """
+    by_worker = {file.record.worker_id: file for file in files if file.record.role == "worker"}
+    jobs: dict[str | None, list[str]] = {}
+    for job in queue.search(status="running"):
+        jobs.setdefault(job.worker, []).append(job.id)
+    workers = sorted(queue.workers(), key=lambda worker: worker.started_at)
+    return [
+        _document(worker, by_worker.get(worker.id), jobs.get(worker.id, [])) for worker in workers
+    ]
+
+
+def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:
+    """Remove the pid files of processes that are gone; answers how many.
+
+    That of a worker stays while the registry still knows the worker: it is the proof of its death.
+    """
+    registered = {worker.id for worker in queue.workers()}
+    stale = [file for file in files if file.record.worker_id not in registered and file.is_stale]
+    for file in stale:
+        file.remove()
+    return len(stale)
+
+
+def _document(worker: WorkerInfo, file: PidFile | None, jobs: list[str]) -> dict[str, Any]:
+    record = None if file is None else file.record
+    return {
+        "id": worker.id,
+        "state": _state(worker, file),
+        "host": worker.host,
+        "pid": worker.pid,
+        "crew_pid": None if record is None else record.crew_pid,
+        "queues": worker.queues,
+        "slots": worker.slots,
+        "running": worker.running,
+        "jobs": jobs,
+        "started_at": worker.started_at,
+        "heartbeat_at": worker.heartbeat_at,
+        "log_path": None if record is None else record.log_path,
+    }
+
+
+def _state(worker: WorkerInfo, file: PidFile | None) -> str:
+    if file is not None:
+        return "dead" if file.is_stale else "alive"
+    if worker.host == socket.gethostname() and not _is_there(worker.pid):
+        return "dead"
+    # A worker inside an application, or on another machine: its heartbeat must do.
+    silent_seconds = (SYSTEM.now() - worker.heartbeat_at).total_seconds()
+    return "silent" if silent_seconds > SILENT_SECONDS else "alive"
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

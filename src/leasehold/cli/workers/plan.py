@@ -1,0 +1,116 @@
+"""What `worker start` was asked for, as it is handed on to the processes that do it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from leasehold.cli.session import sqlite_path
+from leasehold.core.job import DEFAULT_QUEUE
+from leasehold.errors import StoreUnavailableError
+
+READY: Final = b"r"
+"""What a process says to its parent when it works."""
+RECYCLED: Final = os.EX_TEMPFAIL
+"""The exit code of a process that wants to be started anew."""
+SLOTS: Final = 4
+GRACE_SECONDS: Final = 30.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How many worker processes, and how each of them works."""
+
+    store_url: str
+    count: int = 1
+    slots: int = SLOTS
+    queues: tuple[str, ...] = (DEFAULT_QUEUE,)
+    tasks: tuple[str, ...] | None = None
+    modules: tuple[str, ...] = ()
+    """Where tasks are defined."""
+    executor: Literal["thread", "process"] = "thread"
+    allow_commands: bool = False
+    lease_seconds: float | Literal["auto"] | None = None
+    grace_seconds: float = GRACE_SECONDS
+    max_jobs: int | None = None
+    max_memory_mb: float | None = None
+    until_empty: bool = False
+    quiet: bool = False
+    log_path: str | None = None
+    """Where a crew in the background writes; None in the foreground."""
+
+
+def workers_folder(store_url: str) -> str:
+    """Where pid files and logs are kept: beside a store that is a file, else in the user's state.
+
+    >>> workers_folder("/var/lib/app/jobs.db")
+    '/var/lib/app/jobs.db-workers'
+    """
+    path = sqlite_path(store_url)
+    if path is not None:
+        # Links are resolved, so that all shells agree.
+        return os.path.realpath(path) + "-workers"
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    digest = hashlib.sha256(store_url.encode()).hexdigest()[:16]
+    return os.path.join(state, "leasehold", f"{digest}-workers")
+
+
+def make_folder(store_url: str) -> str:
+    """Make the folder for pid files and logs if need be, for its owner only; answers its path."""
+    path = workers_folder(store_url)
+    try:
+        if sqlite_path(store_url) is None:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"there is no place for the pid files of workers: {error.strerror} ({path})"
+        ) from error
+    return path
+
+
+def start_python(
+    module: str, plan: Plan, link_fd: int, *, output: int | None = None
+) -> subprocess.Popen[bytes]:
+    """Start one of our modules in a fresh interpreter and hand it the plan.
+
+    It gets a session of its own, in which no Ctrl-C reaches it: its parent says when to stop. The
+    plan goes through its standard input, since a store URL may hold a password and argument lists
+    can be read by everybody.
+    """
+    # -P keeps modules of the working directory from taking the place of others.
+    arguments: Sequence[str] = [sys.executable, "-P", "-m", module, str(link_fd)]
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter.
+        arguments,
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        pass_fds=[link_fd],
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    # One that dies at once is noticed by the end of its connection.
+    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(msgspec.json.encode(plan))
+    return process
+
+
+def read_plan() -> tuple[Plan, int]:
+    """The plan and the descriptor that `start_python` gave to this process."""
+    link_fd = int(sys.argv[1])
+    # What this process starts is none of the parent's business.
+    os.set_inheritable(link_fd, False)
+    with open(0, "rb", closefd=False) as stdin:
+        plan = msgspec.json.decode(stdin.read(), type=Plan)
+    # Nobody is there to type; programs that tasks start may read, and find nothing.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return plan, link_fd

@@ -1,0 +1,115 @@
+"""One worker process: `python -m leasehold.cli.workers.process`, started by a crew.
+
+It tells its crew when it works, by a byte on their connection, and stops when the connection ends:
+a crew that was killed leaves nobody behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+
+from leasehold.cli.exits import Exit, exit_for
+from leasehold.cli.session import actor
+from leasehold.cli.workers.loglines import log_to_stderr, logger
+from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
+from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan
+from leasehold.core.lease import Lease, Settled
+from leasehold.env import SYSTEM
+from leasehold.errors import LeaseholdError
+from leasehold.queue.facade import TaskQueue
+from leasehold.worker.stopping import StopReason
+
+
+def main() -> None:
+    """Work as the plan on standard input says, and leave with the exit code."""
+    plan, link_fd = read_plan()
+    link = socket.socket(fileno=link_fd)
+    log_to_stderr(quiet=plan.quiet)
+    # Tasks stand in modules of the folder in which the worker was started.
+    sys.path.insert(0, os.getcwd())
+    try:
+        code = _work(plan, link)
+    except LeaseholdError as error:
+        logger.error("%s", error)
+        code = exit_for(error)
+    sys.exit(code)
+
+
+def _work(plan: Plan, link: socket.socket) -> int:
+    with _queue(plan) as queue:
+        for module in plan.modules:
+            names = queue.load_tasks(module)
+            logger.info("tasks of %s: %s", module, ", ".join(names) or "none with a name")
+        held: list[HeldPidFile] = []
+
+        def begin(worker_id: str) -> None:
+            held.append(HeldPidFile(make_folder(plan.store_url), _record(plan, worker_id)))
+            threading.Thread(target=_stop_with_crew, args=(link,), daemon=True).start()
+            link.send(READY)
+
+        try:
+            reason = queue.run_worker(
+                slots=plan.slots,
+                max_jobs=plan.max_jobs,
+                max_memory_mb=plan.max_memory_mb,
+                grace_seconds=plan.grace_seconds,
+                tasks=plan.tasks,
+                executor=plan.executor,
+                until_empty=plan.until_empty,
+                on_ready=begin,
+            )
+        finally:
+            for file in held:
+                file.close()
+    if reason.recycled:
+        return RECYCLED
+    return Exit.STORE if reason is StopReason.STORE_LOST else Exit.OK
+
+
+def _queue(plan: Plan) -> TaskQueue:
+    return TaskQueue(
+        plan.store_url,
+        num_workers=0,
+        queues=plan.queues,
+        lease_seconds=plan.lease_seconds,
+        import_tasks=plan.modules,
+        allow_commands=plan.allow_commands,
+        actor=actor(),
+        on_start=None if plan.quiet else _started,
+        on_success=None if plan.quiet else _completed,
+    )
+
+
+def _record(plan: Plan, worker_id: str) -> PidRecord:
+    return PidRecord(
+        pid=os.getpid(),
+        role="worker",
+        started_at=SYSTEM.now(),
+        crew_pid=os.getppid(),
+        worker_id=worker_id,
+        log_path=plan.log_path,
+    )
+
+
+def _stop_with_crew(link: socket.socket) -> None:
+    # It never sends anything: what comes is the end of the connection, and of the crew.
+    link.recv(1)
+    logger.warning("whoever started this worker is gone: it stops")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _started(lease: Lease) -> None:
+    logger.info("job %s (%s): attempt %d starts", lease.job_id, lease.task, lease.attempt)
+
+
+def _completed(lease: Lease, _settled: Settled) -> None:
+    seconds = (SYSTEM.now() - lease.acquired_at).total_seconds()
+    logger.info("job %s (%s): completed in %.2f s", lease.job_id, lease.task, max(0, seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""The health checks of a store, one small function each: what is right, what is wrong, what to do.
+
+Every check gets the same facts and answers with a finding, or with None where it does not apply:
+a store in memory has no disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.lease import StuckJob
+from leasehold.core.schedule import Schedule
+from leasehold.core.store import WorkerInfo
+from leasehold.observe.findings import Finding, Level
+
+SKEW_SECONDS_WARNING: Final = 2.0
+SKEW_SECONDS_CRITICAL: Final = 60.0
+FREE_BYTES_WARNING: Final = 1024**3
+FREE_BYTES_CRITICAL: Final = 64 * 1024**2
+WAL_BYTES_WARNING: Final = 256 * 1024**2
+WORKER_SILENT_SECONDS: Final = 120.0
+LOST_WITH_THE_MACHINE: Final = frozenset({"tmpfs", "ramfs"})
+LOST_WITH_THE_CONTAINER: Final = frozenset({"overlay", "aufs"})
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found out about a store at one moment."""
+
+    store: Mapping[str, Any]
+    """What the store says of itself (`describe`)."""
+    now: datetime
+    """The store's clock."""
+    wall_clock: datetime
+    workers: list[WorkerInfo] = []
+    lost_workers: list[str] = []
+    """Workers that are proved dead and not yet swept."""
+    stale_pids: list[int] = []
+    """Processes that left a pid file behind, and are proved gone."""
+    stuck: list[StuckJob] = []
+    """Running jobs whose holder is silent or proved dead, or whose lease has expired."""
+    unrunnable: dict[str, str] = {}
+    """Tasks whose jobs workers handed back because they cannot run them, and the latest reason."""
+    schedules: list[Schedule] = []
+    dead_letters: int = 0
+
+
+def examine(facts: Facts) -> list[Finding]:
+    """What every check says."""
+    findings = [check(facts) for check in CHECKS]
+    return [finding for finding in findings if finding is not None]
+
+
+# -- the file ----------------------------------------------------------------------------------
+
+
+def sqlite_version(facts: Facts) -> Finding | None:
+    """The store refuses a SQLite that can lose commits, so one that opened is good."""
+    version = facts.store.get("sqlite_version")
+    return None if version is None else _ok("sqlite_version", f"SQLite {version}")
+
+
+def schema(facts: Facts) -> Finding | None:
+    """Opening a store brings its schema up to date."""
+    version = facts.store.get("schema_version")
+    return None if version is None else _ok("schema", f"version {version}, up to date")
+
+
+def journal_mode(facts: Facts) -> Finding | None:
+    """Readers and the writer only leave each other alone with a write-ahead log."""
+    mode = facts.store.get("journal_mode")
+    if mode is None or mode == "wal":
+        return None if mode is None else _ok("journal_mode", "WAL")
+    return Finding(
+        check="journal_mode",
+        level=Level.CRITICAL,
+        found=f"{mode}, not WAL",
+        meaning="somebody changed the file: readers and writers block each other",
+        advice="stop everything that uses the store, then run any queuectl command on it",
+    )
+
+
+def file_system(facts: Facts) -> Finding | None:
+    """A store belongs on a local disk that outlives the process."""
+    kind = facts.store.get("file_system")
+    if kind is None:
+        return None
+    if kind in LOST_WITH_THE_MACHINE:
+        lost = "it is kept in memory: a restart of the machine loses every job"
+    elif kind in LOST_WITH_THE_CONTAINER:
+        lost = "it is a container's own layer: the store is gone when the container is removed"
+    else:
+        return _ok("file_system", kind or "not told by the system")
+    return Finding(
+        check="file_system",
+        level=Level.WARNING,
+        found=kind,
+        meaning=lost,
+        advice="keep the store on a disk or a volume",
+    )
+
+
+def permissions(facts: Facts) -> Finding | None:
+    """Payloads may hold secrets: only the owner should read the file."""
+    if "warning" not in facts.store:
+        return None
+    if facts.store["warning"] is None:
+        return _ok("permissions", "only its owner can read it")
+    return Finding(
+        check="permissions",
+        level=Level.WARNING,
+        found=str(facts.store["warning"]),
+        meaning="other users of this machine can read payloads and results",
+        advice=f"chmod 600 {facts.store['path']}",
+    )
+
+
+def disk(facts: Facts) -> Finding | None:
+    """Submits are refused when the disk is nearly full."""
+    free = facts.store.get("free_bytes")
+    if free is None:
+        return None
+    found = f"{free / 1024**3:,.1f} GiB free"
+    if free >= FREE_BYTES_WARNING:
+        return _ok("disk", found)
+    return Finding(
+        check="disk",
+        level=Level.CRITICAL if free < FREE_BYTES_CRITICAL else Level.WARNING,
+        found=found if free >= FREE_BYTES_CRITICAL else f"{free / 1024**2:,.0f} MiB free",
+        meaning="below 16 MiB new jobs are refused, so that running ones can still finish",
+        advice="free some space; queuectl prune --emergency deletes what has ended",
+    )
+
+
+def write_ahead_log(facts: Facts) -> Finding | None:
+    """The log shrinks again unless somebody reads in one transaction for ever."""
+    size = facts.store.get("wal_bytes")
+    if size is None:
+        return None
+    found = f"{size / 1024**2:,.1f} MiB"
+    if size <= WAL_BYTES_WARNING:
+        return _ok("write_ahead_log", found)
+    return Finding(
+        check="write_ahead_log",
+        level=Level.WARNING,
+        found=found,
+        meaning="some program keeps a read transaction open, so that the log cannot be emptied",
+        advice="find who has the file open (lsof) and let it close its transaction",
+    )
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+def clock(facts: Facts) -> Finding:
+    """The store's time never steps back; after the wall clock was, everything waits for it."""
+    ahead = (facts.now - facts.wall_clock).total_seconds()
+    if ahead <= SKEW_SECONDS_WARNING:
+        return _ok("clock", "in step with the store")
+    return Finding(
+        check="clock",
+        level=Level.CRITICAL if ahead > SKEW_SECONDS_CRITICAL else Level.WARNING,
+        found=f"{ahead:,.0f} s behind the store's time",
+        meaning="the clock was set back: delays, leases and schedules stand still until it is even",
+        advice="set the clock right and let NTP keep it",
+    )
+
+
+def schedules(facts: Facts) -> Finding:
+    """A schedule that cannot submit its job says why."""
+    troubled = [each for each in facts.schedules if each.error is not None]
+    if not troubled:
+        return _ok("schedules", f"{len(facts.schedules)} schedule(s), none in trouble")
+    return Finding(
+        check="schedules",
+        level=Level.WARNING,
+        found=f"{troubled[0].name}: {troubled[0].error}{_others(len(troubled))}",
+        meaning="its tick is due but its job was refused; it is tried again",
+        advice=f"queuectl schedule show {troubled[0].name}",
+    )
+
+
+# -- workers and leases ------------------------------------------------------------------------
+
+
+def workers(facts: Facts) -> Finding:
+    """Workers tell that they live by a heartbeat, and are proved dead by a lock that is free."""
+    if facts.lost_workers:
+        return Finding(
+            check="workers",
+            level=Level.WARNING,
+            found=f"{facts.lost_workers[0]} died{_others(len(facts.lost_workers))}",
+            meaning="it left without a word; the next sweep takes its jobs back",
+            advice="queuectl sweep, then start a worker: queuectl worker start",
+        )
+    before = facts.now - timedelta(seconds=WORKER_SILENT_SECONDS)
+    silent = [worker for worker in facts.workers if worker.heartbeat_at < before]
+    if silent:
+        return Finding(
+            check="workers",
+            level=Level.WARNING,
+            found=f"{silent[0].id} is silent since {silent[0].heartbeat_at:%Y-%m-%d %H:%M:%S}"
+            + _others(len(silent)),
+            meaning="it is stopped, starved or cut off; its jobs wait for their leases to end",
+            advice=f"look at process {silent[0].pid} on {silent[0].host}",
+        )
+    return _ok("workers", f"{len(facts.workers)} worker(s) alive")
+
+
+def pid_files(facts: Facts) -> Finding:
+    """A pid file whose process is gone was left by a worker that was killed."""
+    if not facts.stale_pids:
+        return _ok("pid_files", "none is stale")
+    return Finding(
+        check="pid_files",
+        level=Level.WARNING,
+        found=f"process {facts.stale_pids[0]} is gone{_others(len(facts.stale_pids))}",
+        meaning="a worker process was killed, and left its pid file behind",
+        advice="queuectl sweep; then queuectl worker status, which removes what is stale",
+    )
+
+
+def leases(facts: Facts) -> Finding:
+    """An orphan lease is one whose holder will, as far as is known, not come back to it."""
+    alive = {worker.id for worker in facts.workers} - set(facts.lost_workers)
+    orphans = [
+        job for job in facts.stuck if job.lease_expires_at <= facts.now or job.worker not in alive
+    ]
+    if not orphans:
+        return _ok("leases", "no orphans")
+    first = orphans[0]
+    expired = sum(job.lease_expires_at <= facts.now for job in orphans)
+    return Finding(
+        check="leases",
+        level=Level.CRITICAL if expired else Level.WARNING,
+        found=f"job {first.job_id} is held by {first.worker}, which is gone or silent"
+        + _others(len(orphans)),
+        meaning="leases have run out and no worker sweeps"
+        if expired
+        else "these jobs wait until their lease ends or a sweep proves their holder dead",
+        advice="queuectl sweep",
+    )
+
+
+def unknown_tasks(facts: Facts) -> Finding:
+    """Jobs that every worker hands back wait for one that knows their task."""
+    if not facts.unrunnable:
+        return _ok("unknown_tasks", "none handed back")
+    task, reason = next(iter(facts.unrunnable.items()))
+    return Finding(
+        check="unknown_tasks",
+        level=Level.WARNING,
+        found=f"task {task}{_others(len(facts.unrunnable))}: {reason}",
+        meaning="workers lease these jobs, cannot run them and hand them back, ever more slowly",
+        advice="start a worker that knows the task (--import its module), or with --allow-commands",
+    )
+
+
+def dead_letters(facts: Facts) -> Finding:
+    """Dead letters wait for a person."""
+    if not facts.dead_letters:
+        return _ok("dead_letters", "none")
+    return Finding(
+        check="dead_letters",
+        level=Level.WARNING,
+        found=f"{facts.dead_letters:,}",
+        meaning="these jobs will not run again unless somebody says so",
+        advice="queuectl dlq list; then queuectl dlq retry, or queuectl dlq purge",
+    )
+
+
+CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
+    sqlite_version,
+    schema,
+    journal_mode,
+    file_system,
+    permissions,
+    disk,
+    write_ahead_log,
+    clock,
+    workers,
+    pid_files,
+    leases,
+    unknown_tasks,
+    schedules,
+    dead_letters,
+)
+
+
+def _ok(check: str, found: str) -> Finding:
+    return Finding(check=check, level=Level.OK, found=found)
+
+
+def _others(count: int) -> str:
+    return "" if count == 1 else f", and {count - 1} more"

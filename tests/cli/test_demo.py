@@ -1,0 +1,82 @@
+"""`demo` and `bench`: on throw-away stores, of which nothing is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Shell
+from leasehold.cli.exits import Exit
+from leasehold.cli.main import run
+from leasehold.cli.showcase import steps
+from leasehold.cli.showcase.stage import Stage
+
+
+def test_every_step_comes_out_as_promised(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    done = shell.run("demo", "-o", "json")
+    assert {played["step"]: played["seen"] for played in done.json if not played["ok"]} == {}
+    assert done.code == Exit.OK
+    assert [played["step"] for played in done.json] == [step.name for step in steps.STEPS]
+    assert [list(played) for played in done.json] == [
+        ["step", "explanation", "ok", "seen", "seconds"]
+    ] * len(steps.STEPS)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_step_that_fails_is_seen(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(stage: Stage) -> str:
+        raise steps.StepFailedError("add(2, 3) returned 6\x1b[2J")
+
+    [first, *_] = steps.STEPS
+    monkeypatch.setattr(steps, "STEPS", (first._replace(play=broken), first))
+    assert run(["demo"]) == Exit.FAILURE
+    told = capsys.readouterr()
+    assert "FAILED  StepFailedError: add(2, 3) returned 6\\x1b[2J\n" in told.out
+    assert told.err.startswith("1 of 2 steps in")
+
+
+@pytest.mark.parametrize("step", steps.STEPS, ids=lambda step: step.name)
+def test_no_step_needs_another(step: steps.Step, tmp_path: Path) -> None:
+    stage = Stage(str(tmp_path))
+    assert step.play(stage)
+    stage.close()
+
+
+def test_an_unknown_step(shell: Shell) -> None:
+    done = shell.run("demo", "--only", "nonsense")
+    assert done.code == Exit.USAGE
+    assert "there is no step 'nonsense'; there are submit, " in done.err
+
+
+def test_bench_measures_and_leaves_nothing(shell: Shell) -> None:
+    done = shell.ok("bench", "--jobs", "100", "--durability", "normal", "-o", "json")
+    assert [(each["measure"], each["unit"]) for each in done.json] == [
+        ("submit_one_by_one", "jobs/s"),
+        ("submit_in_batches", "jobs/s"),
+        ("drain", "jobs/s"),
+        ("pick_up_p50", "ms"),
+        ("pick_up_p99", "ms"),
+    ]
+    assert all(each["value"] > 0 and each["durability"] == "normal" for each in done.json)
+    assert list(shell.folder.iterdir()) == []
+
+
+def test_a_system_that_refuses_is_a_message_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(**_: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert run(["demo"]) == Exit.FAILURE
+    assert capsys.readouterr().err == "leasehold: No space left on device: /full\n"

@@ -1,0 +1,107 @@
+"""`enqueue --file`: JSON lines, all or nothing or each by itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.conftest import Shell
+from cli.test_enqueue import payloads
+from leasehold.cli.exits import Exit
+from leasehold.cli.intake import LINE_BYTES_MAX
+from leasehold.cli.jobdocument import FIELDS
+
+GOOD = '{"id": "a", "command": "echo a"}'
+ALSO_GOOD = '{"task": "t", "payload": null}'
+BAD = ("not json", '{"command": "a", "colour": 1}', '{"task": "t", "max_retries": -1}', GOOD)
+
+
+def test_every_line_is_stored_with_the_options_it_leaves_out(shell: Shell) -> None:
+    done = shell.ok("enqueue", "--file", "-", "--queue", "bulk", stdin=f"{GOOD}\n\n  \n{ALSO_GOOD}")
+    assert (done.out, done.err) == ("submitted 2 jobs\n", "")
+    assert payloads(shell) == [{"shell": "echo a"}, None]
+    assert shell.ok("status", "-o", "json").json["queues"][0]["queue"] == "bulk"
+
+
+def test_one_bad_line_and_nothing_is_stored(shell: Shell) -> None:
+    done = shell.run("enqueue", "--file", "-", stdin="\n".join((GOOD, *BAD, ALSO_GOOD)))
+    assert done.code == Exit.USAGE
+    assert done.out == ""
+    assert done.err.splitlines() == [
+        "line 2: the job is not JSON: Expecting value: line 1 column 1 (char 0)",
+        f"line 3: unknown field 'colour'; there are {', '.join(FIELDS)}",
+        "line 4: max_retries must be from 0 (never) to 1,000,000, not -1",
+        "line 5: the id 'a' is that of line 1 too",
+        "4 bad line(s): nothing was stored",
+    ]
+    assert payloads(shell) == []
+
+
+def test_a_clash_with_the_store_stores_nothing_either(shell: Shell) -> None:
+    shell.ok("enqueue", GOOD)
+    done = shell.run("enqueue", "--file", "-", stdin=f"{ALSO_GOOD}\n{GOOD}\n")
+    assert done.code == Exit.CONFLICT
+    assert "'a'" in done.err
+    assert len(payloads(shell)) == 1
+
+
+def test_partial_stores_the_good_lines_and_reports_each(shell: Shell) -> None:
+    text = "\n".join((GOOD, *BAD, ALSO_GOOD))
+    done = shell.run("enqueue", "--file", "-", "--partial", "-o", "jsonl", stdin=text)
+    assert done.code == Exit.PARTIAL
+    assert [list(document) for document in done.jsonl] == [
+        ["line", "id", "is_duplicate", "error"]
+    ] * 6
+    assert [(each["line"], each["error"] is None) for each in done.jsonl] == [
+        (1, True),
+        (2, False),
+        (3, False),
+        (4, False),
+        (5, False),
+        (6, True),
+    ]
+    assert done.jsonl[0]["id"] == "a"
+    assert len(payloads(shell)) == 2
+    again = shell.run("enqueue", "--file", "-", "--partial", stdin=GOOD)
+    assert again.code == Exit.FAILURE
+    assert "exists already" in again.err
+
+
+def test_lines_may_depend_on_each_other_in_any_order(shell: Shell) -> None:
+    second = '{"id": "second", "task": "t", "depends_on": "first"}'
+    shell.ok("enqueue", "--file", "-", stdin=f'{second}\n{{"id": "first", "task": "t"}}')
+    assert shell.ok("status", "-o", "json").json["jobs"]["blocked"] == 1
+
+
+def test_thousands_of_lines_with_known_keys(shell: Shell) -> None:
+    lines = [json.dumps({"task": "t", "args": [n], "idempotency_key": str(n)}) for n in range(2500)]
+    assert shell.ok("enqueue", "--file", "-", "--partial", stdin="\n".join(lines)).out == (
+        "submitted 2,500 jobs\n"
+    )
+    assert shell.ok("enqueue", "--file", "-", stdin="\n".join(lines[:3])).out == (
+        "submitted 3 jobs, 3 of them known by their keys\n"
+    )
+
+
+def test_a_line_without_end_does_not_fill_the_memory_nor_hide_the_next(shell: Shell) -> None:
+    text = "x" * (3 * LINE_BYTES_MAX) + f"\n{GOOD}\n"
+    done = shell.run("enqueue", "--file", "-", "--partial", stdin=text)
+    assert done.code == Exit.PARTIAL
+    assert done.err.startswith("line 1: ")
+    assert "submitted 1 jobs" in done.out
+
+
+def test_only_so_many_errors_are_shown(shell: Shell) -> None:
+    done = shell.run("enqueue", "--file", "-", stdin="\x1b]0;pwned\x07\n" * 50)
+    assert len(done.err.splitlines()) == 22
+    assert "... and 30 more" in done.err
+    assert "\x1b" not in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--wait"], ["--id", "x"], ["--command", "x"], ["--", "ls"], ["--task", "x"]]
+)
+def test_a_file_brings_its_own_jobs(shell: Shell, arguments: list[str]) -> None:
+    assert shell.run("enqueue", "--file", "-", *arguments, stdin=GOOD).code == Exit.USAGE
+    assert not (shell.folder / "leasehold.db").exists()

@@ -1,0 +1,119 @@
+"""`schedule`: recurring jobs from the shell."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.conftest import Shell
+from leasehold import TaskQueue
+from leasehold.cli.exits import Exit
+
+FIELDS = [
+    "name",
+    "state",
+    "timing",
+    "cron",
+    "zone",
+    "every_seconds",
+    "starting",
+    "task",
+    "queue",
+    "payload",
+    "priority",
+    "max_retries",
+    "timeout_seconds",
+    "metadata",
+    "misfire",
+    "catch_up_max",
+    "grace_seconds",
+    "overlap",
+    "next_at",
+    "next_runs",
+    "last_at",
+    "last_job_id",
+    "fired",
+    "error",
+    "created_at",
+    "updated_at",
+]
+
+
+def test_a_schedule_from_its_beginning_to_its_end(shell: Shell) -> None:
+    nightly = shell.ok(
+        *("schedule", "add", "nightly", "--cron", "0 3 * * *", "--zone", "Europe/Berlin"),
+        *("--task", "reports:nightly", "--args", "[1]", "--kwargs", '{"a": 2}'),
+        *("--queue", "reports", "--priority", "high", "--max-retries", "5", "--timeout", "10m"),
+        *("--meta", "team=blue", "--misfire", "catch_up", "--catch-up-max", "3"),
+        *("--overlap", "skip", "--grace", "1m", "-o", "json"),
+    ).json
+    assert list(nightly) == FIELDS
+    assert nightly["payload"] == {"args": [1], "kwargs": {"a": 2}}
+    told = {name: nightly[name] for name in ("cron", "zone", "queue", "priority", "max_retries")}
+    assert told == {
+        "cron": "0 3 * * *",
+        "zone": "Europe/Berlin",
+        "queue": "reports",
+        "priority": 75,
+        "max_retries": 5,
+    }
+    assert (nightly["misfire"], nightly["catch_up_max"], nightly["overlap"]) == (
+        "catch_up",
+        3,
+        "skip",
+    )
+    assert nightly["metadata"] == {"team": "blue"}
+    assert (nightly["timeout_seconds"], nightly["grace_seconds"]) == (600, 60)
+    assert len(nightly["next_runs"]) == 3
+    assert nightly["next_runs"][0] == nightly["next_at"]
+
+    shell.ok("schedule", "add", "tidy", "--every", "1h", "--", "find", "-name", "*.tmp", "-delete")
+    table = shell.ok("schedule", "list").out.splitlines()
+    assert table[2].startswith("nightly   active   0 3 * * * Europe/Berlin   reports:nightly")
+    assert table[3].startswith("tidy      active   every 3600 s              command")
+
+    assert shell.ok("schedule", "pause", "tidy", "-o", "json").json["next_runs"] == []
+    run = shell.ok("schedule", "run", "tidy", "-o", "json").json
+    assert (run["task"], run["metadata"]) == ("command", {"schedule": "tidy"})
+    assert run["payload"] == {"argv": ["find", "-name", "*.tmp", "-delete"]}
+    assert shell.ok("schedule", "resume", "tidy", "-o", "json").json["state"] == "active"
+
+    assert shell.run("schedule", "remove", "tidy").code == Exit.USAGE
+    assert shell.ok("schedule", "remove", "tidy", "--dry-run").out == ""
+    assert shell.ok("schedule", "remove", "tidy", "--yes", "-o", "json").json["name"] == "tidy"
+    assert shell.run("schedule", "show", "tidy").code == Exit.NOT_FOUND
+    queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
+    assert [known.name for known in queue.schedules] == ["nightly"]
+    queue.shutdown()
+
+
+def test_a_shell_string_is_one(shell: Shell) -> None:
+    made = shell.ok("schedule", "add", "x", "--every", "90", "--command", "a | b", "-o", "json")
+    assert made.json["payload"] == {"shell": "a | b"}
+    assert made.json["every_seconds"] == 90
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--task", "t"], "say when it ticks"),
+        (["--task", "t", "--cron", "@daily", "--every", "1h"], "say when it ticks"),
+        (["--every", "1h"], "say what runs"),
+        (["--every", "1h", "--task", "t", "--command", "x"], "say what runs"),
+        (["--every", "1h", "--zone", "UTC", "--task", "t"], "--zone goes with --cron"),
+        (["--cron", "@daily", "--starting", "now", "--task", "t"], "--starting goes with --every"),
+        (["--cron", "99 * * * *", "--task", "t"], "is no cron expression"),
+        (["--cron", "@daily", "--zone", "Mars/Base", "--task", "t"], "is no time zone"),
+        (["--every", "1h", "--task", "t", "--args", "{}"], "must be a JSON list"),
+        (["--every", "1h", "--command", "x", "--args", "[]"], "go with --task"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], shell: Shell
+) -> None:
+    # In this process: these are many, and what they show is the same.
+    from leasehold.cli.main import run
+
+    store = shell.folder / "leasehold.db"
+    assert run(["--store", str(store), "schedule", "add", "x", *arguments]) == Exit.USAGE
+    assert told in capsys.readouterr().err
+    assert not store.exists()

@@ -1,0 +1,50 @@
+"""The page about the shell is executed: every command on it, and what it says it prints."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from cli.conftest import Shell
+from cli.crews import crews
+
+__all__ = ["crews"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "shell.md"
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def test_every_command_prints_what_the_page_says(crews: Shell) -> None:
+    place = crews.folder / "bin"
+    place.mkdir()
+    program = place / "queuectl"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m leasehold.cli "$@"\n')
+    program.chmod(0o755)
+    environment = {**crews.environment, "PATH": f"{place}:{os.environ['PATH']}"}
+    ran = 0
+    for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        if kind == "python":
+            name, _, code = text.partition("\n")
+            (crews.folder / name.removeprefix("# ")).write_text(code)
+            continue
+        for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            command, _, promised = step.partition("\n")
+            said = subprocess.run(
+                command,
+                shell=True,
+                cwd=crews.folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=60,
+                check=False,
+            ).stdout
+            assert doctest.OutputChecker().check_output(promised, said, OPTIONS), (command, said)
+            ran += 1
+    assert ran > 15

@@ -1,0 +1,81 @@
+"""The tutorial is carried out, command by command, and prints what it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Shell
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "tutorial.md"
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "-- so far --"
+"""Tells the end of what one command has printed."""
+
+
+def commands_of(page: str) -> list[tuple[str, str]]:
+    """Each command of a page's console blocks, and what it is said to print."""
+    found: list[tuple[str, str]] = []
+    for block in CONSOLE.findall(page):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], ""))
+            else:
+                command, output = found[-1]
+                found[-1] = (command, f"{output}{line}\n")
+    return found
+
+
+def fits(promised: str, printed: str) -> bool:
+    """Whether an output is as promised; `...` stands for anything, alone for any lines."""
+    pattern = "".join(
+        "(?s:.*)" if line == "..." else re.escape(line).replace(re.escape("..."), ".*") + r" *\n"
+        for line in promised.splitlines()
+    )
+    return re.fullmatch(pattern, printed) is not None
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_the_tutorial_is_true(shell: Shell, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "queuectl").write_text(
+        f"#!{sys.executable}\nfrom leasehold.cli.main import main\nmain()\n"
+    )
+    (programs / "queuectl").chmod(0o755)
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    told = commands_of(PAGE.read_text(encoding="utf-8"))
+    # One shell for the whole page, as the reader has it. A command's code is kept for the next one.
+    script = "".join(
+        f"{{ {command}\n}} < /dev/null; __code=$?; echo '{MARK}'; (exit $__code)\n"
+        for command, _ in told
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env={**shell.environment, "PATH": f"{programs}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    printed = done.stdout.split(f"{MARK}\n")
+    assert printed.pop() == ""
+    for (command, promised), output in zip(told, printed, strict=True):
+        assert fits(promised, output), f"$ {command}\n{output}"
+
+
+def test_what_is_not_promised_does_not_fit() -> None:
+    assert fits("one ... three\n...\n", "one two three\nfour\nfive\n")
+    assert not fits("one ... three\n", "one two four\n")
+    assert not fits("one\n", "one\ntwo\n")
+    assert not fits("", "one\n")
+    assert len(commands_of(PAGE.read_text(encoding="utf-8"))) > 20

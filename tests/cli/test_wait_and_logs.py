@@ -1,0 +1,159 @@
+"""`wait` and `logs`, and `enqueue --wait`: what became of a job, and what it said."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.conftest import Shell
+from cli.crews import WAIT, Gate, crews, gate
+from leasehold.cli.exits import Exit
+from leasehold.cli.logs import LINE_BYTES_MAX, Tail, appended
+
+__all__ = ["crews", "gate"]
+
+TASKS = """
+from leasehold import TaskQueue, current_job
+
+queue = TaskQueue("leasehold.db", num_workers=0)
+
+@queue.task(name="talk")
+def talk(count):
+    for number in range(count):
+        current_job().log(f"line {number} \\x1b[31m")
+    return {"said": count}
+"""
+HOSTILE = r"printf '\033]0;pwned\007\342\200\256red\r\n'; head -c 3000000 /dev/zero | tr '\0' x"
+
+
+def work(shell: Shell, *arguments: str) -> None:
+    shell.ok("worker", "start", "--until-empty", "--quiet", "--allow-commands", *arguments)
+
+
+def test_wait_says_how_jobs_ended(crews: Shell) -> None:
+    crews.ok("enqueue", "--id", "good", "--command", "echo hi")
+    crews.ok(
+        "enqueue", "--id", "bad", "--max-retries", "0", "--", "sh", "-c", "echo no >&2; exit 3"
+    )
+    crews.ok("enqueue", "--id", "never", "--delay", "1h", "--task", "t")
+    late = crews.run("wait", "good", "--timeout", "0.1")
+    assert (late.code, late.out) == (Exit.TIMEOUT, "")
+    work(crews)
+    assert crews.ok("wait", "good").out == (
+        "JOB    STATUS      ATTEMPTS   ERROR\n"
+        "───────────────────────────────────\n"
+        "good   completed          1   -    \n"
+    )
+    failed = crews.run("wait", "good", "bad", "-o", "jsonl")
+    assert failed.code == Exit.JOB_FAILED
+    assert [job["status"] for job in failed.jsonl] == ["completed", "dead"]
+    assert failed.jsonl[0]["result"]["exit_code"] == 0
+    assert failed.jsonl[1]["error"]["message"] == "exit code 3: no"
+    assert crews.run("wait", "nobody").code == Exit.NOT_FOUND
+    assert crews.run("wait").code == Exit.USAGE
+
+
+def test_enqueue_and_wait(crews: Shell) -> None:
+    (crews.folder / "talking.py").write_text(TASKS)
+    crews.ok(
+        *("worker", "start", "--background", "--quiet", "--allow-commands", "--import", "talking")
+    )
+    command = crews.ok("enqueue", "--wait", "--", "sh", "-c", "echo out; echo err >&2")
+    assert command.out == "out\n"
+    assert command.err.splitlines()[0].endswith("is completed after 1 attempt(s)")
+    assert command.err.splitlines()[1:] == ["err"]
+    task = crews.ok("enqueue", "--wait", "--task", "talk", "--args", "[2]")
+    assert task.json == {"said": 2}
+    document = crews.run("enqueue", "-w", "--max-retries", "0", "-o", "json", "--command", "exit 4")
+    assert document.code == Exit.JOB_FAILED
+    assert document.json["status"] == "dead"
+    assert document.json["is_duplicate"] is False
+    assert document.json["error"]["message"] == "exit code 4"
+    late = crews.run("enqueue", "--delay", "1h", "--wait-timeout", "0.1", "--task", "talk")
+    assert late.code == Exit.TIMEOUT
+
+
+def test_logs_of_a_command_by_stream_and_attempt(crews: Shell) -> None:
+    script = 'echo "out $LEASEHOLD_ATTEMPT"; echo "err $LEASEHOLD_ATTEMPT" >&2; exit 1'
+    crews.ok("enqueue", "--id", "job", "--max-retries", "1", "--command", script)
+    assert crews.ok("logs", "job").out == "", "it has not begun"
+    work(crews)
+    assert crews.ok("logs", "job").out == "out 2\nerr| err 2\n"
+    assert crews.ok("logs", "job", "--stderr").out == "err 2\n"
+    assert crews.ok("logs", "job", "--stdout", "--attempt", "1").out == "out 1\n"
+    assert crews.ok("logs", "job", "-o", "jsonl").jsonl == [
+        {"stream": "stdout", "text": "out 2"},
+        {"stream": "stderr", "text": "err 2"},
+    ]
+    assert crews.run("logs", "nobody").code == Exit.NOT_FOUND
+    assert crews.run("logs", "job", "--follow", "--attempt", "1").code == Exit.USAGE
+
+
+def test_logs_of_a_task(crews: Shell) -> None:
+    (crews.folder / "talking.py").write_text(TASKS)
+    crews.ok("enqueue", "--id", "job", "--task", "talk", "--args", "[2]")
+    work(crews, "--import", "talking")
+    assert crews.ok("logs", "job", "--follow").out == "line 0 \\x1b[31m\nline 1 \\x1b[31m\n"
+    assert crews.run("logs", "job", "--stdout").code == Exit.USAGE
+
+
+def test_follow_a_job_while_it_runs_and_into_its_next_attempt(crews: Shell, gate: Gate) -> None:
+    script = f'echo "attempt $LEASEHOLD_ATTEMPT"; {gate.command}; test "$LEASEHOLD_ATTEMPT" = 2'
+    crews.ok("enqueue", "--id", "job", "--max-retries", "1", "--command", script)
+    with subprocess.Popen(
+        crews.command("logs", "job", "--follow"),
+        cwd=crews.folder,
+        env=crews.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as follow:
+        assert follow.stdout is not None
+        crews.ok("worker", "start", "--background", "--allow-commands")
+        for attempt in (1, 2):
+            # It is shown while the command still waits at the gate.
+            assert follow.stdout.readline() == f"attempt {attempt}\n"
+            gate.open()
+            assert follow.stdout.readline() == "passed on\n"
+        out, err = follow.communicate(timeout=WAIT)
+    assert (follow.returncode, out, err) == (0, "", "job job is completed\n")
+
+
+def test_hostile_output_does_not_reach_the_terminal_raw(crews: Shell) -> None:
+    crews.ok("enqueue", "--id", "job", "--command", HOSTILE)
+    work(crews)
+    shown = crews.ok("logs", "job").out
+    first, second = shown.splitlines()
+    assert first == r"\x1b]0;pwned\x07\u202ered"
+    assert second == "x" * LINE_BYTES_MAX + f" … {3_000_000 - LINE_BYTES_MAX:,} bytes more"
+
+
+@given(st.lists(st.binary(max_size=40) | st.just(b"\n"), max_size=20))
+def test_a_file_read_while_it_grows_gives_the_lines_of_the_whole(
+    tmp_path_factory: object, pieces: list[bytes]
+) -> None:
+    path = Path(tmp_path_factory.mktemp("tail") / "out")  # type: ignore[attr-defined]
+    tail = Tail(str(path), "stdout")
+    seen = list(tail.new_lines())
+    with path.open("wb", buffering=0) as file:
+        for piece in pieces:
+            file.write(piece)
+            seen += tail.new_lines()
+    seen += tail.rest()
+    expected = b"".join(pieces).split(b"\n")
+    if not expected[-1]:
+        expected.pop()
+    assert [line.text for line in seen] == [
+        line.removesuffix(b"\r").decode("utf-8", "replace") for line in expected
+    ]
+
+
+@given(st.lists(st.text("ab", max_size=1), max_size=12), st.integers(0, 12), st.integers(1, 6))
+def test_every_line_of_a_bounded_log_is_told(said: list[str], first: int, kept: int) -> None:
+    # Lines that are all different; alike ones cannot be told apart, and then none is told twice.
+    lines = [f"{number} {text}" for number, text in enumerate(said)]
+    before, now = lines[:first][-kept:], lines[-kept:]
+    assert [*before, *appended(before, now)][-len(now) :] == now

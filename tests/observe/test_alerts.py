@@ -1,0 +1,117 @@
+"""The alert rules: at, below and above each limit, and without a figure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold.observe.alerts import RULES, QueueFigures, alerts
+from leasehold.observe.findings import Finding, Level, worst
+
+QUIET: dict[str, Any] = {
+    "pending": 1,
+    "workers": 1,
+    "max_depth": 100,
+    "oldest_pending_seconds": 1.0,
+    "dead_per_minute": 0.0,
+    "attempts": 1000,
+    "failure_rate": 0.0,
+    "run_p50_seconds": 1.0,
+    "run_p99_seconds": 1.0,
+}
+
+
+def levels(**figures: Any) -> dict[str, str]:
+    found = alerts(QueueFigures(queue="q", **{**QUIET, **figures}))
+    return {finding.check: finding.level.value for finding in found}
+
+
+def test_a_quiet_queue_is_ok() -> None:
+    assert set(levels().values()) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("check", "figures", "level"),
+    [
+        ("dead_letter_rate", {"dead_per_minute": 10.0}, "ok"),
+        ("dead_letter_rate", {"dead_per_minute": 10.1}, "critical"),
+        ("no_worker", {"workers": 0, "oldest_pending_seconds": 300.0}, "ok"),
+        ("no_worker", {"workers": 0, "oldest_pending_seconds": 300.1}, "critical"),
+        ("no_worker", {"workers": 0, "oldest_pending_seconds": 999.0, "paused": True}, "ok"),
+        ("no_worker", {"workers": 0, "oldest_pending_seconds": 999.0, "pending": 0}, "ok"),
+        ("no_worker", {"workers": 1, "oldest_pending_seconds": 999.0}, "ok"),
+        ("failure_rate", {"failure_rate": 0.05}, "ok"),
+        ("failure_rate", {"failure_rate": 0.051}, "warning"),
+        ("failure_rate", {"failure_rate": 1.0, "attempts": 19}, "ok"),
+        ("failure_rate", {"failure_rate": 1.0, "attempts": 20}, "warning"),
+        ("depth", {"pending": 80}, "ok"),
+        ("depth", {"pending": 81}, "warning"),
+        ("depth", {"pending": 10**9, "max_depth": None}, "ok"),
+        ("slow_tail", {"run_p99_seconds": 10.0}, "ok"),
+        ("slow_tail", {"run_p99_seconds": 10.1}, "warning"),
+        ("slow_tail", {"run_p99_seconds": 99.0, "attempts": 19}, "ok"),
+    ],
+)
+def test_the_limits(check: str, figures: dict[str, Any], level: str) -> None:
+    found = levels(**figures)
+    assert found.pop(check) == level
+    assert set(found.values()) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("check", "missing"),
+    [
+        ("dead_letter_rate", "dead_per_minute"),
+        ("failure_rate", "failure_rate"),
+        ("failure_rate", "attempts"),
+        ("slow_tail", "run_p50_seconds"),
+        ("slow_tail", "run_p99_seconds"),
+    ],
+)
+def test_a_missing_figure_is_unknown_and_never_ok(check: str, missing: str) -> None:
+    assert levels(**{missing: None})[check] == "unknown"
+
+
+def test_where_nothing_ran_nothing_was_slow() -> None:
+    assert levels(attempts=0, run_p50_seconds=None, run_p99_seconds=None)["slow_tail"] == "ok"
+
+
+def test_for_how_long_nobody_serves_a_queue_may_be_unknown() -> None:
+    assert levels(workers=0, oldest_pending_seconds=None)["no_worker"] == "unknown"
+
+
+@given(
+    st.builds(
+        QueueFigures,
+        queue=st.just("q"),
+        pending=st.integers(0, 10**9),
+        workers=st.integers(0, 100),
+        max_depth=st.none() | st.integers(1, 10**9),
+        oldest_pending_seconds=st.none() | st.floats(0, 1e9),
+        dead_per_minute=st.none() | st.floats(0, 1e9),
+        attempts=st.none() | st.integers(0, 10**9),
+        failure_rate=st.none() | st.floats(0, 1),
+        run_p50_seconds=st.none() | st.floats(0, 1e9),
+        run_p99_seconds=st.none() | st.floats(0, 1e9),
+    )
+)
+def test_every_rule_has_a_word_and_what_is_wrong_says_what_to_do(figures: QueueFigures) -> None:
+    found = alerts(figures)
+    assert [finding.check for finding in found] == [rule.__name__ for rule in RULES]
+    for finding in found:
+        wrong = finding.level in (Level.WARNING, Level.CRITICAL)
+        assert finding.found
+        assert finding.queue == "q"
+        assert bool(finding.meaning) == bool(finding.advice) == wrong
+
+
+def test_the_worst_counts() -> None:
+    def finding(level: Level) -> Finding:
+        return Finding(check="c", level=level, found="f")
+
+    assert worst([]) is Level.OK
+    assert worst(map(finding, (Level.OK, Level.UNKNOWN))) is Level.UNKNOWN
+    assert worst(map(finding, (Level.CRITICAL, Level.WARNING, Level.OK))) is Level.CRITICAL

@@ -1,0 +1,150 @@
+"""The health checks: every trouble they know, made up, and what they say of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import StuckJob
+from leasehold.core.schedule import ScheduleDraft, declared, refused
+from leasehold.core.store import WorkerInfo
+from leasehold.core.timing import Every
+from leasehold.observe.findings import Finding, Level
+from leasehold.observe.health import CHECKS, Facts, examine
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+STORE = {
+    "kind": "sqlite",
+    "path": "/var/jobs.db",
+    "sqlite_version": "3.60.0",
+    "schema_version": 5,
+    "journal_mode": "wal",
+    "file_system": "ext4",
+    "free_bytes": 10 * 1024**3,
+    "wal_bytes": 1024,
+    "warning": None,
+}
+SCHEDULE = declared(
+    None, ScheduleDraft(name="nightly", timing=Every(60), job=Draft(id="x", task="t")), NOW
+)
+
+
+def worker(**fields: Any) -> WorkerInfo:
+    about: dict[str, Any] = {
+        "id": "w1",
+        "host": "here",
+        "pid": 7,
+        "queues": ("default",),
+        "slots": 4,
+        "started_at": NOW,
+        "heartbeat_at": NOW,
+    }
+    return WorkerInfo(**{**about, **fields})
+
+
+def stuck(holder: str, expires_in: float) -> StuckJob:
+    return StuckJob(
+        job_id="job1",
+        queue="default",
+        task="t",
+        worker=holder,
+        lease_version=1,
+        attempts=1,
+        started_at=NOW,
+        heartbeat_at=NOW,
+        lease_expires_at=NOW + timedelta(seconds=expires_in),
+    )
+
+
+def facts(store: dict[str, Any] | None = None, **known: Any) -> Facts:
+    return Facts(**{"store": {**STORE, **(store or {})}, "now": NOW, "wall_clock": NOW, **known})
+
+
+def findings(given: Facts) -> dict[str, Finding]:
+    return {finding.check: finding for finding in examine(given)}
+
+
+def test_a_healthy_store_is_ok_in_everything() -> None:
+    found = findings(facts(workers=[worker()], schedules=[SCHEDULE]))
+    assert {finding.level for finding in found.values()} == {Level.OK}
+    assert list(found) == [check.__name__ for check in CHECKS]
+
+
+def test_a_store_in_memory_has_no_disk() -> None:
+    found = findings(Facts(store={"kind": "memory"}, now=NOW, wall_clock=NOW))
+    assert set(found) == {
+        "clock",
+        "workers",
+        "pid_files",
+        "leases",
+        "unknown_tasks",
+        "schedules",
+        "dead_letters",
+    }
+
+
+@pytest.mark.parametrize(
+    ("check", "level", "told", "given"),
+    [
+        ("journal_mode", "critical", "delete", facts({"journal_mode": "delete"})),
+        ("file_system", "warning", "tmpfs", facts({"file_system": "tmpfs"})),
+        ("file_system", "warning", "overlay", facts({"file_system": "overlay"})),
+        ("permissions", "warning", "mode 644", facts({"warning": "mode 644"})),
+        ("disk", "warning", "0.5 GiB", facts({"free_bytes": 512 * 1024**2})),
+        ("disk", "critical", "20 MiB", facts({"free_bytes": 20 * 1024**2})),
+        ("write_ahead_log", "warning", "1,024.0 MiB", facts({"wal_bytes": 1024**3})),
+        ("clock", "warning", "3 s", facts(wall_clock=NOW - timedelta(seconds=3))),
+        ("clock", "critical", "3,600 s", facts(wall_clock=NOW - timedelta(hours=1))),
+        ("workers", "warning", "w1 died", facts(workers=[worker()], lost_workers=["w1"])),
+        (
+            "workers",
+            "warning",
+            "w1 is silent",
+            facts(workers=[worker(heartbeat_at=NOW - timedelta(seconds=121))]),
+        ),
+        ("pid_files", "warning", "process 7 is gone, and 1 more", facts(stale_pids=[7, 8])),
+        ("leases", "warning", "job1", facts(stuck=[stuck("w1", 100)])),
+        ("leases", "critical", "job1", facts(stuck=[stuck("w1", -1)], workers=[worker()])),
+        ("unknown_tasks", "warning", "ghost", facts(unrunnable={"ghost": "no task named ghost"})),
+        (
+            "schedules",
+            "warning",
+            "nightly: ValueError: full",
+            facts(schedules=[refused(SCHEDULE, NOW, ValueError("full"))]),
+        ),
+        ("dead_letters", "warning", "1,234", facts(dead_letters=1234)),
+    ],
+)
+def test_trouble_is_found_and_says_what_to_do(
+    check: str, level: str, told: str, given: Facts
+) -> None:
+    found = findings(given)
+    finding = found.pop(check)
+    assert finding.level.value == level
+    assert told in finding.found
+    assert finding.meaning
+    assert finding.advice
+    assert {each.level for each in found.values()} <= {Level.OK}
+
+
+def test_a_clock_that_is_ahead_of_the_last_write_is_no_trouble() -> None:
+    found = findings(facts(wall_clock=NOW + timedelta(days=1)))
+    assert found["clock"].level is Level.OK
+
+
+def test_a_worker_that_is_slow_but_alive_has_no_orphans() -> None:
+    found = findings(facts(workers=[worker()], stuck=[stuck("w1", 100)]))
+    assert found["leases"].level is Level.OK
+
+
+def test_several_are_counted() -> None:
+    found = findings(facts(lost_workers=["w1", "w2", "w3"]))
+    assert found["workers"].found == "w1 died, and 2 more"
+
+
+def test_findings_are_data() -> None:
+    assert msgspec.to_builtins(findings(facts())["clock"])["level"] == "ok"

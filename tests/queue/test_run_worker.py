@@ -1,0 +1,142 @@
+"""A worker as the main loop of a process: what it runs, and when it is done."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from leasehold import InvalidJobError, NewJob, Status, TaskNotImportableError, TaskQueue
+from leasehold.worker.emptiness import Emptiness
+from leasehold.worker.stopping import StopReason
+
+from .conftest import MakeQueue
+
+TASKS = """
+from leasehold import TaskQueue
+
+queue = TaskQueue("memory://", num_workers=0)
+
+@queue.task(name="greet")
+def greet(who):
+    return f"hello {who}"
+"""
+
+
+def is_empty(queue: TaskQueue, *queues: str, tasks: tuple[str, ...] | None = None) -> bool:
+    return Emptiness(queue.store, queues or ("default",), tasks).is_reached()
+
+
+def test_a_store_is_empty_when_nothing_can_come_soon(still: TaskQueue) -> None:
+    assert is_empty(still)
+    still.submit("later", delay=3600)
+    assert is_empty(still)
+    job = still.submit("now")
+    assert not is_empty(still)
+    lease = still.lease(tasks=["now"])
+    assert lease is not None
+    assert not is_empty(still), "another worker runs it, and may hand it back"
+    still.nack(lease, "broken", retry_after=60)
+    assert not is_empty(still), "it will be tried again"
+    still.cancel(job)
+    assert is_empty(still)
+
+
+def test_other_queues_other_tasks_and_paused_queues_do_not_count(still: TaskQueue) -> None:
+    still.submit("here")
+    assert is_empty(still, "elsewhere")
+    assert is_empty(still, tasks=("other",))
+    assert not is_empty(still, "default", "elsewhere", tasks=("here",))
+    still.pause_queue("default")
+    assert is_empty(still)
+
+
+def test_it_returns_when_the_work_is_done_retries_and_dependents_included(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(num_workers=0, poll_interval=0.05)
+    runs = []
+
+    @queue.task(name="work", retry=[0.01])
+    def work(number: int) -> int:
+        runs.append(number)
+        if number == 1 and runs.count(1) == 1:
+            raise OSError("the first time it fails")
+        return number
+
+    first = work.submit(1)
+    last = work.options(depends_on=[first]).submit(2)
+    later = work.options(delay=3600).submit(3)
+    assert queue.run_worker(slots=2, until_empty=True) is StopReason.EMPTY
+    assert runs == [1, 1, 2]
+    assert last.status() is Status.COMPLETED
+    assert later.status() is Status.SCHEDULED
+    assert not StopReason.EMPTY.recycled
+
+
+def test_it_runs_only_the_tasks_it_was_told(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=0)
+    mine, other = queue.submit(abs, -1), queue.submit(len, "abc")
+    assert queue.run_worker(tasks="builtins:abs", until_empty=True) is StopReason.EMPTY
+    assert (mine.status(), other.status()) == (Status.COMPLETED, Status.PENDING)
+
+
+def test_plain_functions_run_in_processes_on_demand(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=0, import_tasks=["os"])
+    known, by_name = queue.submit(os.getpid), queue.submit("os:getppid")
+    queue.run_worker(executor="process", until_empty=True)
+    assert known.result(0) != os.getpid()
+    assert by_name.result(0) == os.getpid()
+
+
+def test_it_says_when_it_begins(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=0)
+    registered = []
+
+    def note(worker_id: str) -> None:
+        registered.append((worker_id, [worker.id for worker in queue.workers()]))
+
+    queue.run_worker(until_empty=True, on_ready=note)
+    [(worker_id, workers)] = registered
+    assert workers == [worker_id]
+
+
+def test_tasks_with_names_of_their_own_are_loaded_from_a_module(
+    make_queue: MakeQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "greetings_of_this_test.py").write_text(TASKS)
+    monkeypatch.syspath_prepend(tmp_path)
+    queue = make_queue(num_workers=0)
+    assert queue.load_tasks("greetings_of_this_test") == ["greet"]
+    job = queue.submit("greet", "Ada")
+    queue.run_worker(until_empty=True)
+    assert job.result(0) == "hello Ada"
+    with pytest.raises(TaskNotImportableError, match="'no_such_module' cannot be imported"):
+        queue.load_tasks("no_such_module")
+
+
+def test_a_job_is_checked_without_being_stored(still: TaskQueue) -> None:
+    still.check_job(NewJob("mail", ["a@b.c"], priority="high"))
+    with pytest.raises(InvalidJobError, match="max_retries"):
+        still.check_job(NewJob("mail", max_retries=-1))
+    with pytest.raises(InvalidJobError, match="unknown option"):
+        still.check_job(NewJob("mail", colour="red"))  # type: ignore[call-arg]
+    assert list(still.search()) == []
+
+
+def test_the_output_of_every_attempt_is_found(tmp_path: Path) -> None:
+    queue = TaskQueue(tmp_path / "jobs.db", num_workers=0, allow_commands=True)
+    job = queue.submit_command('echo "$LEASEHOLD_ATTEMPT"; exit 1', max_retries=1, retry=0.01)
+    assert queue.output_paths(job) is None, "there was no attempt yet"
+    assert queue.output_paths(queue.submit("other", delay=3600)) is None, "it is no command"
+    queue.run_worker(until_empty=True)
+    latest = queue.output_paths(job)
+    assert latest is not None
+    assert Path(latest[0]).read_text() == "2\n"
+    assert latest == queue.output_paths(job.job()) == queue.output_paths(job, attempt=2)
+    first = queue.output_paths(job, attempt=1)
+    assert first is not None
+    assert Path(first[0]).read_text() == "1\n"
+    assert queue.output_paths(job, attempt=3) is None
+    queue.shutdown()
