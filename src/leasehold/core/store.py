@@ -59,6 +59,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.metrics_store import MetricsStore
 from leasehold.core.queue_rules import QueueRules
 from leasehold.core.retention import (
     BATCH_MAX,
@@ -167,11 +168,11 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
-class Store(ScheduleStore, QueueRules, Protocol):
+class Store(ScheduleStore, QueueRules, MetricsStore, Protocol):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
-    `core.queue_rules`.
+    `core.queue_rules`, those about metrics in `core.metrics_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
