@@ -93,11 +93,13 @@ def reprioritize(state: State, job_id: str, priority: int, actor: str) -> Job:
             f"job {job_id} is {record.status}: only a waiting job's priority can be changed"
         )
     message = f"from {record.priority} to {priority} by {actor}"
+    lanes = state.queues[record.draft.queue].lanes
+    if record.status is Status.PENDING:
+        # While it still has the priority under which it is counted.
+        lanes.forget_ready(record)
     record.priority = priority
     record.updated_at = state.now
     if record.status is Status.PENDING:
-        lanes = state.queues[record.draft.queue].lanes
-        lanes.forget_ready(record)
         lanes.add_ready(record)
     state.tell(record, Event.REPRIORITIZED, before=record.status, message=message)
     state.note_action(actor, "reprioritize", {"job_id": job_id, "priority": priority}, 1)

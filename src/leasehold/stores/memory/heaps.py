@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from leasehold.stores.memory.record import Entry, Record
+from leasehold.stores.memory.record import Entry, Record, available_at
 
 REBUILD_ENTRIES_MIN: Final = 100
 """A smaller heap is never worth rebuilding."""
@@ -51,7 +51,7 @@ class LazyHeap:
 class Lanes:
     """The jobs of one queue that wait: the ready ones by priority, the delayed ones by due time."""
 
-    __slots__ = ("_narrow", "_stamp", "delayed", "ready")
+    __slots__ = ("_by_age", "_narrow", "_stamp", "delayed", "pending_by_priority", "ready")
 
     def __init__(self) -> None:
         self.ready = LazyHeap()
@@ -60,6 +60,9 @@ class Lanes:
         # parent (None for all jobs) -> task -> heap, so that a narrowed lease seeks as well. Made
         # when somebody first narrows: who never does pays nothing for it.
         self._narrow: dict[str | None, dict[str, LazyHeap]] | None = None
+        # By the time since when they are available. Made when somebody first asks.
+        self._by_age: LazyHeap | None = None
+        self.pending_by_priority = [0] * 101
 
     def add_ready(self, record: Record) -> None:
         # The stamp tells a job's entry from those that it has forgotten.
@@ -67,6 +70,9 @@ class Lanes:
         entry = ((100 - record.priority) << 50 | record.seq, self._stamp, record)
         record.stamp = self._stamp
         self.ready.add(entry)
+        self.pending_by_priority[record.priority] += 1
+        if self._by_age is not None:
+            self._by_age.add((available_at(record), self._stamp, record))
         if self._narrow is not None:
             self._add_narrow(self._narrow, entry)
 
@@ -79,6 +85,9 @@ class Lanes:
     def forget_ready(self, record: Record) -> None:
         record.stamp = 0
         self.ready.one_was_forgotten()
+        self.pending_by_priority[record.priority] -= 1
+        if self._by_age is not None:
+            self._by_age.one_was_forgotten()
         if self._narrow is not None:
             self._forget_narrow(self._narrow, record)
 
@@ -93,6 +102,17 @@ class Lanes:
         by_task = self._narrowed().get(parent_id, {})
         names = by_task if tasks is None else dict.fromkeys(tasks)
         return [by_task[name] for name in names if name in by_task]
+
+    def oldest_available_at(self) -> int | None:
+        """When the job became available that waits longest."""
+        if self._by_age is None:
+            self._by_age = LazyHeap(
+                (available_at(record), stamp, record)
+                for _, stamp, record in self.ready.entries
+                if record.stamp == stamp
+            )
+        oldest = self._by_age.first()
+        return None if oldest is None else oldest[0]
 
     def tasks(self) -> list[str]:
         """The tasks that have ready jobs."""
@@ -109,7 +129,9 @@ class Lanes:
     def heaps(self) -> list[LazyHeap]:
         """Every heap there is, to see how healthy they are."""
         narrow = self._narrow or {}
-        return [self.ready, self.delayed, *(h for group in narrow.values() for h in group.values())]
+        by_age = [] if self._by_age is None else [self._by_age]
+        narrowed = (heap for group in narrow.values() for heap in group.values())
+        return [self.ready, self.delayed, *by_age, *narrowed]
 
     @staticmethod
     def _add_narrow(narrow: dict[str | None, dict[str, LazyHeap]], entry: Entry) -> None:

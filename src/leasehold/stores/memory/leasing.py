@@ -33,7 +33,7 @@ from leasehold.errors import (
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.heaps import best_of
 from leasehold.stores.memory.holding import held, mismatch
-from leasehold.stores.memory.record import AttemptRow, Record, moment
+from leasehold.stores.memory.record import AttemptRow, Record, available_at, moment
 from leasehold.stores.memory.schedules import fire_due
 from leasehold.stores.memory.state import BreakerState, QueueState, State
 
@@ -99,8 +99,10 @@ def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | Le
         record.result = outcome.result
         record.result_codec = outcome.codec
         totals.completed += 1
+        queue.figures.runs.add(state.now - record.acquired_at)
     elif decision.event in (Event.FAILED, Event.DEAD):
         totals.failed += 1
+        queue.figures.runs.add(state.now - record.acquired_at)
         totals.retried += decision.event is Event.FAILED
     error = outcome.error if isinstance(outcome, Fail) else None
     end_attempt(state, record, decision, error, outcome.note if type(outcome) is Complete else None)
@@ -187,6 +189,7 @@ def _lease(
         micros = lease_micros if own is None else round(own * 1e6)
         leases.append(_grant(state, record, request.worker, now, micros))
         queue = state.queues[record.draft.queue]
+        queue.figures.waits.add(state.now - available_at(record))
         breaker = queue.breakers.get(record.draft.task)
         was_probe = breaker is not None and breaker.held_until is not None
         if breaker is not None and was_probe:

@@ -78,6 +78,11 @@ class Record(msgspec.Struct, eq=False, gc=False):
     """The dependency whose end has ended it."""
 
 
+def available_at(record: Record) -> int:
+    """Since when a pending job may be leased; not since before it was submitted."""
+    return max(record.run_at, record.created_at)
+
+
 def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:
     """A new job as a draft asks for it."""
     if draft.metadata is not None:

@@ -5,7 +5,7 @@ Read it in this order: migrations/0001_jobs.sql (what is kept), foundation.py, w
 renew, recover, people, read.
 Jobs that wait for others: linking, dependents, graph. Jobs that come again and again: schedules.
 Queues with rules: rules, gate, slots, room, queues. What is old: cleaning, cleanup, prune, archive,
-vacuum. store.py puts them together.
+vacuum. Figures over time: measuring, sampling, metrics. store.py puts them together.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

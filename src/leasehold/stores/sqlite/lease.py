@@ -82,7 +82,7 @@ def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[in
     """Take up to `limit` jobs. Answers the leases and, beside them, number and lane of each."""
     promote(step)
     # The counters say which lanes have work, so they must be true now.
-    step.flush()
+    step.write_counters()
     lanes: dict[int, tuple[str, str]] = {}
     probed: dict[int, int] = {}
     free = free_slots(step, request.queues) if step.rules else {}
@@ -207,7 +207,7 @@ def _grant(
     acquired_at = from_micros(now)
     expiries: dict[float, tuple[int, Any]] = {}
     leases, taken, granted, seqs = [], [], [], []
-    per_lane = dict.fromkeys(lanes, 0)
+    waits: dict[int, list[int]] = {lane: [] for lane in lanes}
     by_task = request.lease_seconds_by_task or {}
     for (
         rank,
@@ -275,9 +275,11 @@ def _grant(
                 parent_id=parent_id,
             )
         )
-        per_lane[lane] += 1
-    for lane, jobs in per_lane.items():
-        step.move(lane, Status.PENDING, Status.RUNNING, jobs)
+        waits[lane].append(now - available_at)
+    for lane, waited in waits.items():
+        if waited:
+            step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
+            step.measured.waited(step.count, lane, waited)
     ready.leave(step, taken)
     step.executemany(GRANT, granted)
     return leases, seqs

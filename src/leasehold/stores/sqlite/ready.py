@@ -7,8 +7,9 @@ write in which it leaves. Whoever keeps account of pending jobs does it here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from leasehold.stores.sqlite.measuring import count_entered, count_left
 from leasehold.stores.sqlite.step import Step
 
 ENTER_NEW: Final = "INSERT INTO ready VALUES (?, ?, ?, 0, 0, 1, ?, ?)"
@@ -17,10 +18,12 @@ LEAVE: Final = "DELETE FROM ready WHERE lane = ? AND rank = ? AND seq = ?"
 LEAVE_BY_NUMBER: Final = """
     DELETE FROM ready WHERE (lane, rank, seq) IN (
         SELECT lane, 100 - priority, seq FROM job WHERE seq = ?)
+    RETURNING lane, rank, seq
 """
 MOVE: Final = """
     UPDATE ready SET rank = ?2 WHERE (lane, rank, seq) IN (
         SELECT lane, ?1, seq FROM job WHERE seq = ?3)
+    RETURNING lane, ?1, seq
 """
 COUNT_EVENT: Final = """
     UPDATE ready SET events = events + 1 WHERE (lane, rank, seq) IN (
@@ -47,7 +50,7 @@ class Entry(NamedTuple):
 
 
 def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
-    """Let jobs in that were submitted in this very write."""
+    """Let jobs in that were submitted in this very write; they are counted with the submitted."""
     rows = [(lane, 100 - priority, *rest) for lane, priority, *rest in newcomers]
     step.executemany(ENTER_NEW, rows)
 
@@ -70,21 +73,28 @@ def enter(step: Step, entries: Sequence[Entry]) -> None:
             for each in entries
         ],
     )
+    for each in entries:
+        count_entered(step.count, each.lane, each.priority, 1)
 
 
 def leave(step: Step, keys: Sequence[Key]) -> None:
     """Take jobs out whose rows were just read."""
     step.executemany(LEAVE, keys)
+    count_left(step.count, keys)
 
 
 def leave_by_number(step: Step, seq: int) -> None:
     """Take one job out, wherever it stands."""
-    step.execute(LEAVE_BY_NUMBER, (seq,))
+    left: list[Any] = step.execute(LEAVE_BY_NUMBER, (seq,)).fetchall()
+    count_left(step.count, left)
 
 
 def move(step: Step, seq: int, before: int, after: int) -> None:
     """Put a job where its new priority wants it."""
-    step.execute(MOVE, (100 - before, 100 - after, seq))
+    moved: list[Any] = step.execute(MOVE, (100 - before, 100 - after, seq)).fetchall()
+    count_left(step.count, moved)
+    for lane, _, _ in moved:
+        count_entered(step.count, lane, after, 1)
 
 
 def count_event(step: Step, seq: int) -> None:

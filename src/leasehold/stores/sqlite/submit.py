@@ -24,6 +24,7 @@ from leasehold.stores.sqlite import ready
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.gate import Gate
 from leasehold.stores.sqlite.lanes import Lanes
+from leasehold.stores.sqlite.measuring import count_entered
 from leasehold.stores.sqlite.step import Step
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 19)})"  # noqa: S608  # placeholders
@@ -176,7 +177,7 @@ def insert(
     jobs, newcomers = [], []
     waiting: list[tuple[int, int, int | None, int]] = []
     answers: list[Submitted | LeaseholdError] = []
-    born: Counter[tuple[int, Status]] = Counter()
+    born: Counter[tuple[int, Status, int]] = Counter()
     now = step.now
     seq = step.next_seq
     for draft in drafts:
@@ -193,10 +194,12 @@ def insert(
             waiting.append((seq, _SCHEDULED, due, now))
         jobs.append(_job_row(seq, lane, status, draft, now))
         answers.append(Submitted(draft.id, status))
-        born[lane, status] += 1
+        born[lane, status, draft.priority] += 1
         seq += 1
     step.next_seq = seq
-    for (lane, status), count in born.items():
+    for (lane, status, priority), count in born.items():
+        if status is Status.PENDING:
+            count_entered(step.count, lane, priority, count)
         step.count(lane, status.value, count)
         step.count(lane, "total_submitted", count)
     step.executemany(INSERT_JOB, jobs)
