@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
             "people", "reading", "waking", "breaking", "retaining",
+            "measuring",
         )
     )
 )  # fmt: skip
@@ -36,6 +37,7 @@ from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
+from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
 from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
@@ -63,6 +65,7 @@ class StoreConformance(
     QueueingClauses,
     LimitingClauses,
     DependingClauses,
+    MeasuringClauses,
 ):
     """Every clause of the contract, for one store."""
 
