@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -13,7 +14,11 @@ from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore, lanes, metrics, migrate, sampling
+from leasehold.stores.sqlite import lease as leasing
 from leasehold.stores.sqlite.sampling import FORGET_AT_ONCE
+from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.submit import PlainSubmit
+from leasehold.stores.sqlite.writer import _Ticket
 
 
 @pytest.fixture
@@ -111,6 +116,26 @@ def test_a_batch_of_leases_is_measured_by_a_few_rows(
     store.submit([Draft(id="last", task="t")])
     with store._read() as db:
         assert db.execute("SELECT count(*) FROM measured").fetchall() == [(0,)]
+
+
+def test_what_a_failed_operation_measured_is_dropped(
+    store: SQLiteStore, clock: ManualClock
+) -> None:
+    store.submit([Draft(id="job", task="t")])
+
+    def fails(step: Step) -> None:
+        leases, _ = leasing.lease(step, LeaseRequest(worker="w"))
+        assert leases
+        raise OSError("no")
+
+    submit = PlainSubmit(store._lanes, [Draft(id="next", task="t")])
+    batch: list[_Ticket[Any]] = [_Ticket(fails), _Ticket(submit)]
+    store._writer._queue.extend(batch)
+    store._writer._lead()
+    assert isinstance(batch[0].error, OSError)
+    assert batch[1].error is None
+    assert store.metrics().wait.count == 0
+    assert store.check() == []
 
 
 def test_what_is_too_old_is_forgotten_in_small_writes(
