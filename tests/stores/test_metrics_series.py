@@ -110,6 +110,8 @@ class Naive:
                 self.count(lease.queue, "failed")
                 name = "retried" if settled.event is Event.FAILED else "dead"
                 self.count(lease.queue, name)
+            elif settled.event is Event.CANCELLED:
+                self.count(lease.queue, "cancelled")
             if settled.event in (Event.COMPLETED, Event.FAILED, Event.DEAD):
                 took = (self.clock.now() - lease.acquired_at).total_seconds()
                 self.runs[lease.queue].append(took)
