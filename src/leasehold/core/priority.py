@@ -48,13 +48,13 @@ EFFECTIVE_MAX: Final = 200
 """Effective priorities are clamped to 0 and this; so no part of them need be larger."""
 BANDS_MAX: Final = 1000
 """How many rebalance intervals a deadline's horizon may have: each is a tier to look at."""
+DEADLINES: Final = 1 << 40
+"""The tiers of deadlines begin here: first the one of those that have passed."""
 
 _MILLI: Final = 1000
 _HIGHEST: Final = 100 * _MILLI
 _LOWEST: Final = -2 * EFFECTIVE_MAX * _MILLI
 """A value below this is worth 0 for ever, whatever aging and deadline add to it."""
-_DEADLINES: Final = 1 << 40
-"""The tiers of deadlines begin here: first the one of those that have passed."""
 
 
 def _check(name: str, value: float, least: float, most: float, unit: str) -> None:
@@ -174,7 +174,7 @@ def place(
     begin = end - round(scoring.deadline_horizon * 1e6)
     if now < begin:
         return Place(_HIGHEST - value, available_at, begin)
-    tier = _DEADLINES if now >= end else _DEADLINES + 2 * band
+    tier = DEADLINES if now >= end else DEADLINES + 2 * band
     crossings = [] if now >= end else [end]
     aging = scoring.aging_micros
     capped_at = available_at + round((aging or 0) * scoring.max_aging_bonus)
@@ -218,10 +218,10 @@ def default_tier(priority: int) -> int:
 
 def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) -> float:
     """What a job that was placed there is worth now: its effective priority, but for the lag."""
-    if tier < _DEADLINES:
+    if tier < DEADLINES:
         value = (_HIGHEST - tier) / _MILLI
         return value if scoring.is_plain else _clamped(value + _aging(now - turn, scoring))
-    band, capped = divmod(tier - _DEADLINES, 2)
+    band, capped = divmod(tier - DEADLINES, 2)
     end = band * round(scoring.rebalance_interval * 1e6)
     boost = _boost(end - now, scoring) if band else scoring.deadline_weight
     aging = scoring.aging_micros

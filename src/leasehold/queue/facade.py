@@ -26,6 +26,7 @@ from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.handle import JobHandle
+from leasehold.queue.metrics import Metrics
 from leasehold.queue.options import JobRef, NewJob, id_of
 from leasehold.queue.queues import Queues
 from leasehold.queue.room import Block
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(Scheduling, Workflows, Queues):
+class TaskQueue(Scheduling, Workflows, Queues, Metrics):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")
