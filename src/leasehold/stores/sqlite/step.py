@@ -101,7 +101,7 @@ class Step:
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
         self.measured = Measured()
-        self._ended_minute: int | None = None
+        self.ended_minute: int | None = None
         """The minute that this write is the first to come after, if it is."""
         self._rules_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
@@ -115,7 +115,7 @@ class Step:
         step.somebody_waits = bool(somebody_waits)
         step.some_unresolved = bool(some_unresolved)
         if step.now // MINUTE_MICROS > open_minute:
-            step._ended_minute = open_minute
+            step.ended_minute = open_minute
             step._end_minute()
         return step
 
@@ -125,8 +125,8 @@ class Step:
 
     def _end_minute(self) -> None:
         """Before anything is changed in a new minute, keep what happened in the one before."""
-        if self._ended_minute is not None:
-            sampling.take(self.db, self._ended_minute, self.now // MINUTE_MICROS)
+        if self.ended_minute is not None:
+            sampling.take(self.db, self.ended_minute, self.now // MINUTE_MICROS)
 
     def count(self, lane: int, name: str, by: int = 1) -> None:
         """Change a lane's counter (a column of `lane`)."""
