@@ -105,6 +105,21 @@ def test_a_minute_is_ended_once_and_a_plain_write_looks_at_nothing(
     assert len(looks) == 6
 
 
+def test_a_minute_that_ends_is_no_reason_to_write(
+    store: SQLiteStore, clock: ManualClock, tmp_path: Path
+) -> None:
+    store.submit([Draft(id="job", task="t", queue="elsewhere")])
+    clock.advance(60)
+    before = (tmp_path / "jobs.db-wal").stat()
+    for _ in range(3):
+        assert store.exchange((), LeaseRequest(worker="w")).leases == []
+        clock.advance(60)
+    after = (tmp_path / "jobs.db-wal").stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    store.submit([Draft(id="next", task="t")])
+    assert [point.submitted for point in store.series(minutes=5)] == [1, 0, 0, 0, 1]
+
+
 def test_a_batch_of_leases_is_measured_by_a_few_rows(
     store: SQLiteStore, clock: ManualClock
 ) -> None:

@@ -34,8 +34,8 @@ class MetricsStore(Protocol):
                  it would begin: it may be up to a minute longer than asked for.
         - MET-6  Pending jobs are counted by bands of priority, exactly.
         - MET-7  The age of the oldest pending job counts from when it became available. In strict
-                 order (`fifo_mode`), it may be that of a younger one while jobs that were delayed or
-                 retried stand before it.
+                 order (`fifo_mode`), it may be that of a younger one while jobs that were delayed
+                 or retried stand before it.
         - MET-8  A worker is active for its queues while its latest heartbeat is no older than
                  ACTIVE_SECONDS.
         """

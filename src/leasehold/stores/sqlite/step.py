@@ -113,7 +113,7 @@ class Step:
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self.measured = Measured()
-        self._ended_minute: int | None = None
+        self.ended_minute: int | None = None
         """The minute that this write is the first to come after, if it is."""
         self._rules_changed = False
         self._settings_changed = False
@@ -146,7 +146,7 @@ class Step:
         step.next_crossing = next_crossing
         step.some_rescoring = bool(some_rescoring)
         if step.now // MINUTE_MICROS > open_minute:
-            step._ended_minute = open_minute
+            step.ended_minute = open_minute
             step._end_minute()
         return step
 
@@ -156,8 +156,8 @@ class Step:
 
     def _end_minute(self) -> None:
         """Before anything is changed in a new minute, keep what happened in the one before."""
-        if self._ended_minute is not None:
-            sampling.take(self.db, self._ended_minute, self.now // MINUTE_MICROS)
+        if self.ended_minute is not None:
+            sampling.take(self.db, self.ended_minute, self.now // MINUTE_MICROS)
 
     def count(self, lane: int, name: str, by: int = 1) -> None:
         """Change a lane's counter (a column of `lane`)."""
