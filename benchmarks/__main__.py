@@ -22,7 +22,7 @@ import apsw
 from benchmarks import ours
 from benchmarks.bench import Bench, Sizes
 from benchmarks.mixed import mixed
-from benchmarks.scenarios import cleaning, growth, importing, latency, memory, throughput
+from benchmarks.scenarios import cleaning, figures, growth, importing, latency, memory, throughput
 from benchmarks.startup import starting
 from leasehold.stores.sqlite.connection import Durability
 from leasehold.stores.sqlite.files import file_system
@@ -69,6 +69,7 @@ def main() -> None:
             latency(bench, durability)
         growth(bench, "full")
         mixed(bench, "full")
+        figures(bench, "full")
         cleaning(bench, "full")
         memory(bench)
         importing(bench)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -63,6 +64,12 @@ def fill(path: str, durability: Durability, jobs: int) -> None:
     with producer(path, durability) as queue:
         for first in range(0, jobs, 10_000):
             queue.submit_many([NewJob(tasks.noop)] * min(10_000, jobs - first))
+
+
+def metrics_millis(path: str, durability: Durability, samples: int) -> float:
+    """How long it takes to ask for a queue's metrics."""
+    with producer(path, durability) as queue:
+        return statistics.median(1000 * _timed(queue.metrics) for _ in range(samples))
 
 
 def fill_finished(path: str, jobs: int) -> None:

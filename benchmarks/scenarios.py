@@ -152,6 +152,23 @@ def growth(bench: Bench, durability: Durability) -> None:
         shutil.rmtree(Path(place).parent)
 
 
+def figures(bench: Bench, durability: Durability) -> None:
+    """Asking for metrics beside many pending jobs."""
+    sizes = bench.sizes
+    if not bench.wants("metrics"):
+        return
+    deep = bench.fresh()
+    bench.measure(ours.fill, durability, 100, store=deep)
+    found = {"100_pending": bench.measure(ours.metrics_millis, durability, 50, store=deep)}
+    bench.measure(ours.fill, durability, sizes.pending, store=deep)
+    name = f"{sizes.pending}_pending"
+    found[name] = bench.measure(ours.metrics_millis, durability, 50, store=deep)
+    row = Row("metrics of a deep store", durability, "ms", found)
+    row.target, row.met = "< 10 ms", found[name] < 10
+    bench.add(row)
+    shutil.rmtree(Path(deep).parent)
+
+
 def cleaning(bench: Bench, durability: Durability) -> None:
     """The same drain with and without a clean-up of many old jobs at the same time."""
     sizes = bench.sizes

@@ -31,7 +31,7 @@ ALL_TEXTS = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING
 WAIT = 60
 PROMISED = [
     *(f"S{number}" for number in range(1, 15)),
-    *("B1", "B2", "B3", "C1", "C2", "L1", "L2"),
+    *("B1", "B2", "B3", "C1", "C2", "M1", "L1", "L2"),
 ]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from leasehold.core.archive import ArchivedJob
     from leasehold.core.breaker import Breaker
     from leasehold.core.graph import Graph, GraphNode
+    from leasehold.core.histogram import Durations
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.lease import Lease, Renewed, Settled
+    from leasehold.core.metrics import DayPoint, MinutePoint, QueueMetrics
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
     from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
     from leasehold.core.queue_retention import QueueRetention
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         InvalidScheduleError,
         InvalidSettingError,
         InvalidTransitionError,
+        InvalidWindowError,
         JobCancelledError,
         JobFailedError,
         JobNotFoundError,
@@ -126,6 +129,11 @@ __all__ = [
     "SettingInfo",
     "Reason",
     "ReasonKind",
+    # Figures.
+    "QueueMetrics",
+    "MinutePoint",
+    "DayPoint",
+    "Durations",
     # Retention.
     "RetentionPolicy",
     "CleanUp",
@@ -170,6 +178,7 @@ __all__ = [
     "QueueExistsError",
     "QueueNotFoundError",
     "QueueNotEmptyError",
+    "InvalidWindowError",
     "UnknownTaskError",
     "JobFailedError",
     "JobCancelledError",
@@ -194,8 +203,10 @@ _HOMES: Final = {
     "leasehold.core.archive": ("ArchivedJob",),
     "leasehold.core.breaker": ("Breaker",),
     "leasehold.core.graph": ("Graph", "GraphNode"),
+    "leasehold.core.histogram": ("Durations",),
     "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
+    "leasehold.core.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
     "leasehold.core.retention": ("CleanUp", "RetentionPolicy"),
     "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),

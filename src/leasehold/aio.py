@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -25,6 +25,7 @@ from leasehold.core.status import Status
 from leasehold.core.store import WorkerInfo
 from leasehold.core.timing import Timing
 from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.queue.asyncmetrics import AsyncMetrics
 from leasehold.queue.asyncqueues import AsyncQueues
 from leasehold.queue.awaiting import wait_for_leases
 from leasehold.queue.consumer import WAIT_SECONDS, TaskLike
@@ -82,6 +83,10 @@ class AsyncJobHandle(Generic[R]):
         """What the task returned; see `JobHandle.result`."""
         return await self._handle.aresult(timeout)
 
+    async def estimated_start(self) -> datetime | None:
+        """When it will probably be leased; see `TaskQueue.estimated_start`."""
+        return await self._handle.aestimated_start()
+
     async def cancel(self, reason: str = "") -> Job:
         """Stop the job; see `JobHandle.cancel`."""
         return await self._handle.acancel(reason)
@@ -112,7 +117,7 @@ class AsyncSchedules:
         return await self._queue.bridge().call(self._queue.schedules.remove, name)
 
 
-class AsyncTaskQueue(AsyncQueues):
+class AsyncTaskQueue(AsyncQueues, AsyncMetrics):
     """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
 
     def __init__(self, url: Any, **options: Any) -> None:

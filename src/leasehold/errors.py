@@ -26,6 +26,7 @@
     ├── QueueExistsError               it was created before, with other rules
     ├── QueueNotFoundError
     ├── QueueNotEmptyError             jobs are left in the queue that was to be deleted
+    ├── InvalidWindowError             metrics of a time for which none are kept
     ├── UnknownTaskError               no code is registered under the job's task name
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
@@ -156,6 +157,10 @@ class QueueNotFoundError(LeaseholdError, LookupError):
 
 class QueueNotEmptyError(LeaseholdError):
     """Raised when a queue is to be deleted while jobs wait or run in it; nothing was changed."""
+
+
+class InvalidWindowError(LeaseholdError, ValueError):
+    """Raised when metrics are asked for a time for which none are kept."""
 
 
 class UnknownTaskError(LeaseholdError, LookupError):

@@ -18,7 +18,7 @@ from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, S
 from leasehold.core.retry import Constant
 from leasehold.core.status import Status
 from leasehold.core.store import Submitted, WorkerInfo
-from leasehold.env import SYSTEM, Env
+from leasehold.env import SYSTEM, Env, SystemClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore, connection
 from leasehold.stores.sqlite.step import Step
@@ -151,3 +151,23 @@ def fork_inside_a_write(path: str, tell_fd: int) -> None:
 def _wait_to_be_killed() -> None:
     while True:
         signal.pause()
+
+
+class HastyClock(SystemClock):
+    """A clock that all processes share, on which a minute takes a tenth of a second."""
+
+    def __init__(self, start_micros: int) -> None:
+        self._start_micros = start_micros
+
+    def time_micros(self) -> int:
+        now = super().time_micros()
+        return now + (now - self._start_micros) * 600
+
+
+def churn_hastily(path: str, name: str, seed: int, tell_fd: int, start_micros: int) -> None:
+    """The same through many minutes, so that many a look at the counters is cut short."""
+    random = Random(seed)
+    store = SQLiteStore(path, env=Env(clock=HastyClock(start_micros), random=random))
+    child = _Child(store, name, random, tell_fd)
+    while True:
+        child.turn()

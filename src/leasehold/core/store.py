@@ -66,6 +66,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.metrics_store import MetricsStore
 from leasehold.core.queue_rules import QueueRules
 from leasehold.core.retention import (
     BATCH_MAX,
@@ -175,11 +176,12 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
-class Store(ScheduleStore, QueueRules, SettingsStore, Protocol):
+class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, Protocol):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
-    `core.queue_rules`, those about settings in `core.settings_store`.
+    `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
+    `core.metrics_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.handle import JobHandle
+from leasehold.queue.metrics import Metrics
 from leasehold.queue.options import JobRef, NewJob, id_of
 from leasehold.queue.outputs import Outputs
 from leasehold.queue.queues import Queues
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(Scheduling, Workflows, Queues, Upkeep, Outputs):
+class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from leasehold.codec import CallCodec
@@ -77,6 +78,10 @@ class JobHandle(Generic[R]):
         """How many jobs of its queue are served before it; None once it is not pending."""
         return self._queue.position(self._id)
 
+    def estimated_start(self) -> datetime | None:
+        """When it will probably be leased; see `TaskQueue.estimated_start`."""
+        return self._queue.estimated_start(self._id)
+
     def cancel(self, reason: str = "") -> Job:
         """Stop the job: at once if it waits, as soon as its code lets go if it runs."""
         return self._queue.cancel(self._id, reason)
@@ -96,6 +101,10 @@ class JobHandle(Generic[R]):
     async def aresult(self, timeout: float | None = None) -> R:
         """`result()`, to be awaited: no thread waits."""
         return cast("R", await self._queue.aresult_of(await self.await_end(timeout), self._codec))
+
+    async def aestimated_start(self) -> datetime | None:
+        """`estimated_start()`, to be awaited."""
+        return await self._queue.bridge().call(self._queue.estimated_start, self._id)
 
     async def acancel(self, reason: str = "") -> Job:
         """`cancel()`, to be awaited."""

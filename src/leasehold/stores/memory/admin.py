@@ -94,6 +94,8 @@ def reprioritize(state: State, job_id: str, priority: int, actor: str) -> Job:
             f"job {job_id} is {record.status}: only a waiting job's priority can be changed"
         )
     message = f"from {record.priority} to {priority} by {actor}"
+    if record.status is Status.PENDING:
+        state.queues[record.draft.queue].lanes.count_anew(record.priority, priority)
     record.priority = priority
     record.updated_at = state.now
     inheritance.reprioritized(state, record)

@@ -98,7 +98,10 @@ class Stream(NamedTuple):
 class Lanes:
     """The jobs of one queue that wait: the ready ones by tier, the delayed ones by due time."""
 
-    __slots__ = ("_narrow", "_stamp", "crossing", "delayed", "ready", "scoring")
+    __slots__ = (
+        "_by_age", "_narrow", "_stamp", "crossing", "delayed", "pending_by_priority", "ready",
+        "scoring",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.ready = Tiers()
@@ -110,6 +113,10 @@ class Lanes:
         # parent (None for all jobs) -> task -> tiers, so that a narrowed lease seeks as well. Made
         # when somebody first narrows: who never does pays nothing for it.
         self._narrow: dict[str | None, dict[str, Tiers]] | None = None
+        # By the time since when they are available. Made when somebody first asks.
+        self._by_age: LazyHeap | None = None
+        self.pending_by_priority = [0] * 101
+        """How many ready jobs have each priority of their own, wherever they stand."""
 
     def add_ready(self, record: Record, now: int) -> None:
         deadline = record.draft.deadline
@@ -139,6 +146,9 @@ class Lanes:
         self.ready.add(tier, entry)
         if crosses_at is not None:
             self.crossing.add((crosses_at, stamp, record))
+        self.pending_by_priority[record.priority] += 1
+        if self._by_age is not None:
+            self._by_age.add((record.available_at, stamp, record))
         if self._narrow is not None:
             self._add_narrow(self._narrow, entry)
 
@@ -153,6 +163,9 @@ class Lanes:
         self.ready.one_was_forgotten(record.tier)
         if record.crosses_at is not None:
             self.crossing.one_was_forgotten()
+        self.pending_by_priority[record.priority] -= 1
+        if self._by_age is not None:
+            self._by_age.one_was_forgotten()
         if self._narrow is not None:
             self._forget_narrow(self._narrow, record)
 
@@ -164,6 +177,11 @@ class Lanes:
         """Put a ready job where it belongs now."""
         self.forget_ready(record)
         self.add_ready(record, now)
+
+    def count_anew(self, before: int, after: int) -> None:
+        """A ready job is about to get another priority of its own."""
+        self.pending_by_priority[before] -= 1
+        self.pending_by_priority[after] += 1
 
     def rebalance(self, now: int) -> None:
         """Place those anew that belong into another tier by now."""
@@ -189,6 +207,15 @@ class Lanes:
             for heap in by_task[name].heaps.values()
         ]
 
+    def oldest_available_at(self) -> int | None:
+        """When the job became available that waits longest."""
+        if self._by_age is None:
+            self._by_age = LazyHeap(
+                (record.available_at, record.stamp, record) for record in self.ready.records()
+            )
+        oldest = self._by_age.first()
+        return None if oldest is None else oldest[0]
+
     def tasks(self) -> list[str]:
         """The tasks that have ready jobs."""
         return list(self._narrowed().get(None, {}))
@@ -204,10 +231,12 @@ class Lanes:
 
     def heaps(self) -> list[LazyHeap]:
         """Every heap there is, to see how healthy they are."""
+        by_age = [] if self._by_age is None else [self._by_age]
         narrow = (tiers for group in (self._narrow or {}).values() for tiers in group.values())
         return [
             self.delayed,
             self.crossing,
+            *by_age,
             *(heap for tiers in (self.ready, *narrow) for heap in tiers.heaps.values()),
         ]
 

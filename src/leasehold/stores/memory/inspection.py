@@ -31,6 +31,16 @@ def _wrong_counts(state: State) -> Iterator[str]:
             yield f"queue {name} has {ready} live entries for its pending jobs"
         if delayed != queue.counts[Status.SCHEDULED] + queue.counts[Status.FAILED]:
             yield f"queue {name} has {delayed} live entries for its delayed jobs"
+        by_priority = Counter(
+            record.priority
+            for record in state.records.values()
+            if record.draft.queue == name and record.status is Status.PENDING
+        )
+        if [by_priority[priority] for priority in range(101)] != queue.lanes.pending_by_priority:
+            yield f"queue {name} miscounts its pending jobs by priority"
+        span = queue.since_last_look()
+        if sum(span.runs.values()) != span.completed + span.failed:
+            yield f"queue {name} has not measured as many runs as attempts ended"
     if len(state.running) != sum(queue.counts[Status.RUNNING] for queue in state.queues.values()):
         yield f"{len(state.running)} jobs are listed as running, which is not what the queues count"
 

@@ -21,10 +21,12 @@ from leasehold.core.retention import (
 )
 from leasehold.core.schedule import Schedule
 from leasehold.core.settings import retention_by
+from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.archive import Archive
+from leasehold.stores.memory.figures import Figures
 from leasehold.stores.memory.finished import ENDED, Finished
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
@@ -68,7 +70,7 @@ class BreakerState(msgspec.Struct):
 class QueueState:
     """One queue: who waits in it, and its figures."""
 
-    __slots__ = ("breakers", "counts", "lanes", "rule", "totals")
+    __slots__ = ("breakers", "counts", "figures", "lanes", "rule", "totals")
 
     def __init__(self) -> None:
         self.lanes = Lanes()
@@ -76,8 +78,17 @@ class QueueState:
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
+        self.figures = Figures()
         self.rule: Rule | None = None
         """None for a queue that nobody configured."""
+
+    def all_totals(self) -> dict[str, int]:
+        """Everything that is counted for ever."""
+        return {**msgspec.structs.asdict(self.totals), "leased": self.figures.leased}
+
+    def since_last_look(self) -> Span:
+        """What happened in the minute that is not over yet."""
+        return self.figures.since_last_look(self.all_totals(), self.counts[Status.PENDING])
 
 
 class KnownKey(msgspec.Struct):
@@ -141,6 +152,8 @@ class State:
         self.too_old_to_tell: list[Record] | None = None
         """Whose history the clean-up at work will drop, once it has looked for them."""
         self._trim_at = 0
+        self.open_minute = 0
+        """The minute of the latest call: what was not kept yet of the figures happened in it."""
         self.retention_changed()
         self.tick()
 
@@ -155,6 +168,7 @@ class State:
         if now > self.now:
             self.now = now
             if now >= self._trim_at:
+                self._end_minute()
                 self._trim()
 
     def queue(self, name: str) -> QueueState:
@@ -330,7 +344,8 @@ class State:
         self.drop_expired_keys()
         # A full batch means that there is more to do: the next call goes on with it.
         if forgotten < TRIM_BATCH:
-            self._trim_at = self.now + TRIM_INTERVAL_MICROS
+            next_minute = (self.open_minute + 1) * MINUTE_MICROS
+            self._trim_at = min(self.now + TRIM_INTERVAL_MICROS, next_minute)
 
     def _forget_oldest(self) -> None:
         heads = [
@@ -345,6 +360,16 @@ class State:
             self.prune(oldest, self.policy)
 
     # -- figures -----------------------------------------------------------------------------
+
+    def _end_minute(self) -> None:
+        """Before anything is changed in a new minute, keep what happened in the one before."""
+        minute = self.now // MINUTE_MICROS
+        if minute > self.open_minute:
+            for queue in self.queues.values():
+                pending = queue.counts[Status.PENDING]
+                queue.figures.end_minute(self.open_minute, queue.all_totals(), pending)
+                queue.figures.forget_before(minute)
+            self.open_minute = minute
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""

@@ -21,6 +21,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.retention import (
@@ -44,6 +45,7 @@ from leasehold.stores.memory import (
     holding,
     inspection,
     leasing,
+    metrics,
     pruning,
     queues,
     reading,
@@ -187,6 +189,17 @@ class MemoryStore:
 
     def stats(self, queue: str | None = None) -> Stats:
         return self._run(State.stats, queue)
+
+    def metrics(
+        self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
+    ) -> QueueMetrics:
+        return self._run(metrics.metrics, queue, window_seconds)
+
+    def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
+        return self._run(metrics.series, queue, minutes)
+
+    def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
+        return self._run(metrics.daily, queue, days)
 
     def queues(self) -> list[str]:
         return self._run(lambda state: sorted(state.queues))

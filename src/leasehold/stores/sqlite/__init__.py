@@ -5,8 +5,8 @@ Read it in this order: migrations/0001_jobs.sql (what is kept), foundation.py, w
 one file per verb: submit, lease, settle, renew, recover, people, read.
 Jobs that wait for others: linking, dependents, inheritance, graph. Jobs that come again and again:
 schedules. Queues with rules: rules, gate, slots, room, queues. Defaults for all: settings,
-setting_verbs. What is old: cleaning, cleanup, prune, prune_lanes, archive, vacuum. store.py puts
-them together.
+setting_verbs. What is old: cleaning, cleanup, prune, prune_lanes, archive, vacuum. Figures over
+time: measuring, sampling, metrics. store.py puts them together.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

@@ -76,7 +76,7 @@ def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[in
     promote(step)
     rebalance(step)
     # The counters say which lanes have work, so they must be true now.
-    step.flush()
+    step.write_counters()
     lanes: dict[int, tuple[str, str]] = {}
     probed: dict[int, int] = {}
     free = free_slots(step, request.queues) if step.rules else {}
@@ -192,7 +192,8 @@ def _grant(
     expiries: dict[float, tuple[int, Any]] = {}
     leases, taken, granted, seqs = [], [], [], []
     placed: list[int] = []
-    per_lane = dict.fromkeys(lanes, 0)
+    left: list[tuple[int, int]] = []
+    waits: dict[int, list[int]] = {lane: [] for lane in lanes}
     by_task = request.lease_seconds_by_task or {}
     default_seconds = request.lease_seconds or step.settings.lease_seconds
     for (
@@ -265,9 +266,12 @@ def _grant(
                 parent_id=parent_id,
             )
         )
-        per_lane[lane] += 1
-    for lane, jobs in per_lane.items():
-        step.move(lane, Status.PENDING, Status.RUNNING, jobs)
-    ready.leave(step, taken, placed)
+        left.append((lane, priority))
+        waits[lane].append(now - available_at)
+    for lane, waited in waits.items():
+        if waited:
+            step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
+            step.measured.waited(step.count, lane, waited)
+    ready.leave(step, taken, left, placed)
     step.executemany(GRANT, granted)
     return leases, seqs

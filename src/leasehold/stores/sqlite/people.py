@@ -160,7 +160,7 @@ def reprioritize(priority: int) -> Verb:
         standing = ready.find(step, seq)
         step.execute(SET_PRIORITY, (priority, seq))
         if standing is not None:
-            ready.move(step, [standing._replace(priority=priority, base=priority)])
+            ready.reprioritize(step, standing, priority)
         inheritance.reprioritized(step, seq, job.priority, priority)
         step.record(
             seq, n, Event.REPRIORITIZED, place.status, place.status,

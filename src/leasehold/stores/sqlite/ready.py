@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.priority import DEFAULT_SCORING, Place, Scoring, default_place, place
+from leasehold.stores.sqlite.measuring import count_entered, count_left
 from leasehold.stores.sqlite.step import Step
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.
@@ -35,7 +36,10 @@ _KEY_OF: Final = """
            job.seq
     FROM job LEFT JOIN place USING (seq) WHERE job.seq = ?
 """
-LEAVE_BY_NUMBER: Final = f"DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({_KEY_OF})"  # noqa: S608  # our own names
+LEAVE_BY_NUMBER: Final = f"""
+    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({_KEY_OF})
+    RETURNING lane, (SELECT priority FROM job WHERE job.seq = ready.seq)
+"""  # noqa: S608  # our own names
 COUNT_EVENT: Final = f"""
     UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({_KEY_OF})
 """  # noqa: S608  # our own names
@@ -101,6 +105,7 @@ def scoring_of(step: Step, lane: int) -> Scoring:
 def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
     """Let jobs in that were submitted in this very write, each at its default place."""
     step.executemany(ENTER_NEW, newcomers)
+    count_entered(step.count, newcomers)
 
 
 def enter(step: Step, entries: Sequence[Entry]) -> None:
@@ -115,19 +120,34 @@ def enter(step: Step, entries: Sequence[Entry]) -> None:
             places.append((each.seq, *found))
     step.executemany(ENTER, rows)
     step.executemany(REMEMBER_PLACE, places)
+    count_entered(step.count, [(each.lane, each.priority) for each in entries])
 
 
-def leave(step: Step, keys: Sequence[Key], placed: Sequence[int]) -> None:
-    """Take jobs out whose rows were just read; `placed` are those with a place of their own."""
+def leave(
+    step: Step, keys: Sequence[Key], counted: Sequence[tuple[int, int]], placed: Sequence[int]
+) -> None:
+    """Take jobs out whose rows were just read.
+
+    `counted` has the lane and priority of each; `placed` are those with a place of their own.
+    """
     step.executemany(LEAVE, keys)
     if placed:
         step.executemany(FORGET_PLACE, [(seq,) for seq in placed])
+    count_left(step.count, counted)
 
 
 def leave_by_number(step: Step, seq: int) -> None:
     """Take one job out, wherever it stands."""
-    step.execute(LEAVE_BY_NUMBER, (seq,))
+    left: list[Any] = step.execute(LEAVE_BY_NUMBER, (seq,)).fetchall()
     step.execute(FORGET_PLACE, (seq,))
+    count_left(step.count, left)
+
+
+def reprioritize(step: Step, before: Standing, priority: int) -> None:
+    """Put a job where its new priority of its own wants it, and count it there."""
+    move(step, [before._replace(priority=priority, base=priority)])
+    count_left(step.count, [(before.lane, before.priority)])
+    count_entered(step.count, [(before.lane, priority)])
 
 
 def count_event(step: Step, seq: int) -> None:

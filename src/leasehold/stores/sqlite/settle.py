@@ -104,9 +104,10 @@ def settle(
         (row[_SEQ], row[_VERSION]): row for row in step.executemany(END_LEASE, keys)
     }
     answers: list[Settled | LeaseLostError] = []
+    now = step.now
     attempts: list[tuple[Any, ...]] = []
     finished: list[tuple[Any, ...]] = []
-    completed_in: defaultdict[int, int] = defaultdict(int)
+    runs: defaultdict[int, list[int]] = defaultdict(list)
     for settlement, key in zip(settlements, keys, strict=True):
         row = held.pop(key, None)
         if row is None:
@@ -118,9 +119,9 @@ def settle(
         outcome = within_limits(settlement.outcome, settlement.job_id)
         if isinstance(outcome, Complete):
             lane = lanes.get(key[0]) or _lane(step, key[0])
-            completed_in[lane] += 1
+            runs[lane].append(now - row[_ACQUIRED])
             step.succeeded.add(lane)
-            _complete(step.now, row, outcome, attempts, finished)
+            _complete(now, row, outcome, attempts, finished)
             step.hints.ended.append(settlement.job_id)
             answers.append(
                 Settled(
@@ -133,9 +134,10 @@ def settle(
             )
         else:
             answers.append(_settle_otherwise(step, settlement.job_id, row, outcome))
-    for lane, jobs in completed_in.items():
-        step.move(lane, Status.RUNNING, Status.COMPLETED, jobs)
-        step.count(lane, "total_completed", jobs)
+    for lane, micros in runs.items():
+        step.move(lane, Status.RUNNING, Status.COMPLETED, len(micros))
+        step.count(lane, "total_completed", len(micros))
+        step.measured.ran(step.count, lane, micros)
     step.executemany(INSERT_ATTEMPT, attempts)
     step.executemany(INSERT_FINISHED, finished)
     return answers
@@ -214,6 +216,7 @@ def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> S
         # An attempt that was to be stopped anyway ends as cancelled, not as failed.
         if decision.event is not Event.CANCELLED:
             step.count(rules[0], "total_failed")
+            step.measured.ran(step.count, rules[0], [step.now - row[_ACQUIRED]])
         if outcome.breaker is not None:
             _count_failure(step, rules[0], outcome.breaker)
     return apply_decision(step, job_id, row, rules, decision, error)

@@ -10,18 +10,20 @@ from typing import Any, Final
 import apsw
 
 from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
+from leasehold.core.span import MINUTE_MICROS
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
-from leasehold.stores.sqlite import settings
+from leasehold.stores.sqlite import sampling, settings
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
+from leasehold.stores.sqlite.measuring import Measured
 from leasehold.stores.sqlite.rules import Rule, Rules, load
 
 READ_STATE: Final = """
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
            EXISTS (SELECT 1 FROM resolving),
            (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
-           EXISTS (SELECT 1 FROM rescoring), settings_generation
+           EXISTS (SELECT 1 FROM rescoring), settings_generation, open_minute
     FROM store_state
 """
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
@@ -110,6 +112,9 @@ class Step:
         """When the first pending job has to be placed anew, as far as earlier writes know."""
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
+        self.measured = Measured()
+        self.ended_minute: int | None = None
+        """The minute that this write is the first to come after, if it is."""
         self._rules_changed = False
         self._settings_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
@@ -126,7 +131,7 @@ class Step:
         stored, floor, next_seq, generation, somebody_waits, some_unresolved, *rest = _row(
             db.execute(READ_STATE)
         )
-        next_crossing, some_rescoring, set_at = rest
+        next_crossing, some_rescoring, set_at, open_minute = rest
         step = cls(
             db,
             env,
@@ -140,11 +145,19 @@ class Step:
         step.some_unresolved = bool(some_unresolved)
         step.next_crossing = next_crossing
         step.some_rescoring = bool(some_rescoring)
+        if step.now // MINUTE_MICROS > open_minute:
+            step.ended_minute = open_minute
+            step._end_minute()
         return step
 
     def end(self) -> None:
         """Write down the clock and what was used up; called once, before the commit."""
         self.execute(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
+
+    def _end_minute(self) -> None:
+        """Before anything is changed in a new minute, keep what happened in the one before."""
+        if self.ended_minute is not None:
+            sampling.take(self.db, self.ended_minute, self.now // MINUTE_MICROS)
 
     def count(self, lane: int, name: str, by: int = 1) -> None:
         """Change a lane's counter (a column of `lane`)."""
@@ -169,7 +182,12 @@ class Step:
         self.settings = settings.load(self.db)
 
     def flush(self) -> None:
-        """Write the counters."""
+        """Write the counters, and what was measured."""
+        self.write_counters()
+        self.measured.write(self.db)
+
+    def write_counters(self) -> None:
+        """Write the counters, for who reads them in this very operation."""
         for lane in self.succeeded:
             self.execute(CLOSE_BREAKER, (lane,))
             if self.db.changes():
@@ -192,6 +210,7 @@ class Step:
             # All of the write so far is its own, and the file lock keeps others out meanwhile.
             self.execute("ROLLBACK")
             self.execute("BEGIN IMMEDIATE")
+            self._end_minute()
         else:
             self.execute("ROLLBACK TO operation")
         self.forget()
@@ -199,6 +218,7 @@ class Step:
     def forget(self) -> None:
         """Drop what an operation that failed has counted."""
         self._tally.clear()
+        self.measured.clear()
         self.succeeded.clear()
         self.moved.clear()
         self.lowered.clear()

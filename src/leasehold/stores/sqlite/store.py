@@ -50,6 +50,7 @@ from leasehold.stores.sqlite.archive_verbs import KeepsArchive
 from leasehold.stores.sqlite.lanes import STATS, stats_of
 from leasehold.stores.sqlite.life import LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
+from leasehold.stores.sqlite.metrics_verbs import KeepsMetrics
 from leasehold.stores.sqlite.queue_verbs import KeepsQueues
 from leasehold.stores.sqlite.rebalance import LAGS, rebalance
 from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
@@ -71,7 +72,7 @@ LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
-class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings):
+class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings, KeepsMetrics):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
     `durability="full"` survives loss of power; `"normal"` survives the death of every process but

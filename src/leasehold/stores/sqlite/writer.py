@@ -174,15 +174,17 @@ class Writer:
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
-            changes = db.total_changes()
             step = Step.begin(db, self._env, self._clock, self._rules, self._settings)
+            changes = db.total_changes()
             carried_out = 0
             while self._take(batch):
                 self._carry_out_all(batch[carried_out:], step, hints)
                 carried_out = len(batch)
-            if db.total_changes() != changes:
+            changed = db.total_changes() != changes
+            if changed:
                 step.end()
-            db.execute("COMMIT")
+            # That a minute has ended is not worth a write: whoever next has one notes it.
+            db.execute("COMMIT" if changed or step.ended_minute is None else "ROLLBACK")
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")

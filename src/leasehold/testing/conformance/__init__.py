@@ -28,6 +28,7 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "retaining",
             "configuring",
             "referencing", "blobs",
+            "measuring",
         )
     )
 )  # fmt: skip
@@ -41,6 +42,7 @@ from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.inheriting import InheritingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
+from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
 from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
@@ -74,6 +76,7 @@ class StoreConformance(
     InheritingClauses,
     ConfiguringClauses,
     ReferencingClauses,
+    MeasuringClauses,
 ):
     """Every clause of the contract, for one store."""
 

@@ -19,6 +19,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.retention import (
@@ -218,6 +219,17 @@ class Channel:
 
     def position(self, job_id: str) -> int | None:
         return self._world.store.position(job_id)
+
+    def metrics(
+        self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
+    ) -> QueueMetrics:
+        return self._world.store.metrics(queue, window_seconds=window_seconds)
+
+    def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
+        return self._world.store.series(queue, minutes=minutes)
+
+    def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
+        return self._world.store.daily(queue, days=days)
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._world.store.graph(job_ids)

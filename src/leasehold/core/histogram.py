@@ -1,0 +1,91 @@
+"""Histograms of durations: few numbers, from which percentiles are read with a known error.
+
+Buckets grow by the fourth root of two, four to each doubling, so whatever falls into one differs
+from its middle by at most 9.1 %. Two histograms are added bucket by bucket, which is what lets
+minutes become hours and days.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from math import ceil, sqrt
+from typing import Final
+
+import msgspec
+
+BOUNDS: Final = tuple(sorted({ceil(2 ** (quarter / 4)) for quarter in range(4 * 46)}))
+"""Where buckets begin, in microseconds; the last one takes everything above two years.
+
+Stored figures are meant by them: never change them.
+"""
+
+bucket_of = partial(bisect_right, BOUNDS)
+"""The number of the bucket that a duration in microseconds falls into; 0 takes what took none."""
+
+Histogram = dict[int, int]
+"""How many durations fell into each bucket, by its number; empty ones are left out."""
+
+
+class Durations(msgspec.Struct, frozen=True, kw_only=True):
+    """How long things took: their number, the mean (exact) and percentiles (within 10 %)."""
+
+    count: int = 0
+    mean_seconds: float | None = None
+    """None, like the others, if there was nothing to measure."""
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
+    p99_seconds: float | None = None
+
+
+def middle_of(bucket: int) -> float:
+    """The microseconds that stand for a bucket: no duration in it is further than 9.1 % away."""
+    if bucket == 0:
+        return 0.0
+    lowest = BOUNDS[bucket - 1]
+    highest = BOUNDS[bucket] - 1 if bucket < len(BOUNDS) else lowest
+    return sqrt(lowest * highest)
+
+
+def percentile(histogram: Mapping[int, int], share: float) -> float | None:
+    """The microseconds that so large a share of the durations did not exceed; None without any.
+
+    >>> round(percentile({bucket_of(1000): 99, bucket_of(64_000): 1}, 0.5) / 1000, 1)
+    0.9
+    """
+    count = sum(histogram.values())
+    if not count:
+        return None
+    left = max(1, ceil(share * count))
+    for bucket in sorted(histogram):
+        left -= histogram[bucket]
+        if left <= 0:
+            return middle_of(bucket)
+    raise AssertionError("the buckets hold fewer than their sum")
+
+
+def sum_of(one: Mapping[int, int], two: Mapping[int, int]) -> Histogram:
+    """Both histograms as one."""
+    return dict(Counter(one) + Counter(two))
+
+
+def summary(histogram: Mapping[int, int], total_micros: int) -> Durations:
+    """What a person wants to know of durations that took so long together."""
+    count = sum(histogram.values())
+    if not count:
+        return Durations()
+    return Durations(
+        count=count,
+        mean_seconds=total_micros / count / 1e6,
+        p50_seconds=_seconds(histogram, 0.50),
+        p95_seconds=_seconds(histogram, 0.95),
+        p99_seconds=_seconds(histogram, 0.99),
+    )
+
+
+def _seconds(histogram: Mapping[int, int], share: float) -> float:
+    micros = percentile(histogram, share)
+    assert micros is not None
+    return micros / 1e6

@@ -1,0 +1,68 @@
+"""Figures of queues over time, as a person asks for them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from leasehold.core.metrics import (
+    RATE_MINUTES,
+    WINDOW_SECONDS,
+    DayPoint,
+    MinutePoint,
+    QueueMetrics,
+    estimated_start,
+)
+from leasehold.core.queue_config import QueueState
+from leasehold.core.status import Status
+from leasehold.queue.options import JobRef
+from leasehold.queue.people import People
+
+
+class Metrics(People):
+    """The part of a TaskQueue that tells how its queues do.
+
+    >>> from leasehold import TaskQueue
+    >>> queue = TaskQueue("memory://", num_workers=0)
+    >>> jobs = [queue.submit("resize", name) for name in ("cat.png", "dog.png")]
+    >>> _ = queue.ack(queue.lease())
+    >>> figures = queue.metrics()
+    >>> figures.completed, figures.pending, figures.error_rate, figures.run.count
+    (1, 1, 0.0, 1)
+    >>> sum(point.submitted for point in queue.series(minutes=10))
+    2
+    """
+
+    def metrics(
+        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+    ) -> QueueMetrics:
+        """How a queue, or all of them, stands now, and what happened in the window before.
+
+        Raises InvalidWindowError for more than 48 hours. No job is scanned for it.
+        """
+        return self.store.metrics(queue, window_seconds=window_seconds)
+
+    def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
+        """What happened in each of the latest minutes, oldest first; the last is not over yet."""
+        return self.store.series(queue, minutes=minutes)
+
+    def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
+        """What happened on each of the latest days (UTC), oldest first; the last is today."""
+        return self.store.daily(queue, days=days)
+
+    def estimated_start(self, job: JobRef) -> datetime | None:
+        """When a waiting job will probably be leased, at the rate of the latest minutes.
+
+        For a pending job it goes by its position, so it counts: it is for people who ask, not for
+        loops. One that is due later starts when it is due, at the earliest. None for a job that
+        does not wait or is blocked, while its queue is paused, and if nothing was leased from the
+        queue lately.
+        """
+        snapshot = self.get(job)
+        if snapshot.status in (Status.SCHEDULED, Status.FAILED):
+            return snapshot.run_at
+        position = self.store.position(snapshot.id)
+        info = self.store.queue_info(snapshot.queue)
+        if position is None or info is None or info.state is QueueState.PAUSED:
+            return None
+        points = self.store.series(snapshot.queue, minutes=RATE_MINUTES)
+        return estimated_start(position, points, self.store.now())

@@ -1,0 +1,61 @@
+"""kill -9 through many minutes: the figures still add up to the totals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from leasehold.core.span import COUNTED, MINUTES_KEPT
+from leasehold.env import SYSTEM, Env
+from leasehold.stores.sqlite import SQLiteStore
+from support.acknowledged import Acknowledged
+from support.store_children import HastyClock
+from support.zygote import zygote
+
+pytestmark = pytest.mark.faults
+
+PROCESSES = 3
+KILLS = 60
+LINES_BETWEEN_KILLS_MAX = 60
+
+
+def test_minutes_and_days_add_up_to_the_totals(folder: Path, acknowledged: Acknowledged) -> None:
+    told, path, random = acknowledged, folder / "jobs.db", Random(17)
+    start = SYSTEM.now_micros()
+    with zygote("support.store_children", pass_fds=(told.tell_fd,)) as processes:
+
+        def spawn() -> None:
+            name = f"p{processes.kills}-{len(processes.alive)}"
+            seed = random.randrange(2**32)
+            function = "support.store_children:churn_hastily"
+            processes.spawn(function, str(path), name, seed, told.tell_fd, start)
+
+        for _ in range(PROCESSES):
+            spawn()
+        for _ in range(KILLS):
+            wanted = random.randint(1, LINES_BETWEEN_KILLS_MAX)
+            while wanted > 0:
+                news = told.listen()
+                assert news, "the processes have fallen silent"
+                wanted -= news
+            processes.kill(random.choice(processes.alive))
+            spawn()
+        processes.kill_all()
+    store = SQLiteStore(path, env=Env(clock=HastyClock(start)))
+    assert store.check() == []
+    points = store.series(minutes=MINUTES_KEPT)
+    days = store.daily(days=10)
+    totals = store.metrics().totals
+    for name in COUNTED:
+        assert sum(getattr(point, name) for point in points) == totals[name], name
+        assert sum(getattr(day, name) for day in days) == totals[name], name
+    stats = store.stats()
+    assert (totals["submitted"], totals["completed"]) == (stats.submitted, stats.completed)
+    assert sum(point.wait.count for point in points) == totals["leased"]
+    assert sum(point.run.count for point in points) == totals["completed"] + totals["failed"]
+    # The processes got somewhere, through more than a few minutes.
+    assert len(told.submitted) <= totals["submitted"]
+    assert sum(point.submitted > 0 for point in points) > 5
+    store.close()

@@ -1,0 +1,215 @@
+"""Metrics of the SQLite store: query plans, old files, and what a look at the counters costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.env import Env, ManualClock
+from leasehold.stores.sqlite import SQLiteStore, lanes, metrics, migrate, sampling
+from leasehold.stores.sqlite import lease as leasing
+from leasehold.stores.sqlite.sampling import FORGET_AT_ONCE
+from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.submit import PlainSubmit
+from leasehold.stores.sqlite.writer import _Ticket
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: ManualClock) -> Iterator[SQLiteStore]:
+    opened = SQLiteStore(tmp_path / "jobs.db", env=Env(clock=clock))
+    yield opened
+    opened.close()
+
+
+READS = {
+    "counts": (lanes.STATS, ("q",)),
+    "totals": (sampling.TOTALS, ("q",)),
+    "open minute": (sampling.OPEN, ("q",)),
+    "measured": (sampling.MEASURED, ("q",)),
+    "minutes": (sampling.MINUTES.since, ("q", 1)),
+    "days": (sampling.DAYS.since, ("q", 1)),
+    "bands": (metrics.BY_PRIORITY, ("q",)),
+    "workers": (metrics.WORKERS, ()),
+    "lanes with work": (metrics.PENDING_LANES, ("q",)),
+    "the next tier's head": (metrics.NEXT_HEAD, (1, 2)),
+    "the oldest out of turn": (metrics.OLDEST_OUT_OF_TURN, (1,)),
+}
+
+
+def plan(store: SQLiteStore, statement: str, values: tuple[object, ...]) -> list[str]:
+    with store._read() as db:
+        return [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+
+
+@pytest.mark.parametrize("name", READS)
+def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
+    statement, values = READS[name]
+    for line in plan(store, statement, values):
+        words = line.split()
+        if words[0] == "SCAN":
+            # What is small by its nature: one row per queue and task, per bucket, per worker.
+            assert words[1] in {"lane", "measured", "sampled", "worker", "(subquery"}, line
+        assert not {"job", "finished", "attempt", "waiting"} & set(words), line
+        if "ready" in words:
+            assert line in {
+                "SEARCH ready USING PRIMARY KEY (lane=? AND tier>? AND tier<?)",
+                "SEARCH ready USING COVERING INDEX ready_by_age (lane=?)",
+            }, line
+        if "minute" in words or "day" in words:
+            assert "USING PRIMARY KEY (queue=? AND at>?)" in line
+
+
+def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
+    """So that a statement that is added later is looked at as well."""
+    store.submit([Draft(id="job", task="t")])
+    asked: set[str] = set()
+    known = {statement for statement, _ in READS.values()}
+    with store._read() as db:
+        db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.add(event["sql"]))
+        metrics.moment(db, "default", 1)
+        for resolution in (sampling.MINUTES, sampling.DAYS):
+            metrics.records(db, "default", resolution, 0)
+        db.trace_v2(0)
+    assert asked <= known | {metrics.OPEN_MINUTE}
+    assert len(asked) >= len(known) - 1
+
+
+def test_a_minute_is_ended_once_and_a_plain_write_looks_at_nothing(
+    store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    take = sampling.take
+
+    def counted(db: apsw.Connection, ended: int, minute: int) -> None:
+        looks.append(minute)
+        take(db, ended, minute)
+
+    monkeypatch.setattr(sampling, "take", counted)
+    for number in range(6):
+        for part in range(5):
+            store.submit([Draft(id=f"{number}-{part}", task="t")])
+            clock.advance(11.9)
+    assert looks == sorted(set(looks))
+    assert len(looks) == 6
+
+
+def test_a_minute_that_ends_is_no_reason_to_write(
+    store: SQLiteStore, clock: ManualClock, tmp_path: Path
+) -> None:
+    store.submit([Draft(id="job", task="t", queue="elsewhere")])
+    clock.advance(60)
+    before = (tmp_path / "jobs.db-wal").stat()
+    for _ in range(3):
+        assert store.exchange((), LeaseRequest(worker="w")).leases == []
+        clock.advance(60)
+    after = (tmp_path / "jobs.db-wal").stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    store.submit([Draft(id="next", task="t")])
+    assert [point.submitted for point in store.series(minutes=5)] == [1, 0, 0, 0, 1]
+
+
+def test_a_batch_of_leases_is_measured_by_a_few_rows(
+    store: SQLiteStore, clock: ManualClock
+) -> None:
+    store.submit([Draft(id=f"job-{number}", task="t") for number in range(500)])
+    clock.advance(1)
+    leases = store.exchange(request=LeaseRequest(worker="w", limit=500)).leases
+    clock.advance(1)
+    store.exchange([Settlement(lease.job_id, lease.version, Complete()) for lease in leases])
+    with store._read() as db:
+        assert db.execute("SELECT count(*), sum(jobs) FROM measured").fetchall() == [(2, 1000)]
+    clock.advance(60)
+    store.submit([Draft(id="last", task="t")])
+    with store._read() as db:
+        assert db.execute("SELECT count(*) FROM measured").fetchall() == [(0,)]
+
+
+def test_what_a_failed_operation_measured_is_dropped(
+    store: SQLiteStore, clock: ManualClock
+) -> None:
+    store.submit([Draft(id="job", task="t")])
+
+    def fails(step: Step) -> None:
+        leases, _ = leasing.lease(step, LeaseRequest(worker="w"))
+        assert leases
+        raise OSError("no")
+
+    submit = PlainSubmit(store._lanes, [Draft(id="next", task="t")])
+    batch: list[_Ticket[Any]] = [_Ticket(fails), _Ticket(submit)]
+    store._writer._queue.extend(batch)
+    store._writer._lead()
+    assert isinstance(batch[0].error, OSError)
+    assert batch[1].error is None
+    assert store.metrics().wait.count == 0
+    assert store.check() == []
+
+
+def test_what_is_too_old_is_forgotten_in_small_writes(
+    store: SQLiteStore, clock: ManualClock
+) -> None:
+    store.submit([Draft(id="job", task="t")])
+    with store._read() as db:
+        row = db.execute(f"SELECT {', '.join('0' * 15)}, '{{}}', '{{}}'").fetchone()
+    rows = [("default", at, *row) for at in range(FORGET_AT_ONCE + 1)]  # type: ignore[misc]
+    store._writer.run(lambda step: step.executemany(sampling.MINUTES.keep, rows).fetchall())
+
+    def kept() -> int:
+        with store._read() as db:
+            return int(str(db.execute("SELECT count(*) FROM minute").fetchall()[0][0]))
+
+    assert kept() == FORGET_AT_ONCE + 1
+    clock.advance(60)
+    store.submit([Draft(id="one", task="t")])
+    assert kept() == 2  # one of the old, and the first minute
+    clock.advance(60)
+    store.submit([Draft(id="two", task="t")])
+    assert kept() == 2
+
+
+def test_a_file_from_before_there_were_metrics_starts_with_none(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    older = [each for each in migrate.migrations() if each[0] <= 5]
+    db = apsw.Connection(str(path))
+    for number, script in older:
+        db.execute(script)
+        db.execute(f"PRAGMA user_version = {number}").fetchall()
+    db.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}").fetchall()
+    db.execute("INSERT INTO lane (queue, task, pending, total_submitted) VALUES ('q', 't', 2, 5)")
+    db.execute("UPDATE store_state SET next_seq = 3")
+    for seq, priority in ((1, 50), (2, 100)):
+        db.execute(
+            "INSERT INTO job (seq, id, lane, priority, born, created_at, max_retries, allowance, "
+            "payload) VALUES (?1, 'job-' || ?1, 1, ?2, 2, 1, 3, 4, '[]')",
+            (seq, priority),
+        )
+        db.execute(
+            "INSERT INTO ready (lane, rank, seq, version, attempts, events, available_at) "
+            "VALUES (1, ?, ?, 0, 0, 1, 1)",
+            (100 - priority, seq),
+        )
+    db.close()
+    clock = ManualClock()
+    store = SQLiteStore(path, env=Env(clock=clock))
+    assert store.check() == []
+    store.submit([Draft(id="new", task="t", queue="q")])
+    clock.advance(60)
+    store.submit([Draft(id="newer", task="t", queue="q")])
+    assert [point.submitted for point in store.series("q", minutes=2)] == [1, 1]
+    figures = store.metrics("q")
+    assert (figures.submitted, figures.totals["submitted"]) == (2, 7)
+    by_band = {"low": 0, "medium": 3, "high": 0, "critical": 1}
+    assert figures.pending_by_priority == by_band
+    assert [day.submitted for day in store.daily("q", days=400)][-1] == 2
+    store.close()
