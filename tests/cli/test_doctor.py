@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from cli.conftest import Done, Shell
-from leasehold import Status, TaskQueue
+from leasehold import NewJob, Status, TaskQueue
 from leasehold.cli.exits import Exit
 from leasehold.cli.showcase import tasks
 from leasehold.cli.showcase.stage import Stage
@@ -57,6 +57,20 @@ def test_troubles_of_queues_and_jobs(shell: Shell) -> None:
     told = shell.ok("doctor").out
     assert "1 of 1 pending" in told
     assert "-> queuectl dlq list" in told
+    queue.shutdown()
+
+
+def test_the_alert_rules_judge_what_happened_lately(shell: Shell) -> None:
+    queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
+    queue.submit_many([NewJob("t", max_retries=0) for _ in range(120)])
+    for lease in queue.lease_many(120, wait=0):
+        queue.nack(lease, requeue=False)
+    queue.submit("t")
+    done = shell.run("doctor", "-o", "json")
+    assert done.code == Exit.FAILURE
+    found = levels(done)
+    assert (found["dead_letter_rate"], found["failure_rate"]) == ("critical", "warning")
+    assert found["no_worker"] == "ok"
     queue.shutdown()
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from leasehold.observe.health import Facts
     from leasehold.queue.facade import TaskQueue
 
+ALERT_SECONDS: Final = 300.0
+"""The time before now that the alert rules are about."""
 LOOKED_AT: Final = 1000
 """How many delayed jobs are looked through for tasks that no worker knows."""
 
@@ -105,17 +107,26 @@ def gather(queue: TaskQueue, stale_pids: list[int]) -> Facts:
 
 
 def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue) -> QueueFigures:
-    """The figures of one queue that the alert rules judge."""
+    """The figures of one queue that the alert rules judge: as it stands, and of the time before."""
     from leasehold.core.queue_config import QueueState
     from leasehold.observe.alerts import QueueFigures
 
     lost = set(queue.lost_workers())
+    lately = queue.metrics(info.name, window_seconds=ALERT_SECONDS)
+    minutes = (lately.at - lately.since).total_seconds() / 60
     return QueueFigures(
         queue=info.name,
         pending=info.pending,
         workers=sum(info.name in worker.queues and worker.id not in lost for worker in workers),
         paused=info.state is QueueState.PAUSED,
         max_depth=info.config.max_depth,
+        oldest_pending_seconds=lately.oldest_pending_age_seconds,
+        # The minute that is not over counts as one: one death in its first second is no flood.
+        dead_per_minute=lately.dead / max(1.0, minutes),
+        attempts=lately.completed + lately.failed,
+        failure_rate=lately.error_rate,
+        run_p50_seconds=lately.run.p50_seconds,
+        run_p99_seconds=lately.run.p99_seconds,
     )
 
 
