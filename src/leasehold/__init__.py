@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from leasehold.core.status import Event, Status
     from leasehold.core.store import AuditRecord, WorkerInfo
     from leasehold.core.timing import Cron, Every
+    from leasehold.core.transactions import Connection
     from leasehold.errors import (
         CycleError,
         DuplicateJobError,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         StoreUnavailableError,
         StoreVersionError,
         TaskNotImportableError,
+        TransactionError,
         UnknownDependencyError,
         UnknownTaskError,
         UnsupportedError,
@@ -91,6 +93,8 @@ __all__ = [
     "group",
     "Graph",
     "GraphNode",
+    # Transactions of your own.
+    "Connection",
     # Inside a task.
     "current_job",
     "JobContext",
@@ -166,6 +170,7 @@ __all__ = [
     "JobTimeoutError",
     "ResultExpiredError",
     "ResultTimeoutError",
+    "TransactionError",
     "UnsupportedError",
     "StoreError",
     "StoreUnavailableError",
@@ -192,6 +197,7 @@ _HOMES: Final = {
     "leasehold.core.status": ("Event", "Status"),
     "leasehold.core.store": ("AuditRecord", "WorkerInfo"),
     "leasehold.core.timing": ("Cron", "Every"),
+    "leasehold.core.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
     "leasehold.queue.options": ("NewJob",),

@@ -31,6 +31,7 @@
     ├── JobTimeoutError                also a TimeoutError: an attempt ran too long
     ├── ResultExpiredError             raised by result(): its time to live is over
     ├── ResultTimeoutError             also a TimeoutError: no result yet
+    ├── TransactionError               this cannot be done in, or beside, that transaction
     ├── UnsupportedError               this store cannot do that
     └── StoreError                     the store itself cannot work
         ├── StoreUnavailableError      it may work again later
@@ -179,6 +180,10 @@ class ResultTimeoutError(LeaseholdError, TimeoutError):
 
 class UnsupportedError(LeaseholdError):
     """Raised when this store cannot keep that clause of the contract."""
+
+
+class TransactionError(LeaseholdError):
+    """Raised when a transaction cannot take part in what was asked; says why and what to do."""
 
 
 class StoreError(LeaseholdError):

@@ -71,6 +71,7 @@ from leasehold.core.retention import (
 from leasehold.core.schedule_store import ScheduleStore
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
+from leasehold.core.transactions import TransactionStore
 from leasehold.errors import LeaseholdError, LeaseLostError
 
 
@@ -167,11 +168,11 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
-class Store(ScheduleStore, QueueRules, Protocol):
+class Store(ScheduleStore, QueueRules, TransactionStore, Protocol):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
-    `core.queue_rules`.
+    `core.queue_rules`, those about the application's own transactions in `core.transactions`.
     """
 
     # -- producers ---------------------------------------------------------------------------

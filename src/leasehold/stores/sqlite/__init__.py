@@ -4,7 +4,8 @@ Read it in this order: migrations/0001_jobs.sql (what is kept), foundation.py, w
 (how a write happens), then one file per verb: submit, lease, settle, renew, recover, people, read.
 Jobs that wait for others: linking, dependents, graph. Jobs that come again and again: schedules.
 Queues with rules: rules, gate, slots, room, queues. What is old: cleaning, cleanup, prune, archive,
-vacuum. store.py puts them together.
+vacuum. The application's own transactions: turn, application, transaction_verbs.
+store.py puts them together.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

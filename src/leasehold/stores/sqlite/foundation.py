@@ -13,6 +13,7 @@ import apsw
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, StoreError
 from leasehold.stores.sqlite import dependents
+from leasehold.stores.sqlite.application import check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
 from leasehold.stores.sqlite.disk import DiskReserve
@@ -77,6 +78,7 @@ class Foundation:
 
     def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         self._check_process()
+        check_not_inside(self._files.database)
         answer = self._writer.run(operation)
         if self._unresolved and go_on:
             self._resolve_the_rest()
