@@ -18,6 +18,7 @@ from leasehold.core.outcome import JobError
 from leasehold.core.retention import RetentionPolicy
 from leasehold.core.status import Status
 from leasehold.core.store import Store
+from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.options import JobRef, NewJob, id_of
@@ -231,10 +232,24 @@ class TaskQueue(Scheduling, Workflows, Queues):
             **limits,
         )
 
+    def connect(self) -> Connection:
+        """A connection to this queue's own database, for tables of yours beside the jobs.
+
+        What is submitted with `connection=` inside `with connection.transaction():` is committed
+        together with what is written there, or not at all. With SQLite it is an apsw connection;
+        close it when you are done, and let one thread at a time use it.
+        """
+        self.start()
+        return self.store.connect()
+
     # -- awaiting ----------------------------------------------------------------------------
 
-    async def asubmit_many(self, jobs: Iterable[NewJob]) -> list[Any]:
+    async def asubmit_many(
+        self, jobs: Iterable[NewJob], *, connection: Connection | None = None
+    ) -> list[Any]:
         """`submit_many`, to be awaited."""
+        if connection is not None:
+            return self.submit_many(jobs, connection=connection)
         return await self.bridge().call(self.submit_many, jobs)
 
     async def aget(self, job: JobRef) -> Job:

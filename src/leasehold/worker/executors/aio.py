@@ -9,7 +9,7 @@ from functools import partial
 
 from leasehold.core.outcome import Outcome, Release
 from leasehold.env import SYSTEM, Env
-from leasehold.worker.attempt import outcome_of_error, outcome_of_value
+from leasehold.worker.attempt import conclude, outcome_of_error, outcome_of_value
 from leasehold.worker.context import enter_context
 from leasehold.worker.run import Run
 
@@ -76,8 +76,11 @@ class AsyncExecutor:
             args, kwargs = task.codec.decode_call(lease.payload, lease.codec)
             value = await task.func(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its job's failure.
-            return outcome_of_error(error, lease, task, context)
-        return outcome_of_value(value, lease, task, context)
+            outcome = outcome_of_error(error, lease, task, context)
+        else:
+            outcome = outcome_of_value(value, lease, task, context)
+        # Not awaited: a commit that somebody could cancel half-way would leave it in doubt.
+        return conclude(outcome, context)
 
     def _finish(self, run: Run, task: asyncio.Task[Outcome]) -> None:
         del self._tasks[run]

@@ -16,12 +16,13 @@ import socket
 import sys
 import threading
 
-from leasehold.core.lease import Lease
+from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.errors import PayloadTooLargeError, StoreUnavailableError
 from leasehold.worker.attempt import attempt, describe_error
 from leasehold.worker.context import JobContext
 from leasehold.worker.dependencies import DependencyResult
+from leasehold.worker.executors.childbacking import ChildBacking
 from leasehold.worker.executors.importable import load
 from leasehold.worker.executors.nursery import die_with, kill_group, leave_signals_to_the_worker
 from leasehold.worker.executors.role import become_child_process
@@ -31,9 +32,12 @@ from leasehold.worker.executors.wire import (
     Begin,
     ChildEnd,
     Ended,
+    Favour,
+    Leave,
     Log,
     Progress,
     Ready,
+    Request,
     Setup,
     Stop,
 )
@@ -64,6 +68,7 @@ class Child:
         self._tasks: dict[tuple[str, str], TaskDefinition] = {}
         self._asking = threading.Lock()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._leaves: queue.SimpleQueue[Leave] = queue.SimpleQueue()
 
     def serve(self) -> None:
         """Run jobs for ever: only the worker's end, or a kill, ends it."""
@@ -74,18 +79,23 @@ class Child:
             outcome = contextvars.copy_context().run(self._attempt, begin, context)
             self._context = None
             _flush_output()
-            self._report(begin, outcome)
+            self._report(begin, outcome, context.settled)
 
     def _listen(self) -> None:
         while (message := self._worker.receive()) is not None:
             if isinstance(message, Begin):
                 # The context is made here, so that a request to stop right after it finds one.
-                self._context = JobContext(message.lease, self._sink, fetch=self._ask)
+                backing = ChildBacking(message.store, self._request)
+                self._context = JobContext(
+                    message.lease, self._sink, fetch=self._ask, backing=backing
+                )
                 self._begun.put((message, self._context))
             elif isinstance(message, Stop) and (context := self._context) is not None:
                 context.stop(message.cause, message.reason)
             elif isinstance(message, Answer):
                 self._answers.put(message)
+            elif isinstance(message, Leave):
+                self._leaves.put(message)
         # The worker is gone, or done with this child: what the task has started goes with it.
         kill_group(os.getpgid(0))
 
@@ -100,6 +110,11 @@ class Child:
                 f"{answer.error.type}: {answer.error.message}"
             )
         return answer.results
+
+    def _request(self, favour: Favour) -> Leave:
+        with self._asking:
+            self._worker.send(Request(favour))
+            return self._leaves.get()
 
     def _attempt(self, begin: Begin, context: JobContext) -> Outcome:
         try:
@@ -125,9 +140,9 @@ class Child:
             )
         return self._tasks[key]
 
-    def _report(self, begin: Begin, outcome: Outcome) -> None:
+    def _report(self, begin: Begin, outcome: Outcome, settled: Settled | None) -> None:
         try:
-            self._worker.send(Ended(outcome))
+            self._worker.send(Ended(outcome, settled))
         except PayloadTooLargeError as error:
             message = f"job {begin.lease.job_id} ran, but its result cannot be kept: {error}"
             error_text = JobError(type(error).__name__, message)

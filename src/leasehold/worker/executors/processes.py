@@ -16,6 +16,7 @@ from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.env import Env
 from leasehold.errors import TaskNotImportableError
 from leasehold.worker.attempt import describe_error
+from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.executors.childprocess import ChildProcess
 from leasehold.worker.executors.helper import describe_status
 from leasehold.worker.executors.importable import locate
@@ -25,8 +26,11 @@ from leasehold.worker.executors.wire import (
     Ask,
     Begin,
     Ended,
+    Favour,
+    Leave,
     Log,
     Progress,
+    Request,
     Stop,
     to_frame,
 )
@@ -76,6 +80,22 @@ def _answer(run: Run) -> bytes:
         return to_frame(Answer([], describe_error(error)))
 
 
+def _do_favour(run: Run, favour: Favour) -> bytes:
+    """What the task's own transaction asks for, done here; never raises."""
+    backing = run.context.backing
+    assert isinstance(backing, WorkerBacking), "no child has an address without one"
+    try:
+        if favour == "claim":
+            return to_frame(Leave(backing.claim(run.lease)))
+        if favour == "make_way":
+            backing.make_way(run.lease)
+        else:
+            backing.gave_up(run.lease)
+        return to_frame(Leave(granted=True))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the task is told.
+        return to_frame(Leave(granted=False, error=describe_error(error)))
+
+
 class _ProcessSlot(Slot):
     def __init__(
         self, env: Env, lock_fd: int | None, grace_seconds: float, max_jobs: int | None
@@ -111,7 +131,9 @@ class _ProcessSlot(Slot):
         self._run = run
         self._jobs += 1
         try:
-            child.send(Begin(run.lease, *locate(run.task), run.task.codec.pickle_key))
+            backing = run.context.backing
+            address = backing.address() if isinstance(backing, WorkerBacking) else None
+            child.send(Begin(run.lease, *locate(run.task), run.task.codec.pickle_key, address))
             run.started = self._env.clock.monotonic()
             outcome = await self._follow(run, child)
         except ConnectionError:
@@ -136,6 +158,7 @@ class _ProcessSlot(Slot):
         while True:
             message = await child.receive()
             if isinstance(message, Ended):
+                run.context.settled = message.settled
                 return message.outcome
             if isinstance(message, Progress):
                 run.context.sink.progress(run.lease, message.document)
@@ -144,6 +167,8 @@ class _ProcessSlot(Slot):
             elif isinstance(message, Ask):
                 # Off the event loop: other children talk to it while the store is read.
                 child.send_frame(await asyncio.to_thread(_answer, run))
+            elif isinstance(message, Request):
+                child.send_frame(await asyncio.to_thread(_do_favour, run, message.favour))
 
     def halt(self) -> None:
         child, run = self._child, self._run

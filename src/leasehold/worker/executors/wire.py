@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from leasehold.core.lease import Lease
+from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError, Outcome
 from leasehold.errors import PayloadTooLargeError
 from leasehold.worker.context import StopCause
@@ -38,6 +38,8 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     module: str
     qualname: str
     pickle_key: bytes | None
+    store: str | None = None
+    """Where the job's store is found, for a transaction of the task's own."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -51,6 +53,13 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """What the job's dependencies returned, or why that could not be read."""
 
     results: list[DependencyResult]
+    error: JobError | None = None
+
+
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
+    """The answer to a favour, once it was done; or why it could not be."""
+
+    granted: bool
     error: JobError | None = None
 
 
@@ -74,14 +83,26 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """The task wants to know what its job's dependencies returned."""
 
 
+Favour = Literal["make_way", "claim", "gave_up"]
+"""What a task's own transaction needs of the worker; see `leasehold.worker.backing`."""
+
+
+class Request(msgspec.Struct, frozen=True, tag="request"):
+    """The task's own transaction needs a favour."""
+
+    favour: Favour
+
+
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The job's code has ended."""
 
     outcome: Outcome
+    settled: Settled | None = None
+    """The store's answer, if the task has completed its job in its own transaction."""
 
 
-ToChild = Setup | Begin | Stop | Answer
-FromChild = Ready | Progress | Log | Ask | Ended
+ToChild = Setup | Begin | Stop | Answer | Leave
+FromChild = Ready | Progress | Log | Ask | Request | Ended
 
 _to_child: Final = msgspec.msgpack.Decoder[ToChild](ToChild)
 _from_child: Final = msgspec.msgpack.Decoder[FromChild](FromChild)
