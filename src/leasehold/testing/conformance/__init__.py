@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
             "people", "reading", "waking", "breaking", "retaining",
+            "transacting",
         )
     )
 )  # fmt: skip
@@ -44,6 +45,7 @@ from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E4
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
 
@@ -63,6 +65,7 @@ class StoreConformance(
     QueueingClauses,
     LimitingClauses,
     DependingClauses,
+    TransactingClauses,
 ):
     """Every clause of the contract, for one store."""
 
