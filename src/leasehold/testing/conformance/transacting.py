@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,10 @@ from leasehold.testing.conformance.waking import PATIENCE_SECONDS, Ears
 
 ROWS = "SELECT n FROM app_row ORDER BY n"
 ADD_ROW = "INSERT INTO app_row VALUES (?)"
+
+
+_NOTHING: Any = object()
+"""No connection at all."""
 
 
 class ChangedMindError(Exception):
@@ -345,18 +350,6 @@ class TransactingClauses(ConformanceBase):
             own.complete(completion(lease))
         own.roll_back()
         assert (get(store).status, rows(connection)) == (Status.RUNNING, [])
-
-
-class _Nothing:
-    """Has the shape of a connection, and is none."""
-
-    in_transaction = True
-
-    def __getattr__(self, name: str) -> object:
-        raise AssertionError(f"{name} was asked of it")
-
-
-_NOTHING: Connection = _Nothing()  # type: ignore[assignment]  # on purpose
 
 
 def rows(connection: Connection) -> list[int]:
