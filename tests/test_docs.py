@@ -29,7 +29,7 @@ GUARANTEES = ROOT / "GUARANTEES.md"
 PAGES = [README, GUARANTEES, *sorted((ROOT / "docs").glob("*.md"))]
 ALL_TEXTS = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))]
 WAIT = 60
-PROMISED = [*(f"S{number}" for number in range(1, 15)), "L1", "L2"]
+PROMISED = [*(f"S{number}" for number in range(1, 16)), "L1", "L2", "L3"]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")

@@ -143,6 +143,13 @@ def test_it_is_configured_as_the_writer_is(path: Path) -> None:
         store.close()
 
 
+def test_no_table_of_ours_takes_a_name_that_is_left_to_applications(store: SQLiteStore) -> None:
+    with store._read() as db:
+        names = [str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema")]
+    assert "job" in names
+    assert not [name for name in names if name.startswith("app_")]
+
+
 # -- however it is begun and ended -------------------------------------------------------------
 
 

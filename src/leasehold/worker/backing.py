@@ -54,7 +54,11 @@ class WorkerBacking:
         """See to it that nothing of this lease is on its way to the store."""
         if not self._heartbeat.suspend(lease):
             raise LeaseLostError(f"this worker has lost its lease of job {lease.job_id}")
-        self._reports.write_now(lease)
+        try:
+            self._reports.write_now(lease)
+        except BaseException:
+            self.gave_up(lease)
+            raise
 
     def claim(self, lease: Lease) -> bool:
         run = self._in_hand.find(lease)

@@ -11,7 +11,12 @@ from typing import Final
 from leasehold.core.lease import Lease
 from leasehold.core.store import Store
 from leasehold.env import Env
-from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
+from leasehold.errors import (
+    LeaseholdError,
+    LeaseLostError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -81,6 +86,10 @@ class Reports:
     def write_now(self, lease: Lease) -> None:
         """Write what this lease has to say; when it returns, nothing of it is on its way."""
         self._write_of([lease])
+        if (lease.job_id, lease.version) in self._waiting:
+            raise StoreUnavailableError(
+                f"what job {lease.job_id} has reported so far could not be written yet"
+            )
 
     def _write_of(self, leases: Iterable[Lease]) -> None:
         with self._writing:

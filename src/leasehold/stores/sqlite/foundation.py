@@ -24,6 +24,7 @@ from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
+from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.writer import Writer
 
@@ -68,12 +69,14 @@ class Foundation:
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self._disk = DiskReserve(self._files, env)
+        self._turn = Turn(self._files, env)
 
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # The parent's connections and locks are the parent's to close.
         self._wake.close()
         self._readers.close()
+        self._turn.close()
         self._writer.close()
 
     def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -25,22 +24,12 @@ from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.foundation import Foundation
 from leasehold.stores.sqlite.room import tell_of_room
 from leasehold.stores.sqlite.step import Step
-from leasehold.stores.sqlite.turn import Turn
 
 T = TypeVar("T")
 
 
 class KeepsTransactions(Foundation):
     """Connections for applications, and what can be done inside their transactions."""
-
-    @cached_property
-    def _turn(self) -> Turn:
-        return Turn(self._files, self._env)
-
-    def close(self) -> None:
-        if self._pid == os.getpid():
-            self._turn.close()
-        super().close()
 
     def connect(self) -> ApplicationConnection:
         # A read, so that a closed store is found out here and not in the first transaction.

@@ -210,6 +210,9 @@ class TransactingClauses(ConformanceBase):
             store.submit_within(connection, [draft("one")])
             with pytest.raises(DuplicateJobError):
                 store.submit_within(connection, [draft("two"), draft("one")])
+            keyed = [draft("two", idempotency_key="a"), draft("one", idempotency_key="b")]
+            with pytest.raises(DuplicateJobError):
+                store.submit_within(connection, keyed)
             with pytest.raises(UnknownDependencyError):
                 store.submit_within(connection, [draft("two", depends_on=("nobody",))])
             with pytest.raises(InvalidJobError):
