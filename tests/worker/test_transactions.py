@@ -28,7 +28,15 @@ from leasehold import (
 from leasehold.core.status import Event
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing import drain
-from support.transaction_tasks import ADD_ROW, MAKE_ROWS, ROWS, write, write_async
+from leasehold.worker.task import ExecutorKind
+from support.transaction_tasks import (
+    ADD_ROW,
+    MAKE_ROWS,
+    ROWS,
+    stand_inside,
+    write,
+    write_async,
+)
 
 WAIT = 30
 
@@ -319,6 +327,28 @@ def test_a_timeout_rolls_it_back(scene: Scene) -> None:
     assert (snapshot.status, snapshot.error.type) == (Status.FAILED, "JobTimeoutError")
     assert scene.rows() == []
     assert scene.lost == []
+
+
+def test_a_process_that_times_out_inside_it_leaves_nothing(scene: Scene) -> None:
+    task = scene.queue.task(name="stand", executor="process", retry=3600.0)(stand_inside)
+    scene.open()
+    job = task.options(timeout_seconds=0.5).submit()
+    snapshot = scene.until_settled(job)
+    assert snapshot.error is not None
+    assert (snapshot.status, snapshot.error.type) == (Status.FAILED, "JobTimeoutError")
+    assert scene.rows() == []
+    assert scene.write_process.submit("").result(WAIT) == "done"
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_an_async_function_elsewhere_than_on_the_event_loop(
+    scene: Scene, executor: ExecutorKind
+) -> None:
+    task = scene.queue.task(name="elsewhere", executor=executor)(write_async)
+    scene.open()
+    job = task.submit("")
+    assert job.result(WAIT) == "done"
+    assert scene.rows() == [job.id]
 
 
 def test_once_it_is_about_to_commit_no_timeout_counts(scene: Scene) -> None:
