@@ -5,7 +5,8 @@ Read it in this order: migrations/0001_jobs.sql (what is kept), foundation.py, w
 renew, recover, people, read.
 Jobs that wait for others: linking, dependents, graph. Jobs that come again and again: schedules.
 Queues with rules: rules, gate, slots, room, queues. Defaults for all: settings, setting_verbs. What
-is old: cleaning, cleanup, prune, prune_lanes, archive, vacuum. store.py puts them together.
+is old: cleaning, cleanup, prune, prune_lanes, archive, vacuum. The application's own transactions:
+turn, application, transaction_verbs. store.py puts them together.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

@@ -28,6 +28,7 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "retaining",
             "configuring",
             "referencing", "blobs",
+            "transacting",
         )
     )
 )  # fmt: skip
@@ -51,6 +52,7 @@ from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: 
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
 
@@ -74,6 +76,7 @@ class StoreConformance(
     InheritingClauses,
     ConfiguringClauses,
     ReferencingClauses,
+    TransactingClauses,
 ):
     """Every clause of the contract, for one store."""
 
