@@ -15,9 +15,11 @@ from leasehold.core.lease import Settled, Settlement
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore, transaction_verbs
 from leasehold.stores.sqlite.application import ApplicationConnection
+from leasehold.stores.sqlite.settings import KnownSettings
 from leasehold.stores.sqlite.step import Step
 from leasehold.stores.sqlite.transaction_verbs import HeldTransaction, KeepsTransactions
 from leasehold.testing.conformance.transacting import TransactingClauses
+from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses
 
 pytestmark = pytest.mark.faults
 
@@ -48,13 +50,22 @@ def examine(folder: Path, name: str, test: Callable[..., None]) -> None:
 
 
 def is_found_out(folder: Path) -> bool:
-    for name, test in inspect.getmembers(TransactingClauses, inspect.isfunction):
+    clauses = [*_functions(TransactingClauses), *_functions(TransactingRulesClauses)]
+    for name, test in clauses:
         if name.startswith("test_"):
             try:
                 examine(folder, name, test)
             except (Exception, pytest.fail.Exception):
                 return True
     return False
+
+
+def _functions(clauses: type) -> list[tuple[str, Callable[..., None]]]:
+    return inspect.getmembers(clauses, inspect.isfunction)
+
+
+def settings_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownSettings, "at", lambda self, *_: self._known)
 
 
 def lanes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +144,7 @@ def a_refused_call_leaves_something(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS: list[Mutate] = [
+    settings_are_read_once,
     lanes_are_remembered,
     undoing_rolls_back_all,
     nobody_is_woken,

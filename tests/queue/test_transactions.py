@@ -185,6 +185,9 @@ def test_a_full_queue_is_told_and_not_waited_for(queue: TaskQueue, connection: C
             queue.submit_many([NewJob("double", (2,))], connection=connection, block=1)
         with pytest.raises(TransactionError, match="nobody can make any"):
             asyncio.run(queue.asubmit("double", 2, connection=connection, block=True))
+        jobs = [NewJob("double", (2,))]
+        with pytest.raises(TransactionError, match="nobody can make any"):
+            asyncio.run(queue.asubmit_many(jobs, connection=connection, block=5))
     assert queue.get_queue_stats("narrow")["pending"] == 1
 
 

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from leasehold.core.lease import LeaseRequest
 from leasehold.core.search import JobFilter
+from leasehold.env import Env, ManualClock
 from leasehold.errors import (
     DuplicateJobError,
     StoreClosedError,
@@ -71,6 +73,22 @@ def in_another_thread(action: Any) -> BaseException | None:
     thread.join(30)
     assert not thread.is_alive()
     return raised[0] if raised else None
+
+
+def test_a_look_inside_ones_own_transaction_places_nothing_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    store = SQLiteStore(tmp_path / "placed.db", env=Env(clock))
+    impatient(store)
+    submit(store, draft(deadline=store.now() + timedelta(hours=1)))
+    clock.advance(1800)
+    connection = store.connect()
+    with connection.transaction():
+        assert store.position("job") == 0
+    assert caplog.records == [], "it would have waited for itself"
+    connection.close()
+    store.close()
 
 
 # -- which connections will do -----------------------------------------------------------------

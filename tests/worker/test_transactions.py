@@ -181,6 +181,8 @@ def test_async_submits_inside_join_without_waiting_for_themselves(scene: Scene) 
         async with current_job().transaction():
             await scene.queue.asubmit("child", 1)
             await scene.queue.asubmit_many([NewJob("child", (2,))])
+            with pytest.raises(TransactionError, match="nobody can make any"):
+                await scene.queue.asubmit_many([NewJob("child", (3,))], block=True)
             assert (await scene.queue.aget(current_job().job_id)).status is Status.RUNNING
             return len(list(scene.queue.search(task="child")))
 

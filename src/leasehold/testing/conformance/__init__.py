@@ -28,7 +28,7 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "retaining",
             "configuring",
             "referencing", "blobs",
-            "transacting",
+            "transacting", "transacting_rules",
         )
     )
 )  # fmt: skip
@@ -53,6 +53,7 @@ from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
+from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
 
@@ -77,6 +78,7 @@ class StoreConformance(
     ConfiguringClauses,
     ReferencingClauses,
     TransactingClauses,
+    TransactingRulesClauses,
 ):
     """Every clause of the contract, for one store."""
 

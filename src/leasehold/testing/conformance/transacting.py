@@ -61,17 +61,6 @@ def undone(connection: Connection) -> Iterator[None]:
 
 
 class TransactingClauses(ConformanceBase):
-    @pytest.fixture
-    def connection(self, store: Store) -> Iterator[Connection]:
-        """An application's connection, with a table of its own."""
-        try:
-            connection = store.connect()
-        except UnsupportedError as error:
-            pytest.skip(f"declared by the store: {error}")
-        connection.execute("CREATE TABLE app_row (n)")
-        yield connection
-        connection.close()
-
     # -- the application's own transaction ---------------------------------------------------
 
     def test_txn_1_a_store_without_transactions_says_so(self, store: Store) -> None:
