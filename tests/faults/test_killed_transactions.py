@@ -82,25 +82,40 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def kill_again_and_again(
-    scene: Scene, spawn: Callable[[], object], steps: Callable[[], int], kills: int, random: Random
+    scene: Scene,
+    spawn: Callable[[], object],
+    steps: Callable[[], int],
+    kills: int,
+    random: Random,
+    feed: Callable[[], object] = lambda: None,
 ) -> None:
-    """Kill a random process when some more steps were made, and start another in its place."""
+    """Kill a random process when some more steps were made, and start another in its place.
+
+    `feed` gives them enough to do until the next kill.
+    """
     for _ in range(PROCESSES):
         spawn()
     for _ in range(kills):
         wanted = steps() + random.randint(1, STEPS_BETWEEN_KILLS_MAX)
+        feed()
         until(lambda wanted=wanted: steps() >= wanted)  # type: ignore[misc]
         scene.processes.kill(random.choice(scene.processes.alive))
         spawn()
 
 
 def run_jobs_under_fire(scene: Scene, task: str, kills: int, seed: int) -> list[str]:
-    jobs = kills * STEPS_BETWEEN_KILLS_MAX + PROCESSES
-    names = [f"job-{number}" for number in range(jobs)]
-    scene.queue.submit_many(
-        [NewJob(task, (scene.path,), job_id=name, max_retries=10_000) for name in names]
+    names: list[str] = []
+
+    def feed() -> None:
+        new = [f"job-{len(names) + number}" for number in range(STEPS_BETWEEN_KILLS_MAX)]
+        names.extend(new)
+        scene.queue.submit_many(
+            [NewJob(task, (scene.path,), job_id=name, max_retries=10_000) for name in new]
+        )
+
+    kill_again_and_again(
+        scene, lambda: scene.worker(task), scene.completed, kills, Random(seed), feed
     )
-    kill_again_and_again(scene, lambda: scene.worker(task), scene.completed, kills, Random(seed))
     for job in scene.queue.wait(names, PATIENCE_SECONDS):
         assert job.status is Status.COMPLETED
     return names
