@@ -295,6 +295,27 @@ def test_a_connection_that_is_dropped_blocks_nobody(store: SQLiteStore) -> None:
     assert store.get("dropped") is None
 
 
+def test_one_that_is_dropped_with_an_error_is_closed_whole(store: SQLiteStore) -> None:
+    def fail() -> None:
+        dropped = store.connect()
+        dropped.begin()
+        store.submit_within(dropped, [draft("dropped")])
+        raise KeyError
+
+    # The error knows the frame, the frame the connection, and the box the error for ever.
+    for _ in range(5):
+        box: list[Any] = []
+        try:
+            fail()
+        except KeyError as error:
+            box += [error, box]
+        del box
+        gc.collect()
+        assert not store._files.transaction_note.exists()
+    submit(store, draft())
+    assert store.get("dropped") is None
+
+
 def test_many_threads_and_the_store_take_turns(path: Path, store: SQLiteStore) -> None:
     threads, rounds = 6, 15
     with store.connect() as setup:

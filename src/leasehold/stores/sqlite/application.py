@@ -52,7 +52,6 @@ class ApplicationConnection(apsw.Connection):
         # Never creates the file: the store has.
         super().__init__(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
         self.database = database
-        self.pid = os.getpid()
         self.rules = Rules()
         self.settings = KnownSettings()
         """Both are its own: the store's belong to whoever leads its writes."""
@@ -65,6 +64,7 @@ class ApplicationConnection(apsw.Connection):
         self._entered: list[Transaction] = []
         self._note: str | None = None
         self._key: tuple[int, Path] | None = None
+        self.pid = os.getpid()
         self._configure(durability)
 
     def _configure(self, durability: Durability) -> None:
@@ -150,6 +150,12 @@ class ApplicationConnection(apsw.Connection):
         super().close(force)
         self.hints = Hints()
         self.ended()
+
+    def __del__(self) -> None:
+        # Closing it rolls back, for which SQLite calls a hook. Were it left to the garbage
+        # collector, that might have taken the hook apart by then, and the process would crash.
+        if getattr(self, "pid", None) == os.getpid():
+            self.close(force=True)
 
 
 class Transaction:
