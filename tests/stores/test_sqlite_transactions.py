@@ -81,8 +81,8 @@ def test_a_look_inside_ones_own_transaction_places_nothing_anew(
     clock = ManualClock()
     store = SQLiteStore(tmp_path / "placed.db", env=Env(clock))
     impatient(store)
-    submit(store, draft(deadline=store.now() + timedelta(hours=1)))
-    clock.advance(1800)
+    submit(store, draft(deadline=store.now() + timedelta(hours=2)))
+    clock.advance(5400)
     connection = store.connect()
     with connection.transaction():
         assert store.position("job") == 0
