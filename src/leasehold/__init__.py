@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leasehold.core.status import Event, Status
     from leasehold.core.store import AuditRecord, WorkerInfo
     from leasehold.core.timing import Cron, Every
+    from leasehold.core.transactions import Connection
     from leasehold.errors import (
         BlobDamagedError,
         BlobError,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         StoreUnavailableError,
         StoreVersionError,
         TaskNotImportableError,
+        TransactionError,
         UnknownDependencyError,
         UnknownTaskError,
         UnsupportedError,
@@ -101,6 +103,8 @@ __all__ = [
     "group",
     "Graph",
     "GraphNode",
+    # Transactions of your own.
+    "Connection",
     # Inside a task.
     "current_job",
     "JobContext",
@@ -189,6 +193,7 @@ __all__ = [
     "BlobLostError",
     "BlobDamagedError",
     "BlobUnavailableError",
+    "TransactionError",
     "UnsupportedError",
     "StoreError",
     "StoreUnavailableError",
@@ -218,6 +223,7 @@ _HOMES: Final = {
     "leasehold.core.status": ("Event", "Status"),
     "leasehold.core.store": ("AuditRecord", "WorkerInfo"),
     "leasehold.core.timing": ("Cron", "Every"),
+    "leasehold.core.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
     "leasehold.queue.options": ("NewJob",),

@@ -24,6 +24,7 @@ from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
 from leasehold.core.store import WorkerInfo
 from leasehold.core.timing import Timing
+from leasehold.core.transactions import Connection
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.queue.asyncmetrics import AsyncMetrics
 from leasehold.queue.asyncqueues import AsyncQueues
@@ -146,6 +147,10 @@ class AsyncTaskQueue(AsyncQueues, AsyncMetrics):
     async def _call(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.queue.bridge().call(func, *args, **kwargs)
 
+    async def connect(self) -> Connection:
+        """See `TaskQueue.connect`. Its own calls are not awaited: they are short."""
+        return await self._call(self.queue.connect)
+
     # -- submitting --------------------------------------------------------------------------
 
     @overload
@@ -163,10 +168,14 @@ class AsyncTaskQueue(AsyncQueues, AsyncMetrics):
         return AsyncJobHandle(await self.queue.asubmit(func, *args, **kwargs))
 
     async def submit_many(
-        self, jobs: Iterable[NewJob], *, block: Block = False
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        block: Block = False,
+        connection: Connection | None = None,
     ) -> list[AsyncJobHandle[Any]]:
         """Submit many jobs in one write: all or nothing; `block` waits until there is room."""
-        handles = await self.queue.asubmit_many(jobs, block=block)
+        handles = await self.queue.asubmit_many(jobs, block=block, connection=connection)
         return [AsyncJobHandle(handle) for handle in handles]
 
     async def submit_partly(
@@ -226,9 +235,14 @@ class AsyncTaskQueue(AsyncQueues, AsyncMetrics):
             )
         )
 
-    async def submit_workflow(self, workflow: Workflow) -> dict[str, AsyncJobHandle[Any]]:
+    async def submit_workflow(
+        self, workflow: Workflow, *, connection: Connection | None = None
+    ) -> dict[str, AsyncJobHandle[Any]]:
         """Submit all jobs of a workflow in one write; their handles by name."""
-        run = await self._call(self.queue.submit_workflow, workflow)
+        if connection is not None:
+            run = self.queue.submit_workflow(workflow, connection=connection)
+        else:
+            run = await self._call(self.queue.submit_workflow, workflow)
         return {name: AsyncJobHandle(handle) for name, handle in run.items()}
 
     # -- looking and waiting -----------------------------------------------------------------

@@ -37,6 +37,7 @@
     │   ├── BlobLostError              it is gone: also a PermanentError
     │   ├── BlobDamagedError           it is not what was written: also a PermanentError
     │   └── BlobUnavailableError       it may work again later: also a RetryableError
+    ├── TransactionError               this cannot be done in, or beside, that transaction
     ├── UnsupportedError               this store cannot do that
     └── StoreError                     the store itself cannot work
         ├── StoreUnavailableError      it may work again later
@@ -194,6 +195,10 @@ class ResultTimeoutError(LeaseholdError, TimeoutError):
 
 class UnsupportedError(LeaseholdError):
     """Raised when this store cannot keep that clause of the contract."""
+
+
+class TransactionError(LeaseholdError):
+    """Raised when a transaction cannot take part in what was asked; says why and what to do."""
 
 
 class StoreError(LeaseholdError):

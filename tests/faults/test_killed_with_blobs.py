@@ -17,6 +17,7 @@ from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.testing import drain
 from support import large_tasks
 from support.large_children import BIG
+from support.transaction_tasks import MAKE_ROWS, ROWS
 
 pytestmark = pytest.mark.faults
 
@@ -40,10 +41,11 @@ def files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("verb", ["submit", "submit inside"])
 def test_a_producer_that_is_killed_leaves_nothing_after_the_clean_up(
-    folder: Path, moment: str
+    folder: Path, verb: str, moment: str
 ) -> None:
-    killed("submit", folder / "jobs.db", moment)
+    killed(verb, folder / "jobs.db", moment)
     [left] = files(folder)
     assert left.endswith(".part") == (moment == MOMENTS[0])
     clock = ManualClock(SYSTEM.now())
@@ -74,3 +76,30 @@ def test_a_worker_that_is_killed_leaves_one_result(folder: Path, moment: str) ->
         assert len(files(folder)) == 2
         assert queue.get_status(job) is Status.COMPLETED
         assert queue.get_result(job, 0) == BIG + BIG
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_task_that_is_killed_in_its_own_transaction_leaves_one_result(
+    folder: Path, moment: str
+) -> None:
+    with TaskQueue(folder / "jobs.db", num_workers=0) as queue:
+        connection = queue.connect()
+        connection.execute(MAKE_ROWS)
+        connection.close()
+        job = queue.task(large_tasks.double_in_a_transaction).submit(BIG)
+    killed("run inside", folder / "jobs.db", moment)
+    assert len(files(folder)) == 2
+    clock = ManualClock(SYSTEM.now() + timedelta(hours=2))
+    with TaskQueue(folder / "jobs.db", num_workers=0, env=Env(clock)) as queue:
+        queue.task(large_tasks.double_in_a_transaction)
+        connection = queue.connect()
+        assert connection.execute(ROWS).fetchall() == []
+        queue.store.recover()
+        queue.prune(force=True)
+        assert len(files(folder)) == 1
+        assert drain(queue).completed == 1
+        queue.prune(force=True)
+        assert len(files(folder)) == 2
+        assert queue.get_result(job, 0) == BIG + BIG
+        assert connection.execute(ROWS).fetchall() == [(job.id,)]
+        connection.close()

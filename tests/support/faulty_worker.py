@@ -28,7 +28,7 @@ def work(path: str, news: str, options: dict[str, Any]) -> None:
     """A worker as an application runs it."""
 
     def lost(lease: Lease, _: Exception) -> None:
-        _tell(news, "lost", lease.job_id, os.getpid(), lease.version)
+        tell(news, "lost", lease.job_id, os.getpid(), lease.version)
 
     queue = TaskQueue(path, on_lease_lost=lost, **options)
     queue.task(name="hold")(hold)
@@ -55,7 +55,7 @@ def consume(path: str, news: str, lease_seconds: float) -> None:
         answer = "acknowledged"
     except LeaseLostError as error:
         answer = type(error).__name__
-    _tell(news, answer, lease.job_id, os.getpid(), lease.version)
+    tell(news, answer, lease.job_id, os.getpid(), lease.version)
     while True:
         signal.pause()
 
@@ -69,7 +69,7 @@ def hold(news: str, name: str) -> int:
 def _hold(news: str, name: str, version: int) -> None:
     gate = _gate(news, name, version)
     os.mkfifo(gate)
-    _tell(news, "started", name, os.getpid(), version)
+    tell(news, "started", name, os.getpid(), version)
     with open(gate, "rb") as file:
         file.read(1)
 
@@ -94,11 +94,11 @@ def stray(news: str, name: str) -> None:
         os.setsid()
         while True:
             signal.pause()
-    _tell(news, "stray", name, child, current_job().fencing_token)
+    tell(news, "stray", name, child, current_job().fencing_token)
     hold(news, name)
 
 
-def _tell(news: str, what: str, name: object, pid: int, version: int) -> None:
+def tell(news: str, what: str, name: object, pid: int, version: int) -> None:
     fd = os.open(news, os.O_WRONLY)
     os.write(fd, f"{what}\t{name}\t{pid}\t{version}\n".encode())
     os.close(fd)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from leasehold.worker.context import current_job
 from leasehold.worker.executors.role import is_child_process
+from support.transaction_tasks import ADD_ROW
 
 
 def double(text: str) -> str:
@@ -21,6 +24,20 @@ def double_in_a_child(text: str) -> str:
 
 def join_dependencies() -> str:
     return "".join(current_job().dependency_results(str).values())
+
+
+def double_in_a_transaction(text: str) -> str:
+    ctx = current_job()
+    with ctx.transaction() as connection:
+        connection.execute(ADD_ROW, (ctx.job_id, os.getpid()))
+    return text + text
+
+
+async def double_in_a_transaction_async(text: str) -> str:
+    ctx = current_job()
+    async with ctx.transaction() as connection:
+        connection.execute(ADD_ROW, (ctx.job_id, os.getpid()))
+    return text + text
 
 
 def backwards(data: bytes) -> bytes:

@@ -44,6 +44,9 @@ def clean_up(
     """One pass: over everything, or on from where the last one stopped over `keys_max` of them."""
     if not blobs.list(store_id, "", 1):
         return BlobsCleaned()  # Most stores never have a blob.
+    # Age is reckoned to here: what is submitted in a transaction that opens while the pass goes on
+    # is young, however long that stays open.
+    now_micros = to_micros(store.now())
     remembered = f"{store_id}/clean-up"
     after = ""
     if keys_max is not None:
@@ -55,7 +58,7 @@ def clean_up(
             after = ""
             break
         for start in range(0, len(keys), ASK_AT_ONCE):
-            garbage = _garbage(store, keys[start : start + ASK_AT_ONCE], store_id)
+            garbage = _garbage(store, keys[start : start + ASK_AT_ONCE], store_id, now_micros)
             blobs.delete(garbage)
             deleted += len(garbage)
         after = keys[-1]
@@ -67,7 +70,7 @@ def clean_up(
     return BlobsCleaned(looked_at, deleted)
 
 
-def _garbage(store: Store, texts: Iterable[str], store_id: str) -> list[str]:
+def _garbage(store: Store, texts: Iterable[str], store_id: str, now_micros: int) -> list[str]:
     """Those that belong to nothing; what is not a key of this store's is left alone."""
     keys = [
         (text, key)
@@ -75,7 +78,6 @@ def _garbage(store: Store, texts: Iterable[str], store_id: str) -> list[str]:
         if (key := parse_key(text)) is not None and key.store_id == store_id
     ]
     jobs = _jobs(store, {key.owner for _, key in keys if key.kind != "schedule"})
-    now_micros = to_micros(store.now())
     return [
         text
         for text, key in keys

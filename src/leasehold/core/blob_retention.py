@@ -15,7 +15,9 @@ from leasehold.errors import BlobDamagedError
 
 GRACE_SECONDS: Final = 3600.0
 """A payload is written before its job is submitted, so a young one may be about to be used. Between
-the two lies one call to the store: an hour is longer than any such call should take."""
+the two lies one call to the store: an hour is longer than any such call should take. If it is made
+in an application's transaction, the job is seen with the commit: the clean-up of the store, which
+goes first, is a write, and comes to nothing while one is open."""
 
 
 def belongs_to_job(key: BlobKey, text: str, job: Job | None, now_micros: int) -> bool:

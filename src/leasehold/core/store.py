@@ -80,6 +80,7 @@ from leasehold.core.schedule_store import ScheduleStore
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.settings_store import SettingsStore
 from leasehold.core.status import Event, Status
+from leasehold.core.transactions import TransactionStore
 from leasehold.errors import LeaseholdError, LeaseLostError
 
 
@@ -176,12 +177,12 @@ class Listener(Protocol):
         """Somebody asked to stop these running jobs; None when it is not known which."""
 
 
-class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, Protocol):
+class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, Protocol):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
     `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`.
+    `core.metrics_store`, those about the application's own transactions in `core.transactions`.
     """
 
     # -- producers ---------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from leasehold.queue.funnel import Funnel
 from leasehold.queue.ready import Ready
 from leasehold.queue.room import Block, may_fit, pause_seconds, seconds_of
 from leasehold.queue.waiters import Ended, Waiters
+from leasehold.worker.context import open_connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,6 +37,9 @@ class Bridge:
 
     async def call(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make a short blocking call on another thread."""
+        if open_connection() is not None:
+            # Another thread would wait for the transaction that the task here has open.
+            return func(*args, **kwargs)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, partial(func, *args, **kwargs))
 

@@ -23,6 +23,7 @@ from leasehold.core.retention import RetentionPolicy
 from leasehold.core.settings import retention_values
 from leasehold.core.status import Status
 from leasehold.core.store import Store
+from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.queue.handle import JobHandle
@@ -30,7 +31,7 @@ from leasehold.queue.metrics import Metrics
 from leasehold.queue.options import JobRef, NewJob, id_of
 from leasehold.queue.outputs import Outputs
 from leasehold.queue.queues import Queues
-from leasehold.queue.room import Block
+from leasehold.queue.room import Block, check_may_wait
 from leasehold.queue.scheduling import Scheduling
 from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.workflows import Workflows
@@ -277,15 +278,33 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
             **limits,
         )
 
+    def connect(self) -> Connection:
+        """A connection to this queue's own database, for tables of yours beside the jobs.
+
+        What is submitted with `connection=` inside `with connection.transaction():` is committed
+        together with what is written there, or not at all. With SQLite it is an apsw connection;
+        close it when you are done, and let one thread at a time use it.
+        """
+        self.start()
+        return self.store.connect()
+
     # -- awaiting ----------------------------------------------------------------------------
 
     async def asubmit_many(
-        self, jobs: Iterable[NewJob], *, block: Block = False
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        block: Block = False,
+        connection: Connection | None = None,
     ) -> list[JobHandle[Any]]:
         """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
         bridge = self.bridge()
         if not block:
+            if connection is not None:
+                # Its transaction belongs to this thread.
+                return self.submit_many(jobs, connection=connection)
             return await bridge.call(lambda: self.submit_many(jobs))
+        check_may_wait(connection or self._joined())
         from leasehold.queue.awaiting import wait_for_room
 
         tasks, drafts = await bridge.call(self._drafts_of, jobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -10,7 +10,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.job import Draft
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Submitted
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.worker.large import fetch
 
@@ -24,17 +24,20 @@ def has_large(drafts: Sequence[Draft]) -> bool:
 
 
 def submit_large(
-    store: Store, blobs: Blobs, drafts: Sequence[Draft], *, partial: bool
+    submit: Callable[[Sequence[Draft]], list[Submitted | LeaseholdError]],
+    blobs: Blobs,
+    drafts: Sequence[Draft],
 ) -> tuple[Sequence[Draft], list[Submitted | LeaseholdError]]:
     """Put large payloads away and submit; answers with the drafts as they were stored, too.
 
     Nothing is waited for between the two, so that no clean-up takes a blob for one without a job.
+    If `submit` writes into a transaction that is rolled back later, the clean-up finds the blobs.
     """
     kept: list[Draft] = []
     try:
         for draft in drafts:
             kept.append(_kept(blobs, draft))  # noqa: PERF401 - one by one: any may fail.
-        answers = store.submit(kept, partial=partial)
+        answers = submit(kept)
     except LeaseholdError as error:
         blobs.forget_refused(kept, [error] * len(kept))
         raise

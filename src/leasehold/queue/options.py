@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
 from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
 from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.transactions import Connection
 from leasehold.errors import InvalidJobError
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ class JobOptions(TypedDict, total=False):
     depends_on: JobRef | Iterable[JobRef]
     on_dependency_failure: DependencyPolicy
     client: str
+
+
+class TaskOptions(JobOptions, total=False):
+    """What can be said of all submits through a task: about their jobs, and how they are made."""
+
+    connection: Connection
 
 
 OPTION_NAMES: Final = frozenset(JobOptions.__annotations__)

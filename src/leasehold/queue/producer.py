@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 from leasehold.codec import encode_document
 from leasehold.core.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
 from leasehold.core.store import Submitted
+from leasehold.core.transactions import Connection
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.queue.commands import command_job
 from leasehold.queue.handle import JobHandle
@@ -24,9 +25,10 @@ from leasehold.queue.options import (
     merged,
     split_options,
 )
-from leasehold.queue.room import Block, store_when_room
+from leasehold.queue.room import Block, check_may_wait, store_when_room
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import TaskMaking
+from leasehold.worker.context import open_connection
 from leasehold.worker.hooks import call_hook
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Producing(TaskMaking):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
+        connection: Connection | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[R]: ...
@@ -97,6 +100,7 @@ class Producing(TaskMaking):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
+        connection: Connection | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[R]: ...
@@ -125,6 +129,7 @@ class Producing(TaskMaking):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
+        connection: Connection | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[Any]: ...
@@ -137,11 +142,15 @@ class Producing(TaskMaking):
 
         A queue that is full raises QueueFullError, which says when to try again. With `block=True`
         the call waits until there is room, with `block=5` for at most 5 seconds.
+
+        With `connection`, one from `connect()`, the job is a part of the transaction that is open
+        there: it is submitted when that commits.
         """
         task = self._task_of(func, kwargs.pop("task_name", None))
         block = kwargs.pop("block", False)
+        connection = kwargs.pop("connection", None)
         own, options = split_options(kwargs)
-        return self.submit_call(task, args, own, options, block=block)
+        return self.submit_call(task, args, own, options, block=block, connection=connection)
 
     def submit_call(
         self,
@@ -151,28 +160,47 @@ class Producing(TaskMaking):
         options: JobOptions | None = None,
         *,
         block: Block = False,
+        connection: Connection | None = None,
     ) -> JobHandle[R]:
         """`submit` for a task at hand: nothing in `kwargs` is taken for an option."""
         draft = self._draft(task, args, kwargs, options)
-        [answer] = self._store_when_room([draft], block) if block else self._store_drafts([draft])
+        if block:
+            [answer] = self._store_when_room([draft], block, connection)
+        else:
+            [answer] = self._store_drafts([draft], connection=connection)
         assert isinstance(answer, Submitted)
         return self._handle(task, answer)
 
     @overload
     def submit_many(
-        self, jobs: Iterable[NewJob], *, partial: Literal[False] = False, block: Block = False
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: Literal[False] = False,
+        block: Block = False,
+        connection: Connection | None = None,
     ) -> list[JobHandle[Any]]: ...
     @overload
     def submit_many(
-        self, jobs: Iterable[NewJob], *, partial: Literal[True]
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: Literal[True],
+        connection: Connection | None = None,
     ) -> list[JobHandle[Any] | LeaseholdError]: ...
     def submit_many(
-        self, jobs: Iterable[NewJob], *, partial: bool = False, block: Block = False
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: bool = False,
+        block: Block = False,
+        connection: Connection | None = None,
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
         With `partial`, the good ones are submitted, and each bad one is answered by its error. With
-        `block`, it waits until there is room for all of them, as `submit` does.
+        `block`, it waits until there is room for all of them, and with `connection` they are a part
+        of the transaction that is open there, as in `submit`.
         """
         if partial and block:
             raise InvalidJobError(
@@ -191,9 +219,9 @@ class Producing(TaskMaking):
                 drafts.append(draft)
                 answers.append(task)
         stored = iter(
-            self._store_when_room(drafts, block)
+            self._store_when_room(drafts, block, connection)
             if block
-            else self._store_drafts(drafts, partial=partial)
+            else self._store_drafts(drafts, partial=partial, connection=connection)
         )
         return [
             self._answer(answer, next(stored)) if isinstance(answer, BaseTask) else answer
@@ -221,6 +249,7 @@ class Producing(TaskMaking):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
+        connection: Connection | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Any]:
         """Have a command run: a list of arguments, or a string for the shell.
@@ -229,7 +258,7 @@ class Producing(TaskMaking):
         with `allow_commands=True` runs it. `options` are those of `submit`.
         """
         job = command_job(command, cwd=cwd, env=env, stdin=stdin, **options)
-        [handle] = self.submit_many([job])
+        [handle] = self.submit_many([job], connection=connection)
         return handle
 
     def check_job(self, job: NewJob) -> None:
@@ -254,9 +283,11 @@ class Producing(TaskMaking):
         """`submit`, to be awaited, with the same options."""
         task = self._task_of(func, kwargs.pop("task_name", None))
         block = kwargs.pop("block", False)
+        connection = kwargs.pop("connection", None)
         own, options = split_options(kwargs)
         if not block:
-            return await self.asubmit_call(task, args, own, options)
+            return await self.asubmit_call(task, args, own, options, connection=connection)
+        check_may_wait(connection or self._joined())
         return await self._await_room(task, args, own, options, block)
 
     async def asubmit_call(
@@ -265,8 +296,13 @@ class Producing(TaskMaking):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: JobOptions | None = None,
+        *,
+        connection: Connection | None = None,
     ) -> JobHandle[R]:
         """`submit_call`, to be awaited: submits that wait at the same time share one write."""
+        if connection is not None or self._joined() is not None:
+            # It waits for nobody: the transaction has its turn, and its thread is this one.
+            return self.submit_call(task, args, kwargs, options, connection=connection)
         draft = self._draft(task, args, kwargs, options)
         self._check_open()
         self._ensure_workers()
@@ -345,21 +381,43 @@ class Producing(TaskMaking):
         return Draft(task=task.name, payload=payload, codec=codec, **fields)
 
     def _store_drafts(
-        self, drafts: Sequence[Draft], *, partial: bool = False
+        self,
+        drafts: Sequence[Draft],
+        *,
+        partial: bool = False,
+        connection: Connection | None = None,
     ) -> list[Submitted | LeaseholdError]:
         """The one way of all submits that block."""
         self._check_open()
-        self._ensure_workers()
+        connection = connection or self._joined()
+        if connection is None:
+            self._ensure_workers()
+        # Otherwise `connect` has started them: to register is a write beside the transaction.
         if self.blobs is not None and has_large(drafts):
-            drafts, answers = submit_large(self.store, self.blobs, drafts, partial=partial)
+            drafts, answers = submit_large(
+                lambda kept: self._hand_over(kept, partial, connection), self.blobs, drafts
+            )
         else:
-            answers = self.store.submit(drafts, partial=partial) if drafts else []
+            answers = self._hand_over(drafts, partial, connection)
         self._tell_submitted(drafts, answers)
         return answers
 
-    def _store_when_room(
-        self, drafts: Sequence[Draft], block: Block
+    def _hand_over(
+        self, drafts: Sequence[Draft], partial: bool, connection: Connection | None
     ) -> list[Submitted | LeaseholdError]:
+        if connection is not None:
+            return self.store.submit_within(connection, drafts, partial=partial)
+        return self.store.submit(drafts, partial=partial) if drafts else []
+
+    def _joined(self) -> Connection | None:
+        """The connection of the running task's own transaction, if it leads to this store."""
+        connection = open_connection()
+        return None if connection is None or not self.store.owns(connection) else connection
+
+    def _store_when_room(
+        self, drafts: Sequence[Draft], block: Block, connection: Connection | None
+    ) -> list[Submitted | LeaseholdError]:
+        check_may_wait(connection or self._joined())
         return store_when_room(
             lambda: self._store_drafts(drafts),
             block,

@@ -10,8 +10,14 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from leasehold.core.store import Store
+from leasehold.core.transactions import Connection
 from leasehold.env import Env
-from leasehold.errors import InvalidJobError, QueueFullError, RateLimitedError
+from leasehold.errors import (
+    InvalidJobError,
+    QueueFullError,
+    RateLimitedError,
+    TransactionError,
+)
 from leasehold.queue.ready import POLL_SECONDS, Ready
 
 T = TypeVar("T")
@@ -27,6 +33,15 @@ def seconds_of(block: Block) -> float:
     if not isinstance(block, int | float) or not block >= 0:
         raise InvalidJobError(f"block must be True, False or seconds, not {block!r}")
     return float(block)
+
+
+def check_may_wait(connection: Connection | None) -> None:
+    """Refuse to wait inside a transaction: while it is open, nobody else could make room."""
+    if connection is not None:
+        raise TransactionError(
+            "block waits for room, and while the transaction is open nobody else can write, so "
+            "nobody can make any: leave out block, and roll back on QueueFullError"
+        )
 
 
 def store_when_room(

@@ -8,8 +8,17 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
+from leasehold.core.transactions import Connection
+from leasehold.errors import InvalidJobError
 from leasehold.queue.handle import JobHandle
-from leasehold.queue.options import JobOptions, NewJob, draft_fields, draft_safe, merged
+from leasehold.queue.options import (
+    JobOptions,
+    NewJob,
+    TaskOptions,
+    draft_fields,
+    draft_safe,
+    merged,
+)
 from leasehold.worker.task import TaskDefinition, task_name
 
 if TYPE_CHECKING:
@@ -33,9 +42,11 @@ class BaseTask(Generic[P, R]):
         fields: Mapping[str, Any],
         *,
         options: JobOptions | None = None,
+        connection: Connection | None = None,
     ) -> None:
         self._queue = queue
         self._definition = definition
+        self._connection = connection
         self._options: JobOptions = options or {}
         self.draft_fields = merged(fields, draft_fields(self._options))
         """The options in the words of a `Draft`, ready for every submit."""
@@ -56,20 +67,29 @@ class BaseTask(Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Have this call run in the background."""
-        return self._queue.submit_call(self, args, kwargs)
+        return self._queue.submit_call(self, args, kwargs, connection=self._connection)
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """`submit`, to be awaited."""
-        return await self._queue.asubmit_call(self, args, kwargs)
+        return await self._queue.asubmit_call(self, args, kwargs, connection=self._connection)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """This call as a value, for `submit_many`."""
+        if self._connection is not None:
+            raise InvalidJobError(
+                "a job as a value belongs to no connection: give it to submit_many(connection=...)"
+            )
         return NewJob(self, args, kwargs)
 
-    def options(self, **options: Unpack[JobOptions]) -> Self:
+    def options(self, **options: Unpack[TaskOptions]) -> Self:
         """The same task with other options: `send.options(priority="high").submit("a@b.c")`."""
+        connection = options.pop("connection", None)
         return type(self)(
-            self._queue, self._definition, self.draft_fields, options=draft_safe(options)
+            self._queue,
+            self._definition,
+            self.draft_fields,
+            options=draft_safe(options),
+            connection=connection or self._connection,
         )
 
 

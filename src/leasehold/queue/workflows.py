@@ -11,6 +11,7 @@ from leasehold.core.graph import Graph
 from leasehold.core.job import Draft, Job
 from leasehold.core.status import Status
 from leasehold.core.store import Submitted
+from leasehold.core.transactions import Connection
 from leasehold.errors import (
     InvalidJobError,
     InvalidTransitionError,
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
 class Workflows(Producing, Results):
     """The part of a TaskQueue that knows graphs."""
 
-    def submit_workflow(self, workflow: Workflow) -> WorkflowRun:
+    def submit_workflow(
+        self, workflow: Workflow, *, connection: Connection | None = None
+    ) -> WorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
-        Their ids are the workflow's id and their name, `id:name`, unless they bring their own.
+        Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
+        `connection` they are a part of the transaction that is open there, as in `submit`.
         """
         workflow.check()
         workflow_id = workflow.id or self._env.new_id()
@@ -49,7 +53,7 @@ class Workflows(Producing, Results):
             )
             for name, (_, after) in workflow.nodes.items()
         ]
-        answers = self._store_drafts(drafts)
+        answers = self._store_drafts(drafts, connection=connection)
         handles = {}
         for (name, (task, _)), answer in zip(made.items(), answers, strict=True):
             assert isinstance(answer, Submitted)

@@ -27,10 +27,11 @@ from typing import Any, Final, Unpack
 import msgspec
 
 from leasehold.core.job import Draft, Job
-from leasehold.core.lease import Lease
+from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.core.status import Event
 from leasehold.core.store import Store, Submitted
+from leasehold.core.transactions import Connection
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, ResultTimeoutError, UnknownTaskError
 from leasehold.queue.base import name_of
@@ -41,6 +42,7 @@ from leasehold.queue.large import inline
 from leasehold.queue.options import JobOptions, JobRef, id_of
 from leasehold.queue.task import BaseTask
 from leasehold.worker.attempt import attempt
+from leasehold.worker.backing import PlainBacking
 from leasehold.worker.context import JobContext
 from leasehold.worker.dependencies import fetch_results
 from leasehold.worker.leases import LeaseManager
@@ -102,10 +104,11 @@ def drain(queue: TaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
             raise RuntimeError(
                 f"{jobs_max} jobs were run and there are more: is there an end to it?"
             )
-        outcome = _run(queue, leases, lease)
+        outcome, settled = _run(queue, leases, lease)
         if isinstance(outcome, Fail):
             errors.append(outcome.error)
-        ended[leases.settle(lease, outcome).event] += 1
+        settled = settled or leases.settle(lease, outcome)
+        ended[settled.event] += 1
     return Drained(
         completed=ended[Event.COMPLETED],
         failed=ended[Event.FAILED],
@@ -133,9 +136,13 @@ class InlineQueue(TaskQueue):
         self._is_draining = False
 
     def _store_drafts(
-        self, drafts: Sequence[Draft], *, partial: bool = False
+        self,
+        drafts: Sequence[Draft],
+        *,
+        partial: bool = False,
+        connection: Connection | None = None,
     ) -> list[Submitted | LeaseholdError]:
-        answers = super()._store_drafts(drafts, partial=partial)
+        answers = super()._store_drafts(drafts, partial=partial, connection=connection)
         self._drain()
         return answers
 
@@ -145,9 +152,13 @@ class InlineQueue(TaskQueue):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: JobOptions | None = None,
+        *,
+        connection: Connection | None = None,
     ) -> JobHandle[Any]:
         """Store the job and run it, on a thread of its own: an async task brings its own loop."""
-        return await self.bridge().call(self.submit_call, task, args, kwargs, options)
+        return await self.bridge().call(
+            self.submit_call, task, args, kwargs, options, connection=connection
+        )
 
     async def await_ends(
         self,
@@ -252,16 +263,24 @@ class _Reports:
         self._store.append_log(lease.job_id, lease.version, [line])
 
 
-def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> Outcome:
+def _run(queue: TaskQueue, leases: LeaseManager, lease: Lease) -> tuple[Outcome, Settled | None]:
+    """Run it; answers also what the store said if it was completed in its own transaction."""
     try:
         task = queue.registry.find(lease.task)
     except UnknownTaskError:
         leases.release(lease, reason="its code is not here")
         raise
     fetch = partial(fetch_results, queue.store, large=queue.blobs)
-    context = JobContext(lease, _Reports(queue.store), fetch=fetch, large=queue.blobs)
+    context = JobContext(
+        lease,
+        _Reports(queue.store),
+        fetch=fetch,
+        large=queue.blobs,
+        backing=PlainBacking(queue.store),
+    )
     # `attempt` runs it in a copy of the context variables, so that nothing of it stays behind.
-    return task.judge(attempt(lease, task, context))
+    outcome = task.judge(attempt(lease, task, context))
+    return outcome, context.settled
 
 
 def _call_of(queue: TaskQueue, job: Job) -> Any:

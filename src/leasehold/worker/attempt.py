@@ -43,9 +43,24 @@ def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome
         if type(value) is CoroutineType:
             value = asyncio.run(value)
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its job's failure.
-        return outcome_of_error(error, lease, task, context)
-    outcome = outcome_of_value(value, lease, task, context)
-    return with_result_kept(outcome, lease, task, context) if is_large(outcome) else outcome
+        outcome = outcome_of_error(error, lease, task, context)
+    else:
+        outcome = outcome_of_value(value, lease, task, context)
+        if is_large(outcome):
+            outcome = with_result_kept(outcome, lease, task, context)
+    return conclude(outcome, context)
+
+
+def conclude(outcome: Outcome, context: JobContext) -> Outcome:
+    """End the task's own transaction, if it has one open: complete the job in it, or roll back."""
+    transaction = context.own_transaction
+    if transaction is None:
+        return outcome
+    try:
+        context.settled = transaction.conclude(outcome)
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from committing is its failure.
+        return Fail(describe_error(error))
+    return outcome
 
 
 def outcome_of_value(

@@ -15,12 +15,14 @@ from typing import Any, Final, Protocol, TypeVar, overload
 from leasehold.codec import encode_document
 from leasehold.codec.hints import converter
 from leasehold.core.job import MetadataValue
-from leasehold.core.lease import Lease
+from leasehold.core.lease import Lease, Settled
+from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import (
     JobCancelledError,
     JobTimeoutError,
     LeaseLostError,
+    TransactionError,
     UnsupportedError,
 )
 from leasehold.worker.dependencies import (
@@ -30,6 +32,7 @@ from leasehold.worker.dependencies import (
     plain_codec,
 )
 from leasehold.worker.large import LargeData
+from leasehold.worker.transaction import Backing, TaskTransaction
 
 T = TypeVar("T")
 
@@ -60,7 +63,19 @@ class Sink(Protocol):
 class JobContext:
     """The running attempt, as its own code sees it."""
 
-    __slots__ = ("_condition", "_env", "_fetch", "_lease", "_sink", "_stop", "large", "note")
+    __slots__ = (
+        "_backing",
+        "_condition",
+        "_env",
+        "_fetch",
+        "_lease",
+        "_sink",
+        "_stop",
+        "_transaction",
+        "large",
+        "note",
+        "settled",
+    )
 
     def __init__(
         self,
@@ -69,17 +84,22 @@ class JobContext:
         env: Env = SYSTEM,
         fetch: FetchResults | None = None,
         large: LargeData | None = None,
+        backing: Backing | None = None,
     ) -> None:
         self._lease = lease
         self._sink = sink
         self._env = env
         self._fetch = fetch
+        self._backing = backing
+        self._transaction: TaskTransaction | None = None
         self._stop: tuple[StopCause, str] | None = None
         self._condition: threading.Condition | None = None
         self.note: bytes | None = None
         """What `attach` was given, as JSON."""
         self.large = large
         """What keeps payloads and results that are too large for a row; None for nothing."""
+        self.settled: Settled | None = None
+        """The store's answer, once the attempt has completed in its own transaction."""
 
     @property
     def lease(self) -> Lease:
@@ -148,6 +168,43 @@ class JobContext:
                 "of its dependencies; read them with queue.dependency_results"
             )
         return self._fetch(self.job_id)
+
+    # -- its own transaction -----------------------------------------------------------------
+
+    def transaction(self) -> TaskTransaction:
+        """A transaction on the job's own database that is committed with the job's completion.
+
+        `with ctx.transaction() as connection:` (in an async task `async with`) opens it. When the
+        task returns, what was written there is kept and the job is completed, both or neither: so
+        the effects of a job are there exactly once. An error, a `Snooze`, `Retry` or `Cancel`, a
+        timeout or a lost lease roll it back. What is submitted to this store meanwhile, and
+        progress, are a part of it. Nobody else writes to the store while it is open: make it the
+        last thing that the task does.
+        """
+        if self._backing is None:
+            raise UnsupportedError(
+                f"job {self.job_id}: whoever runs this attempt gave it no transactions; a worker "
+                "on a SQLite file does"
+            )
+        if self.own_transaction is not None:
+            raise TransactionError(
+                f"job {self.job_id} has its transaction open already: one is all that it needs, as "
+                "it lasts until the task returns; for a part that can be undone alone, use "
+                "`with connection.transaction():` inside it"
+            )
+        self._transaction = TaskTransaction(self._lease, self._backing, self._sink)
+        return self._transaction
+
+    @property
+    def own_transaction(self) -> TaskTransaction | None:
+        """The transaction that is open now; None if none is."""
+        transaction = self._transaction
+        return None if transaction is None or not transaction.is_open else transaction
+
+    @property
+    def backing(self) -> Backing | None:
+        """Who stands behind its transactions; an executor asks it on behalf of a child process."""
+        return self._backing
 
     # -- should it go on? --------------------------------------------------------------------
 
@@ -236,17 +293,33 @@ class JobContext:
             document["total"] = total
         if message:
             document["message"] = message
-        if not self._is_over:
-            self._sink.progress(self._lease, encode_document(document | extra, "progress"))
+        if self._is_over:
+            return
+        encoded = encode_document(document | extra, "progress")
+        if self.own_transaction is not None:
+            self.own_transaction.progress(encoded)
+        else:
+            self._sink.progress(self._lease, encoded)
 
     def log(self, message: str) -> None:
         """Keep a line with the job; it is written within about half a second."""
-        if not self._is_over:
+        if self._is_over:
+            return
+        if self.own_transaction is not None:
+            self.own_transaction.log(message)
+        else:
             self._sink.log(self._lease, message)
 
     def attach(self, note: Any) -> None:
         """Attach any JSON document to this attempt's record, written when the attempt completes."""
         self.note = encode_document(note, "a note")
+
+
+def open_connection() -> Connection | None:
+    """The connection of the running task's own transaction; None if it has none open."""
+    context = _current.get(None)
+    transaction = None if context is None else context.own_transaction
+    return None if transaction is None else transaction.connection
 
 
 def current_job() -> JobContext:

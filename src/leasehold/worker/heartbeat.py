@@ -34,10 +34,12 @@ def local_deadline(sent_at: float, lease_seconds: float) -> float:
 
 
 class _Held:
-    __slots__ = ("deadline", "lease", "renewed_at")
+    __slots__ = ("deadline", "lease", "renewed_at", "suspended")
 
     def __init__(self, lease: Lease, sent_at: float) -> None:
         self.lease = lease
+        self.suspended = False
+        """Whether it is safe without renewals, under its task's own transaction."""
         self.renewed(sent_at)
 
     def renewed(self, sent_at: float) -> None:
@@ -120,6 +122,26 @@ class Heartbeat:
             for lease in leases:
                 self._held.pop((lease.job_id, lease.version), None)
 
+    def suspend(self, lease: Lease) -> bool:
+        """Neither renew nor abandon a lease until `resume`; False if it is not held any more.
+
+        From now on no renewal of it is under way.
+        """
+        with self._renewing, self._condition:
+            held = self._held.get((lease.job_id, lease.version))
+            if held is not None:
+                held.suspended = True
+            return held is not None
+
+    def resume(self, lease: Lease) -> None:
+        """Keep a suspended lease alive again, and renew it at once."""
+        with self._condition:
+            held = self._held.get((lease.job_id, lease.version))
+            if held is not None:
+                held.suspended = False
+                self._hurry.add(lease.job_id)
+                self._condition.notify_all()
+
     def __len__(self) -> int:
         return len(self._held)
 
@@ -158,8 +180,13 @@ class Heartbeat:
             return [
                 held
                 for held in self._held.values()
-                if held.renewed_at <= renewed_before or held.lease.job_id in job_ids
+                if not held.suspended
+                and (held.renewed_at <= renewed_before or held.lease.job_id in job_ids)
             ]
+
+    def _kept(self) -> list[_Held]:
+        """Those that depend on being renewed."""
+        return [held for held in self._held.values() if not held.suspended]
 
     def hurry(self, job_ids: Collection[str] | None = None) -> None:
         """Beat at once for these jobs, or for all: somebody may have asked to stop one."""
@@ -170,7 +197,7 @@ class Heartbeat:
     def _beat_failed(self, error: StoreError) -> None:
         self.consecutive_failures += 1
         with self._condition:
-            held = list(self._held.values())
+            held = self._kept()
         logger.warning(
             "heartbeat %d of %d failed for %d lease(s) of worker %s: %s",
             self.consecutive_failures,
@@ -188,7 +215,7 @@ class Heartbeat:
     def _abandon_overdue(self) -> None:
         now = self._clock.monotonic()
         with self._condition:
-            overdue = [held for held in self._held.values() if held.deadline <= now]
+            overdue = [held for held in self._kept() if held.deadline <= now]
         if overdue:
             self._abandon(
                 overdue,
@@ -202,8 +229,8 @@ class Heartbeat:
     def _lose(self, held: _Held, error: LeaseLostError | StoreError) -> bool:
         lease = held.lease
         with self._condition:
-            if self._held.pop((lease.job_id, lease.version), None) is None:
-                return False  # It was settled in the meantime.
+            if held.suspended or self._held.pop((lease.job_id, lease.version), None) is None:
+                return False  # It was settled in the meantime, or is being so.
         logger.warning(
             "job %s: lease %d is lost: %s",
             lease.job_id,
@@ -267,13 +294,14 @@ class Heartbeat:
 
     def _sleep_until_due(self, last_beat: float) -> None:
         while not self._stopping and not self._hurry:
-            shortest = min((h.lease.lease_seconds for h in self._held.values()), default=None)
+            kept = self._kept()
+            shortest = min((h.lease.lease_seconds for h in kept), default=None)
             interval = self._interval_seconds
             if shortest is not None:
                 interval = min(interval, shortest / 3)
             self._wait_seconds = interval
             due = last_beat + interval
-            deadline = min((h.deadline for h in self._held.values()), default=due)
+            deadline = min((h.deadline for h in kept), default=due)
             left = min(due, deadline) - self._clock.monotonic()
             if left <= 0:
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from leasehold.core.lease import Lease
+from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.worker.executors.team import KILLING
 from leasehold.worker.measured import MeasuredLeases
@@ -32,6 +32,8 @@ class InHand:
         """Runs whose code has not ended; all that are held are among them."""
         self._timed: set[Run] = set()
         self._elsewhere = 0
+        self.settled_themselves: list[tuple[Lease, Settled]] = []
+        """Those that completed in transactions of their own: nothing is left to settle."""
         self._batches: deque[tuple[float, Run]] = deque()
 
     def add(self, run: Run) -> None:
@@ -89,7 +91,10 @@ class InHand:
                 wait_for_end and not run.ended and run.task.executor in KILLING
             ):
                 self.forget(run)
-                decided.append((run.lease, run.verdict))
+                if run.context.settled is None:
+                    decided.append((run.lease, run.verdict))
+                else:
+                    self.settled_themselves.append((run.lease, run.context.settled))
         if runs:
             self._prefetch.measured(run_seconds, runs, slowest_seconds)
         return decided

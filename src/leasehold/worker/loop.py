@@ -16,6 +16,7 @@ from leasehold.core.lease import Exchange, Lease, Settlement
 from leasehold.core.outcome import Cancel, Fail, JobError, Outcome, Release
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreCorruptError, StoreError, UnknownTaskError
+from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.context import JobContext, StopCause
 from leasehold.worker.dependencies import fetch_results
 from leasehold.worker.emptiness import Emptiness
@@ -92,6 +93,7 @@ class Loop:
         self._reports = Reports(leases.store, env, inbox.wake)
         self._large = large
         self._fetch = partial(fetch_results, leases.store, large=large)
+        self._backing = WorkerBacking(leases.store, heartbeat, self._reports, in_hand)
         self._unrunnable = Unrunnable()
         self._ticking = Ticking(leases.store, env)
         self._emptiness = Emptiness(leases.store, rules.queues, rules.tasks)
@@ -214,6 +216,16 @@ class Loop:
             self._inbox.changes, now, wait_for_end=wait_for_end
         ):
             self.settling.add(lease, outcome)
+        if self._in_hand.settled_themselves:
+            self._note_settled_themselves()
+
+    def _note_settled_themselves(self) -> None:
+        settled, self._in_hand.settled_themselves = self._in_hand.settled_themselves, []
+        self._heartbeat.discard_all(lease for lease, _ in settled)
+        for lease, answer in settled:
+            self.settling.completed_itself(lease, answer)
+        # Their slots are free, and there is no settlement on whose way to look for others.
+        self._inbox.jobs_may_be_ready = True
 
     def _settle_and_lease(self, now: float) -> None:
         """One write settles what ended and leases what fits."""
@@ -293,7 +305,9 @@ class Loop:
         for lease in leases:
             try:
                 task = self._find_task(lease)
-                context = JobContext(lease, self._reports, self._env, self._fetch, self._large)
+                context = JobContext(
+                    lease, self._reports, self._env, self._fetch, self._large, self._backing
+                )
                 run = Run(lease, task, context, self._inbox.on_change)
                 self._in_hand.add(run)
                 if on_start is not None:

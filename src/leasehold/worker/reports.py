@@ -11,7 +11,12 @@ from typing import Final
 from leasehold.core.lease import Lease
 from leasehold.core.store import Store
 from leasehold.env import Env
-from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
+from leasehold.errors import (
+    LeaseholdError,
+    LeaseLostError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -38,6 +43,8 @@ class Reports:
         self._wake = wake
         self._lock = threading.Lock()
         self._waiting: dict[tuple[str, int], _Report] = {}
+        # Held while reports are on their way to the store.
+        self._writing = threading.Lock()
         self._written_at = float("-inf")
 
     def progress(self, lease: Lease, document: bytes) -> None:
@@ -66,13 +73,26 @@ class Reports:
         """Write all that waits, unless that was done a moment ago."""
         if self._waiting and self._clock.monotonic() >= self._written_at + WRITE_INTERVAL_SECONDS:
             self._written_at = self._clock.monotonic()
-            with self._lock:
-                reports, self._waiting = list(self._waiting.values()), {}
-            self._write(reports)
+            with self._writing:
+                with self._lock:
+                    reports, self._waiting = list(self._waiting.values()), {}
+                self._write(reports)
 
     def write_last(self, leases: Iterable[Lease]) -> None:
         """Write what these leases still have to say, before they are settled."""
         if self._waiting:
+            self._write_of(leases)
+
+    def write_now(self, lease: Lease) -> None:
+        """Write what this lease has to say; when it returns, nothing of it is on its way."""
+        self._write_of([lease])
+        if (lease.job_id, lease.version) in self._waiting:
+            raise StoreUnavailableError(
+                f"what job {lease.job_id} has reported so far could not be written yet"
+            )
+
+    def _write_of(self, leases: Iterable[Lease]) -> None:
+        with self._writing:
             with self._lock:
                 found = [self._waiting.pop((lease.job_id, lease.version), None) for lease in leases]
             self._write([report for report in found if report is not None])

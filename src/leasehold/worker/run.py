@@ -25,6 +25,7 @@ class Run:
     __slots__ = (
         "_lock",
         "_on_change",
+        "claimed",
         "context",
         "ended",
         "finished",
@@ -50,6 +51,8 @@ class Run:
         """Monotonic time at which the code ended, where the executor measures it."""
         self.outcome: Outcome | None = None
         self.ended = False
+        self.claimed = False
+        """Whether the code is completing its job by itself: then nobody else decides any more."""
         self._on_change = on_change
         self._lock = threading.Lock()
 
@@ -62,11 +65,17 @@ class Run:
     def decide(self, outcome: Outcome) -> bool:
         """Set the outcome unless there is one; False if it came too late."""
         with self._lock:
-            if self.outcome is not None:
+            if self.outcome is not None or self.claimed:
                 return False
             self.outcome = outcome
         self._on_change(self)
         return True
+
+    def claim(self) -> bool:
+        """Said for the code that is about to complete its job by itself; False if too late."""
+        with self._lock:
+            self.claimed = self.outcome is None
+            return self.claimed
 
     def finish(self, outcome: Outcome) -> None:
         """Said by the executor, exactly once: the code has ended, with this outcome."""

@@ -63,6 +63,11 @@ class Settling:
             else:
                 self.handed_back += 1
 
+    def completed_itself(self, lease: Lease, answer: Settled) -> None:
+        """The attempt was settled in its task's own transaction."""
+        self.completed += 1
+        call_hook(self._hooks.on_success, lease, answer)
+
     def lose(self, lease: Lease, error: LeaseLostError | StoreError) -> None:
         """The lease is gone: whatever its attempt comes to is discarded."""
         self.lost += 1

@@ -37,6 +37,7 @@ from leasehold.core.search import JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
 from leasehold.stores.memory import (
@@ -100,6 +101,35 @@ class MemoryStore:
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return self._run(submission.submit, drafts, partial)
+
+    # -- the application's own transactions --------------------------------------------------
+
+    def connect(self) -> Connection:
+        raise self._no_transactions()
+
+    def owns(self, connection: Connection) -> bool:  # noqa: ARG002 - none can be.
+        return False
+
+    def submit_within(
+        self,
+        connection: Connection,  # noqa: ARG002 - none would do.
+        drafts: Sequence[Draft],  # noqa: ARG002
+        *,
+        partial: bool = False,  # noqa: ARG002
+    ) -> list[Submitted | LeaseholdError]:
+        raise self._no_transactions()
+
+    def open_transaction(self, job_id: str, version: int) -> JobTransaction:  # noqa: ARG002
+        raise self._no_transactions()
+
+    def address(self) -> str | None:
+        return None
+
+    def _no_transactions(self) -> UnsupportedError:
+        return UnsupportedError(
+            "a memory store has no database for tables of your own, so there is no transaction to "
+            "share: use a SQLite file"
+        )
 
     # -- holders -----------------------------------------------------------------------------
 

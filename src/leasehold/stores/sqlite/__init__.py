@@ -6,7 +6,8 @@ one file per verb: submit, lease, settle, renew, recover, people, read.
 Jobs that wait for others: linking, dependents, inheritance, graph. Jobs that come again and again:
 schedules. Queues with rules: rules, gate, slots, room, queues. Defaults for all: settings,
 setting_verbs. What is old: cleaning, cleanup, prune, prune_lanes, archive, vacuum. Figures over
-time: measuring, sampling, metrics. store.py puts them together.
+time: measuring, sampling, metrics. The application's own transactions: turn, application,
+transaction_verbs. store.py puts them together.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

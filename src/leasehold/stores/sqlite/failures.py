@@ -15,6 +15,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from leasehold.stores.sqlite.turn import who_blocks
 
 
 def translate(error: apsw.Error, path: Path) -> StoreError:
@@ -29,9 +30,12 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
                 f"{path} is damaged ({error}): stop all workers and restore the latest backup"
             )
         case apsw.BusyError() | apsw.LockedError():
-            return StoreUnavailableError(
-                f"{path} stays locked: another program holds a transaction open on it"
-            )
+            if getattr(error, "extendedresult", 0) == apsw.SQLITE_BUSY_SNAPSHOT:
+                return StoreUnavailableError(
+                    f"others have written to {path} since this transaction began to read: begin it "
+                    "with connection.transaction(), which waits for its turn, and try again"
+                )
+            return StoreUnavailableError(f"{path} stays locked: {who_blocks(path)}")
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
             return StoreUnavailableError(
                 f"cannot open or write {path} ({error}): check that the file and its folder "

@@ -5,6 +5,7 @@ Beside `jobs.db` (and SQLite's own -wal and -shm) there is one folder, `jobs.db-
     write.lock    taken around every write, so that processes are served in turn
     workers/      one lock file per worker; a free lock proves its whole process tree dead
     wake/         one FIFO per process that wants to be woken
+    transaction   who has an application's transaction open, for whoever waits for it
 
 The database file itself is never opened by anything but apsw: closing any other descriptor of it
 would drop SQLite's POSIX locks. So it is only ever looked at with stat().
@@ -54,6 +55,10 @@ class StoreFiles:
     @property
     def wake(self) -> Path:
         return self.run_folder / "wake"
+
+    @property
+    def transaction_note(self) -> Path:
+        return self.run_folder / "transaction"
 
     def prepare(self) -> None:
         """Check the place and make the folders; raises StoreUnavailableError with what to do."""

@@ -13,6 +13,7 @@ import apsw
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, StoreError
 from leasehold.stores.sqlite import dependents
+from leasehold.stores.sqlite.application import check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
 from leasehold.stores.sqlite.disk import DiskReserve
@@ -24,6 +25,7 @@ from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
 from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
+from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.writer import Writer
 
@@ -68,16 +70,19 @@ class Foundation:
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self._disk = DiskReserve(self._files, env)
+        self._turn = Turn(self._files, env)
 
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # The parent's connections and locks are the parent's to close.
         self._wake.close()
         self._readers.close()
+        self._turn.close()
         self._writer.close()
 
     def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         self._check_process()
+        check_not_inside(self._files.database)
         answer = self._writer.run(operation)
         if self._unresolved and go_on:
             self._resolve_the_rest()

@@ -27,11 +27,13 @@ from leasehold.core.retention import (
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import TRANSITIONS, Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.core.transactions import Connection
 from leasehold.env import from_micros
 from leasehold.errors import (
     InvalidTransitionError,
     LeaseholdError,
     LeaseLostError,
+    QueueFullError,
 )
 from leasehold.stores.sqlite import (
     dependents,
@@ -46,8 +48,9 @@ from leasehold.stores.sqlite import (
     submit,
 )
 from leasehold.stores.sqlite import lease as leasing
+from leasehold.stores.sqlite.application import is_inside
 from leasehold.stores.sqlite.archive_verbs import KeepsArchive
-from leasehold.stores.sqlite.lanes import STATS, stats_of
+from leasehold.stores.sqlite.lanes import STATS, Lanes, stats_of
 from leasehold.stores.sqlite.life import LockedLife
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.metrics_verbs import KeepsMetrics
@@ -56,8 +59,13 @@ from leasehold.stores.sqlite.rebalance import LAGS, rebalance
 from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
 from leasehold.stores.sqlite.setting_verbs import KeepsSettings
 from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.transaction_verbs import KeepsTransactions
 
 T = TypeVar("T")
+
+Stored = list[Submitted | LeaseholdError] | QueueFullError
+Write = Callable[[Callable[[Step], Stored]], Stored]
+"""How an operation gets into a write: one of the store's own, or one of the application's."""
 
 KNOWN_LEASES_MAX: Final = 100_000
 
@@ -72,7 +80,9 @@ LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
-class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings, KeepsMetrics):
+class SQLiteStore(
+    KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings, KeepsMetrics, KeepsTransactions
+):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
     `durability="full"` survives loss of power; `"normal"` survives the death of every process but
@@ -87,33 +97,30 @@ class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings, Keep
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
+        return self._submit(self._write, self._lanes, drafts, partial=partial)
+
+    def submit_within(
+        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        # Lanes that this transaction makes come to nothing if it is rolled back: none is kept.
+        return self._submit(
+            lambda operation: self._within(connection, operation), Lanes(), drafts, partial=partial
+        )
+
+    def _submit(
+        self, write: Write, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool
+    ) -> list[Submitted | LeaseholdError]:
         if not partial:
             for draft in drafts:
                 draft.check()
             self._disk.refuse_when_low(drafts)
-            return self._submit(drafts, {}, partial=False)
+            return _store(write, lanes, drafts, {}, partial=False)
         bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
         good = [draft for i, draft in enumerate(drafts) if i not in bad]
         self._disk.refuse_when_low(good)
         refused = {drafts[i].id: error for i, error in bad.items()}
-        stored = iter(self._submit(good, refused, partial=True))
+        stored = iter(_store(write, lanes, good, refused, partial=True))
         return [bad[i] if i in bad else next(stored) for i in range(len(drafts))]
-
-    def _submit(
-        self, drafts: Sequence[Draft], refused: Mapping[str, LeaseholdError], *, partial: bool
-    ) -> list[Submitted | LeaseholdError]:
-        lanes = self._lanes
-        if any(draft.depends_on for draft in drafts):
-            answers = self._write(
-                lambda step: linking.submit(step, lanes, drafts, partial=partial, refused=refused)
-            )
-        elif partial or any(draft.idempotency_key is not None for draft in drafts):
-            answers = self._write(lambda step: submit.submit(step, lanes, drafts, partial=partial))
-        else:
-            answers = self._write(submit.PlainSubmit(lanes, drafts))
-        if isinstance(answers, LeaseholdError):
-            raise answers
-        return answers
 
     # -- holders -----------------------------------------------------------------------------
 
@@ -323,7 +330,8 @@ class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings, Keep
     def position(self, job_id: str) -> int | None:
         with self._read() as db:
             lags = bool(db.execute(LAGS, (self._clock(db),)).fetchone())
-        if lags:
+        # To place jobs anew is a write, and must not wait for this thread's own transaction.
+        if lags and not is_inside(self._files.database):
             self._rebalance_the_rest()
         with self._read() as db:
             return read.position(db, job_id, self._clock(db))
@@ -398,6 +406,27 @@ class SQLiteStore(KeepsSchedules, KeepsQueues, KeepsArchive, KeepsSettings, Keep
     def describe(self) -> Mapping[str, Any]:
         with self._read() as db:
             return inspection.describe(db, self._files, self._durability)
+
+
+def _store(
+    write: Write,
+    lanes: Lanes,
+    drafts: Sequence[Draft],
+    refused: Mapping[str, LeaseholdError],
+    *,
+    partial: bool,
+) -> list[Submitted | LeaseholdError]:
+    if any(draft.depends_on for draft in drafts):
+        answers = write(
+            lambda step: linking.submit(step, lanes, drafts, partial=partial, refused=refused)
+        )
+    elif partial or any(draft.idempotency_key is not None for draft in drafts):
+        answers = write(lambda step: submit.submit(step, lanes, drafts, partial=partial))
+    else:
+        answers = write(submit.PlainSubmit(lanes, drafts))
+    if isinstance(answers, LeaseholdError):
+        raise answers
+    return answers
 
 
 def _refused(draft: Draft) -> LeaseholdError | None:

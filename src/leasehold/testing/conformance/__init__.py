@@ -29,6 +29,7 @@ pytest.register_assert_rewrite(
             "configuring",
             "referencing", "blobs",
             "measuring",
+            "transacting", "transacting_rules",
         )
     )
 )  # fmt: skip
@@ -53,6 +54,8 @@ from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: 
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
+from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
 
@@ -77,6 +80,8 @@ class StoreConformance(
     ConfiguringClauses,
     ReferencingClauses,
     MeasuringClauses,
+    TransactingClauses,
+    TransactingRulesClauses,
 ):
     """Every clause of the contract, for one store."""
 

@@ -17,8 +17,9 @@ from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.core.retry import Constant
 from leasehold.core.status import Event, Status, allowed
 from leasehold.core.store import Store, Submitted
+from leasehold.core.transactions import Connection
 from leasehold.env import Env, ManualClock
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, UnsupportedError
 
 MakeStore = Callable[[Env], Store]
 
@@ -49,6 +50,17 @@ class ConformanceBase:
         store = make_store(env)
         yield store
         store.close()
+
+    @pytest.fixture
+    def connection(self, store: Store) -> Iterator[Connection]:
+        """An application's connection, with a table of its own."""
+        try:
+            connection = store.connect()
+        except UnsupportedError as error:
+            pytest.skip(f"declared by the store: {error}")
+        connection.execute("CREATE TABLE app_row (n)")
+        yield connection
+        connection.close()
 
 
 def draft(job_id: str = "job", **options: Any) -> Draft:

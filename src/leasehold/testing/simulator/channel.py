@@ -35,6 +35,7 @@ from leasehold.core.search import JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
+from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,
@@ -328,6 +329,23 @@ class Channel:
         raise UnsupportedError(
             f"{info.id}: proof of death needs real processes, which the simulator does not have"
         )
+
+    def connect(self) -> Connection:
+        raise UnsupportedError("the simulator has no database for tables of an application's own")
+
+    def owns(self, connection: Connection) -> bool:
+        return self._world.store.owns(connection)
+
+    def submit_within(
+        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return self._world.store.submit_within(connection, drafts, partial=partial)
+
+    def open_transaction(self, job_id: str, version: int) -> JobTransaction:
+        return self._world.store.open_transaction(job_id, version)
+
+    def address(self) -> str | None:
+        return None
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         raise UnsupportedError(f"{listener!r}: the simulator hands out hints itself")

@@ -10,7 +10,7 @@ from functools import partial
 from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.outcome import Outcome, Release
 from leasehold.env import SYSTEM, Env
-from leasehold.worker.attempt import outcome_of_error, outcome_of_value
+from leasehold.worker.attempt import conclude, outcome_of_error, outcome_of_value
 from leasehold.worker.context import enter_context
 from leasehold.worker.large import is_large, with_payload, with_result_kept
 from leasehold.worker.run import Run
@@ -80,12 +80,13 @@ class AsyncExecutor:
                 called = await asyncio.to_thread(with_payload, lease, context)
             args, kwargs = task.codec.decode_call(called.payload, called.codec)
             value = await task.func(*args, **kwargs)
+            outcome = outcome_of_value(value, lease, task, context)
+            if is_large(outcome):
+                outcome = await asyncio.to_thread(with_result_kept, outcome, lease, task, context)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its job's failure.
-            return outcome_of_error(error, lease, task, context)
-        outcome = outcome_of_value(value, lease, task, context)
-        if is_large(outcome):
-            return await asyncio.to_thread(with_result_kept, outcome, lease, task, context)
-        return outcome
+            outcome = outcome_of_error(error, lease, task, context)
+        # Not awaited: a commit that somebody could cancel half-way would leave it in doubt.
+        return conclude(outcome, context)
 
     def _finish(self, run: Run, task: asyncio.Task[Outcome]) -> None:
         del self._tasks[run]

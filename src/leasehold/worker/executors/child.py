@@ -18,16 +18,17 @@ import threading
 
 import msgspec
 
-from leasehold.core.lease import Lease
+from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.errors import PayloadTooLargeError, StoreUnavailableError
 from leasehold.worker.attempt import attempt, describe_error
 from leasehold.worker.context import JobContext
 from leasehold.worker.dependencies import DependencyResult
+from leasehold.worker.executors.childbacking import ChildBacking
 from leasehold.worker.executors.importable import load
 from leasehold.worker.executors.largeviaworker import LargeViaWorker
 from leasehold.worker.executors.nursery import die_with, kill_group, leave_signals_to_the_worker
-from leasehold.worker.executors.parts import Parts, parts_of, without_result
+from leasehold.worker.executors.parts import Parts, parts_of
 from leasehold.worker.executors.role import become_child_process
 from leasehold.worker.executors.wire import (
     Answer,
@@ -35,10 +36,15 @@ from leasehold.worker.executors.wire import (
     Begin,
     ChildEnd,
     Ended,
+    Favour,
+    Keep,
+    Kept,
+    Leave,
     Log,
     Part,
     Progress,
     Ready,
+    Request,
     Setup,
     Stop,
 )
@@ -69,6 +75,8 @@ class Child:
         self._tasks: dict[tuple[str, str], TaskDefinition] = {}
         self._asking = threading.Lock()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._leaves: queue.SimpleQueue[Leave] = queue.SimpleQueue()
+        self._kept: queue.SimpleQueue[Kept] = queue.SimpleQueue()
 
     def serve(self) -> None:
         """Run jobs for ever: only the worker's end, or a kill, ends it."""
@@ -79,7 +87,7 @@ class Child:
             outcome = contextvars.copy_context().run(self._attempt, begin, context)
             self._context = None
             _flush_output()
-            self._report(begin, outcome)
+            self._report(begin, outcome, context.settled)
 
     def _listen(self) -> None:
         parts = Parts()
@@ -89,14 +97,21 @@ class Child:
             elif isinstance(message, Begin):
                 lease = parts.join_payload(message.lease)
                 message = msgspec.structs.replace(message, lease=lease)
-                large = LargeViaWorker(message.result_bytes_max)
+                large = LargeViaWorker(message.result_bytes_max, self._keep)
                 # The context is made here, so that a request to stop right after it finds one.
-                self._context = JobContext(lease, self._sink, fetch=self._ask, large=large)
+                backing = ChildBacking(message.store, self._request)
+                self._context = JobContext(
+                    lease, self._sink, fetch=self._ask, large=large, backing=backing
+                )
                 self._begun.put((message, self._context))
             elif isinstance(message, Stop) and (context := self._context) is not None:
                 context.stop(message.cause, message.reason)
             elif isinstance(message, Answer):
                 self._answers.put(message)
+            elif isinstance(message, Leave):
+                self._leaves.put(message)
+            elif isinstance(message, Kept):
+                self._kept.put(message)
         # The worker is gone, or done with this child: what the task has started goes with it.
         kill_group(os.getpgid(0))
 
@@ -111,6 +126,18 @@ class Child:
                 f"{answer.error.type}: {answer.error.message}"
             )
         return answer.results
+
+    def _request(self, favour: Favour) -> Leave:
+        with self._asking:
+            self._worker.send(Request(favour))
+            return self._leaves.get()
+
+    def _keep(self, data: bytes, codec: str) -> Kept:
+        with self._asking:
+            for part in parts_of(data):
+                self._worker.send(part)
+            self._worker.send(Keep(codec))
+            return self._kept.get()
 
     def _attempt(self, begin: Begin, context: JobContext) -> Outcome:
         try:
@@ -136,12 +163,9 @@ class Child:
             )
         return self._tasks[key]
 
-    def _report(self, begin: Begin, outcome: Outcome) -> None:
-        small, ahead = without_result(outcome)
+    def _report(self, begin: Begin, outcome: Outcome, settled: Settled | None) -> None:
         try:
-            for part in parts_of(ahead):
-                self._worker.send(part)
-            self._worker.send(Ended(small))
+            self._worker.send(Ended(outcome, settled))
         except PayloadTooLargeError as error:
             message = f"job {begin.lease.job_id} ran, but its result cannot be kept: {error}"
             error_text = JobError(type(error).__name__, message)

@@ -13,7 +13,6 @@ import msgspec
 
 from leasehold.core.lease import Lease
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import Complete, Outcome
 from leasehold.worker.executors.wire import Part
 
 PART_BYTES: Final = 4 * 1024 * 1024
@@ -32,17 +31,6 @@ def without_payload(lease: Lease) -> tuple[Lease, bytes]:
     return msgspec.structs.replace(lease, payload=b""), lease.payload
 
 
-def without_result(outcome: Outcome) -> tuple[Outcome, bytes]:
-    """The outcome for a frame, and what goes ahead of it."""
-    if (
-        not isinstance(outcome, Complete)
-        or outcome.result is None
-        or len(outcome.result) <= PAYLOAD_BYTES_MAX
-    ):
-        return outcome, b""
-    return msgspec.structs.replace(outcome, result=b""), outcome.result
-
-
 class Parts:
     """What came ahead of the next message."""
 
@@ -54,14 +42,9 @@ class Parts:
 
     def join_payload(self, lease: Lease) -> Lease:
         """The lease as it was before its payload went ahead."""
-        return msgspec.structs.replace(lease, payload=self._take()) if self._received else lease
+        return msgspec.structs.replace(lease, payload=self.take()) if self._received else lease
 
-    def join_result(self, outcome: Outcome) -> Outcome:
-        """The outcome as it was before its result went ahead."""
-        if not self._received or not isinstance(outcome, Complete):
-            return outcome
-        return msgspec.structs.replace(outcome, result=self._take())
-
-    def _take(self) -> bytes:
+    def take(self) -> bytes:
+        """All of it, as it was before it went ahead."""
         received, self._received = self._received, []
         return b"".join(received)

@@ -18,6 +18,7 @@ from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.env import Env
 from leasehold.errors import BlobError, TaskNotImportableError
 from leasehold.worker.attempt import describe_error, outcome_of_error
+from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.executors.childprocess import ChildProcess
 from leasehold.worker.executors.helper import describe_status
 from leasehold.worker.executors.importable import locate
@@ -28,13 +29,18 @@ from leasehold.worker.executors.wire import (
     Ask,
     Begin,
     Ended,
+    Favour,
+    Keep,
+    Kept,
+    Leave,
     Log,
     Part,
     Progress,
+    Request,
     Stop,
     to_frame,
 )
-from leasehold.worker.large import is_large, with_payload, with_result_kept
+from leasehold.worker.large import with_payload
 from leasehold.worker.run import Run
 
 START_SECONDS_MAX = 60.0
@@ -79,6 +85,32 @@ def _answer(run: Run) -> bytes:
         return to_frame(Answer(run.context.fetch_dependency_results()))
     except Exception as error:  # noqa: BLE001 - whatever it is, the task is told.
         return to_frame(Answer([], describe_error(error)))
+
+
+def _keep(run: Run, data: bytes, codec: str) -> bytes:
+    """Put the task's large result away; never raises."""
+    large = run.context.large
+    assert large is not None, "without blobs no child takes a result for large"
+    try:
+        return to_frame(Kept(*large.keep_result(run.lease, data, codec)))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the task has failed by it.
+        return to_frame(Kept(b"", codec, describe_error(error)))
+
+
+def _do_favour(run: Run, favour: Favour) -> bytes:
+    """What the task's own transaction asks for, done here; never raises."""
+    backing = run.context.backing
+    assert isinstance(backing, WorkerBacking), "no child has an address without one"
+    try:
+        if favour == "claim":
+            return to_frame(Leave(backing.claim(run.lease)))
+        if favour == "make_way":
+            backing.make_way(run.lease)
+        else:
+            backing.gave_up(run.lease)
+        return to_frame(Leave(granted=True))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the task is told.
+        return to_frame(Leave(granted=False, error=describe_error(error)))
 
 
 class _ProcessSlot(Slot):
@@ -150,21 +182,17 @@ class _ProcessSlot(Slot):
         for part in parts_of(ahead):
             child.send(part)
             await child.writer.drain()
-        child.send(Begin(lease, *locate(run.task), run.task.codec.pickle_key, bytes_max))
+        backing = context.backing
+        address = backing.address() if isinstance(backing, WorkerBacking) else None
+        child.send(Begin(lease, *locate(run.task), run.task.codec.pickle_key, bytes_max, address))
 
     async def _follow(self, run: Run, child: ChildProcess) -> Outcome:
         parts = Parts()
         while True:
             message = await child.receive()
-            if isinstance(message, Part):
-                parts.add(message)
             if isinstance(message, Ended):
-                outcome = parts.join_result(message.outcome)
-                if is_large(outcome):
-                    return await asyncio.to_thread(
-                        with_result_kept, outcome, run.lease, run.task, run.context
-                    )
-                return outcome
+                run.context.settled = message.settled
+                return message.outcome
             if isinstance(message, Progress):
                 run.context.sink.progress(run.lease, message.document)
             elif isinstance(message, Log):
@@ -172,6 +200,12 @@ class _ProcessSlot(Slot):
             elif isinstance(message, Ask):
                 # Off the event loop: other children talk to it while the store is read.
                 child.send_frame(await asyncio.to_thread(_answer, run))
+            elif isinstance(message, Part):
+                parts.add(message)
+            elif isinstance(message, Keep):
+                child.send_frame(await asyncio.to_thread(_keep, run, parts.take(), message.codec))
+            elif isinstance(message, Request):
+                child.send_frame(await asyncio.to_thread(_do_favour, run, message.favour))
 
     def halt(self) -> None:
         child, run = self._child, self._run

@@ -95,7 +95,8 @@ class Team:
         executor.start(run)
 
     def stop(self, run: Run) -> None:
-        self._executors[run.task.executor].stop(run)
+        if not run.claimed:  # What completes its job at this moment ends by itself.
+            self._executors[run.task.executor].stop(run)
 
     def take_back(self, kinds: Iterable[ExecutorKind] | None = None) -> list[Run]:
         """Withdraw what has not begun, from executors of these kinds or from all."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from leasehold.core.lease import Lease
+from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError, Outcome
 from leasehold.errors import PayloadTooLargeError
 from leasehold.worker.context import StopCause
@@ -46,6 +46,8 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     pickle_key: bytes | None
     result_bytes_max: int
     """The largest result that can be kept."""
+    store: str | None = None
+    """Where the job's store is found, for a transaction of the task's own."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -59,6 +61,21 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """What the job's dependencies returned, or why that could not be read."""
 
     results: list[DependencyResult]
+    error: JobError | None = None
+
+
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
+    """The answer to a favour, once it was done; or why it could not be."""
+
+    granted: bool
+    error: JobError | None = None
+
+
+class Kept(msgspec.Struct, frozen=True, tag="kept"):
+    """What to settle in place of a large result, once that was put away; or why it was not."""
+
+    result: bytes
+    codec: str
     error: JobError | None = None
 
 
@@ -82,14 +99,32 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """The task wants to know what its job's dependencies returned."""
 
 
+Favour = Literal["make_way", "claim", "gave_up"]
+"""What a task's own transaction needs of the worker; see `leasehold.worker.backing`."""
+
+
+class Request(msgspec.Struct, frozen=True, tag="request"):
+    """The task's own transaction needs a favour."""
+
+    favour: Favour
+
+
+class Keep(msgspec.Struct, frozen=True, tag="keep"):
+    """Put away the result whose parts went ahead."""
+
+    codec: str
+
+
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The job's code has ended."""
 
     outcome: Outcome
+    settled: Settled | None = None
+    """The store's answer, if the task has completed its job in its own transaction."""
 
 
-ToChild = Setup | Part | Begin | Stop | Answer
-FromChild = Ready | Progress | Log | Ask | Part | Ended
+ToChild = Setup | Part | Begin | Stop | Answer | Leave | Kept
+FromChild = Ready | Progress | Log | Ask | Request | Part | Keep | Ended
 
 _to_child: Final = msgspec.msgpack.Decoder[ToChild](ToChild)
 _from_child: Final = msgspec.msgpack.Decoder[FromChild](FromChild)

@@ -1,0 +1,79 @@
+"""An application's turn to write, and a note of who has taken it.
+
+All who write take the file lock first, and keep it while they wait for SQLite's own write lock: so
+only one process at a time waits for that, and nobody is starved. The store's writer keeps the file
+lock until its commit. An application's transaction lets go of it as soon as it has begun: it may
+take its time, and whoever is next waits for it with patience, and not for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from leasehold.env import Env
+from leasehold.errors import StoreClosedError
+from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.lock import WriteLock
+
+
+class Turn:
+    """What the transactions of all of a store's application connections begin with."""
+
+    def __init__(self, files: StoreFiles, env: Env) -> None:
+        self._files = files
+        self._env = env
+        # The file lock is held by the process; among its threads this one decides.
+        self._mutex = threading.Lock()
+        self._lock: WriteLock | None = None
+        self._closed = False
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Stand in line, and be first in it until the end of the block."""
+        with self._mutex:
+            if self._closed:
+                raise StoreClosedError(f"the store {self._files.database} is closed")
+            if self._lock is None:
+                self._lock = WriteLock(self._files.write_lock)
+            with self._lock:
+                yield
+
+    def note(self, purpose: str) -> str:
+        """Write down that a transaction was begun here and now; answers with the note."""
+        program = Path(sys.argv[0] or sys.executable).name
+        thread = threading.current_thread().name
+        since = self._env.now().isoformat(timespec="seconds")
+        note = f"{os.getpid()} ({program}, thread {thread}) since {since}{purpose}"
+        # Only whoever waits in vain reads it: that it cannot be written hinders nobody.
+        with suppress(OSError):
+            self._files.transaction_note.write_text(note, encoding="utf-8")
+        return note
+
+    def strike_out(self, note: str) -> None:
+        """The transaction of that note has ended."""
+        path = self._files.transaction_note
+        with suppress(OSError):
+            if path.read_text(encoding="utf-8") == note:
+                path.unlink()
+
+    def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
+
+
+def who_blocks(database: Path) -> str:
+    """Who keeps the store from writing, as far as is known, in words."""
+    with suppress(OSError, ValueError):
+        note = StoreFiles(database).transaction_note.read_text(encoding="utf-8")
+        pid = int(note.split(maxsplit=1)[0])
+        os.kill(pid, 0)  # Raises if there is no such process: then the note was left behind.
+        return f"process {note} holds a transaction open on it"
+    return "another program holds a transaction open on it"

@@ -1,0 +1,359 @@
+"""TXN: jobs in the application's own transactions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import Lease, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.core.queue_config import QueueConfig
+from leasehold.core.status import Event, Status
+from leasehold.core.store import Store, Submitted
+from leasehold.core.transactions import Connection
+from leasehold.env import Env, ManualClock
+from leasehold.errors import (
+    DuplicateJobError,
+    InvalidJobError,
+    LeaseConflictError,
+    LeaseLostError,
+    QueueFullError,
+    TransactionError,
+    UnknownDependencyError,
+    UnsupportedError,
+)
+from leasehold.testing.conformance.base import (
+    ConformanceBase,
+    MakeStore,
+    assert_history_replays,
+    draft,
+    events,
+    get,
+    lease_one,
+    settle,
+    submit,
+)
+from leasehold.testing.conformance.waking import PATIENCE_SECONDS, Ears
+
+ROWS = "SELECT n FROM app_row ORDER BY n"
+ADD_ROW = "INSERT INTO app_row VALUES (?)"
+
+
+_NOTHING: Any = object()
+"""No connection at all."""
+
+
+class ChangedMindError(Exception):
+    """Raised to have a transaction rolled back."""
+
+
+@contextmanager
+def undone(connection: Connection) -> Iterator[None]:
+    """A transaction that is rolled back in the end."""
+    with suppress(ChangedMindError), connection.transaction():
+        yield
+        raise ChangedMindError
+
+
+class TransactingClauses(ConformanceBase):
+    # -- the application's own transaction ---------------------------------------------------
+
+    def test_txn_1_a_store_without_transactions_says_so(self, store: Store) -> None:
+        try:
+            connection = store.connect()
+        except UnsupportedError:
+            for verb in (
+                lambda: store.submit_within(_NOTHING, [draft()]),
+                lambda: store.open_transaction("job", 1),
+            ):
+                with pytest.raises(UnsupportedError):
+                    verb()
+            assert (store.owns(_NOTHING), store.address(), store.get("job")) == (False, None, None)
+        else:
+            assert store.owns(connection)
+            assert store.address() is not None
+            connection.close()
+
+    def test_txn_1_store_and_application_wait_for_each_other(
+        self, store: Store, connection: Connection
+    ) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def application() -> None:
+            with connection.transaction():
+                connection.execute(ADD_ROW, (1,))
+                begun.set()
+                assert go_on.wait(PATIENCE_SECONDS)
+
+        def the_store() -> None:
+            submit(store, draft())
+
+        first, second = threading.Thread(target=application), threading.Thread(target=the_store)
+        first.start()
+        assert begun.wait(PATIENCE_SECONDS)
+        second.start()
+        assert store.get("job") is None, "reading does not wait"
+        go_on.set()
+        for thread in (first, second):
+            thread.join(PATIENCE_SECONDS)
+        assert get(store).status is Status.PENDING
+        assert rows(connection) == [1]
+
+    def test_txn_2_seen_when_it_commits(self, store: Store, connection: Connection) -> None:
+        with connection.transaction():
+            connection.execute(ADD_ROW, (1,))
+            (answer,) = store.submit_within(connection, [draft()])
+            assert answer == Submitted("job", Status.PENDING)
+            assert store.get("job") is None, "nobody else sees it yet"
+        assert get(store).status is Status.PENDING
+        assert_history_replays(store, get(store))
+        assert store.stats().submitted == 1
+        settle(store, lease_one(store), Complete())
+
+    def test_txn_2_nothing_is_left_of_it_after_a_rollback(
+        self, store: Store, connection: Connection
+    ) -> None:
+        with undone(connection):
+            connection.execute(ADD_ROW, (1,))
+            store.submit_within(connection, [draft(idempotency_key="key")])
+        assert rows(connection) == []
+        assert store.get("job") is None
+        assert (store.queues(), store.stats().submitted) == ([], 0)
+        # Its number, its key and its lane are free: for others, who get them now.
+        other = draft("other", task="another", idempotency_key="key")
+        assert submit(store, other, draft()) == [
+            Submitted("other", Status.PENDING),
+            Submitted("job", Status.PENDING),
+        ]
+        assert lease_one(store, tasks=("work",)).job_id == "job"
+        assert store.check() == []
+
+    def test_txn_2_a_part_can_be_rolled_back_alone(
+        self, store: Store, connection: Connection
+    ) -> None:
+        with connection.transaction():
+            store.submit_within(connection, [draft("one")])
+            with undone(connection):
+                store.submit_within(connection, [draft("two", task="new")])
+            with connection.transaction():
+                store.submit_within(connection, [draft("three", task="new")])
+        assert [store.get(name) is not None for name in ("one", "two", "three")] == [
+            True,
+            False,
+            True,
+        ]
+        assert {lease_one(store).task, lease_one(store).task} == {"work", "new"}
+        assert store.check() == []
+
+    def test_txn_2_listeners_hear_of_it_after_the_commit(
+        self, store: Store, connection: Connection
+    ) -> None:
+        ears = Ears(store)
+        store.subscribe(ears)
+        with undone(connection):
+            store.submit_within(connection, [draft("undone")])
+        with connection.transaction():
+            store.submit_within(connection, [draft()])
+            assert ears.ready == 0, "it is not there yet"
+        assert ears.wait_for(lambda: ears.ready == 1)
+
+    def test_txn_2_all_rules_of_a_submit_hold(self, store: Store, connection: Connection) -> None:
+        store.create_queue("narrow", QueueConfig(max_depth=1), actor="test")
+        with connection.transaction():
+            first = store.submit_within(connection, [draft(idempotency_key="key")])
+            again = store.submit_within(connection, [draft("other", idempotency_key="key")])
+            assert first == [Submitted("job", Status.PENDING)]
+            assert again == [Submitted("job", Status.PENDING, is_duplicate=True)]
+            store.submit_within(connection, [draft("needs", depends_on=("job",))])
+            store.submit_within(connection, [draft("later", delay_seconds=60)])
+            store.submit_within(connection, [draft("fits", queue="narrow")])
+            with pytest.raises(QueueFullError):
+                store.submit_within(connection, [draft("too-many", queue="narrow")])
+        assert store.stats("narrow").rejected == 1
+        assert get(store, "needs").status is Status.BLOCKED
+        settle(store, lease_one(store), Complete())
+        assert get(store, "needs").status is Status.PENDING
+        assert get(store, "later").status is Status.SCHEDULED
+        assert store.check() == []
+
+    def test_txn_2_where_dependencies_have_ended_badly(
+        self, store: Store, connection: Connection
+    ) -> None:
+        submit(store, draft("gone"))
+        store.cancel(["gone"], reason="not needed", actor="test")
+        with connection.transaction():
+            (answer,) = store.submit_within(connection, [draft(depends_on=("gone",))])
+        assert isinstance(answer, Submitted)
+        assert answer.status is get(store).status is Status.CANCELLED
+
+    def test_txn_3_a_refused_draft_undoes_its_call_alone(
+        self, store: Store, connection: Connection
+    ) -> None:
+        with connection.transaction():
+            connection.execute(ADD_ROW, (1,))
+            store.submit_within(connection, [draft("one")])
+            with pytest.raises(DuplicateJobError):
+                store.submit_within(connection, [draft("two"), draft("one")])
+            keyed = [draft("two", idempotency_key="a"), draft("one", idempotency_key="b")]
+            with pytest.raises(DuplicateJobError):
+                store.submit_within(connection, keyed)
+            with pytest.raises(UnknownDependencyError):
+                store.submit_within(connection, [draft("two", depends_on=("nobody",))])
+            with pytest.raises(InvalidJobError):
+                store.submit_within(connection, [Draft(id="two", task="work", priority=101)])
+            good, bad = store.submit_within(
+                connection, [draft("three"), draft("one")], partial=True
+            )
+        assert (isinstance(good, Submitted), type(bad)) == (True, DuplicateJobError)
+        assert store.get("two") is None
+        assert get(store, "one").status is get(store, "three").status is Status.PENDING
+        assert rows(connection) == [1]
+        assert store.check() == []
+
+    def test_txn_4_only_an_open_transaction_of_this_store(
+        self, store: Store, connection: Connection, make_store: MakeStore, env: Env
+    ) -> None:
+        with pytest.raises(TransactionError, match="no open transaction"):
+            store.submit_within(connection, [draft()])
+        other = make_store(env)
+        assert not other.owns(connection)
+        with connection.transaction(), pytest.raises(TransactionError, match="leads to"):
+            other.submit_within(connection, [draft()])
+        other.close()
+        with pytest.raises(TransactionError, match="cannot carry"):
+            store.submit_within(_NOTHING, [draft()])
+        assert store.get("job") is None
+
+    def test_txn_5_nobody_waits_for_his_own_transaction(
+        self, store: Store, connection: Connection
+    ) -> None:
+        submit(store, draft("before"))
+        other = store.connect()
+        with connection.transaction():
+            for write in (
+                lambda: store.submit([draft()]),
+                lambda: store.cancel(["before"], reason="", actor="test"),
+                lambda: other.transaction().__enter__(),
+            ):
+                with pytest.raises(TransactionError, match="has a transaction open"):
+                    write()
+        other.close()
+        submit(store, draft())
+        assert get(store, "before").status is Status.PENDING
+
+    # -- a running job's transaction ---------------------------------------------------------
+
+    @pytest.mark.usefixtures("connection")
+    def test_txn_6_a_stale_holder_gets_no_transaction(self, store: Store) -> None:
+        submit(store, draft())
+        stale = lease_one(store)
+        settle_by_another = taken_back(store, stale)
+        with pytest.raises(LeaseConflictError):
+            store.open_transaction(stale.job_id, stale.version)
+        settle(store, settle_by_another, Complete())
+        with pytest.raises(LeaseLostError):
+            store.open_transaction(stale.job_id, stale.version)
+        with pytest.raises(LeaseLostError):
+            store.open_transaction("nobody", 1)
+        # Whoever was refused has left the way free.
+        submit(store, draft("next"))
+
+    def test_txn_6_nobody_takes_a_job_away_while_its_transaction_is_open(
+        self, store: Store, connection: Connection, clock: ManualClock
+    ) -> None:
+        submit(store, draft(lease_seconds=5.0))
+        lease = lease_one(store)
+        own = store.open_transaction(lease.job_id, lease.version)
+        own.connection.execute(ADD_ROW, (1,))
+        clock.advance(60)
+        sweep = threading.Thread(target=store.recover)
+        sweep.start()
+        own.complete(completion(lease))
+        sweep.join(PATIENCE_SECONDS)
+        assert (get(store).status, rows(connection)) == (Status.COMPLETED, [1])
+        assert events(store) == [Event.CREATED, Event.LEASED, Event.COMPLETED]
+
+    def test_txn_7_completed_together(self, store: Store, connection: Connection) -> None:
+        submit(store, draft())
+        submit(store, draft("next", depends_on=("job",)))
+        ears = Ears(store)
+        store.subscribe(ears)
+        lease = lease_one(store)
+        own = store.open_transaction(lease.job_id, lease.version)
+        own.connection.execute(ADD_ROW, (1,))
+        store.submit_within(own.connection, [draft("more")])
+        own.report_progress(b'{"done":1}')
+        own.append_log(["a line"])
+        assert (get(store).status, rows(connection)) == (Status.RUNNING, [])
+        answer = own.complete(Settlement(lease.job_id, lease.version, Complete(b'"r"', b'"n"')))
+        assert (answer.event, answer.status) == (Event.COMPLETED, Status.COMPLETED)
+        job = get(store)
+        assert (job.status, job.result, job.progress) == (Status.COMPLETED, "r", {"done": 1})
+        assert (store.log("job"), rows(connection)) == (["a line"], [1])
+        assert [attempt.note for attempt in store.attempts("job")] == ["n"]
+        assert get(store, "next").status is get(store, "more").status is Status.PENDING
+        assert (store.stats().completed, own.is_open) == (1, False)
+        assert ears.wait_for(lambda: "job" in ears.ended and ears.ready > 0)
+        assert_history_replays(store, job)
+        assert store.check() == []
+
+    def test_txn_7_rolled_back_as_a_whole(self, store: Store, connection: Connection) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        own = store.open_transaction(lease.job_id, lease.version)
+        own.connection.execute(ADD_ROW, (1,))
+        store.submit_within(own.connection, [draft("more")])
+        own.report_progress(b'{"done":1}')
+        own.roll_back()
+        own.roll_back()
+        job = get(store)
+        assert (job.status, job.progress, rows(connection)) == (Status.RUNNING, None, [])
+        assert store.get("more") is None
+        # Its lease is as good as before.
+        settle(store, lease, Complete())
+
+    def test_txn_7_a_settlement_that_is_not_its_own_is_refused(
+        self, store: Store, connection: Connection
+    ) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        own = store.open_transaction(lease.job_id, lease.version)
+        own.connection.execute(ADD_ROW, (1,))
+        with pytest.raises(LeaseLostError):
+            own.complete(Settlement(lease.job_id, lease.version + 1, Complete()))
+        own.roll_back()
+        assert (get(store).status, rows(connection)) == (Status.RUNNING, [])
+
+    def test_txn_7_nobody_else_commits_it(self, store: Store, connection: Connection) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        own = store.open_transaction(lease.job_id, lease.version)
+        own.connection.execute(ADD_ROW, (1,))
+        with pytest.raises(TransactionError, match="commits by itself"):
+            own.connection.execute("COMMIT")
+        with pytest.raises(TransactionError, match="commits by itself"):
+            own.connection.execute(ADD_ROW, (2,))
+        with pytest.raises(TransactionError, match="no open transaction"):
+            own.complete(completion(lease))
+        own.roll_back()
+        assert (get(store).status, rows(connection)) == (Status.RUNNING, [])
+
+
+def rows(connection: Connection) -> list[int]:
+    """What the application has in its table."""
+    return [n for (n,) in connection.execute(ROWS)]
+
+
+def completion(lease: Lease) -> Settlement:
+    return Settlement(lease.job_id, lease.version, Complete())
+
+
+def taken_back(store: Store, lease: Lease) -> Lease:
+    """The lease of whoever gets the job after it was taken from its holder."""
+    store.recover_one(lease.job_id, lease.version, reset_attempts=False, reason="test")
+    return lease_one(store, worker="other")

@@ -1,0 +1,72 @@
+"""What a worker does for the transactions of its tasks."""
+
+from __future__ import annotations
+
+from leasehold.core.lease import Lease
+from leasehold.core.store import Store
+from leasehold.core.transactions import JobTransaction
+from leasehold.errors import LeaseLostError
+from leasehold.worker.heartbeat import Heartbeat
+from leasehold.worker.inhand import InHand
+from leasehold.worker.reports import Reports
+
+
+class PlainBacking:
+    """For whoever runs one attempt at a time, with nothing beside it that writes about the job."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def open(self, lease: Lease) -> JobTransaction:
+        return self._store.open_transaction(lease.job_id, lease.version)
+
+    def claim(self, lease: Lease) -> bool:  # noqa: ARG002 - nobody else decides.
+        return True
+
+    def gave_up(self, lease: Lease) -> None:
+        """The lease is as it was."""
+
+
+class WorkerBacking:
+    """Keeps the worker's own writes about a job out of the way of that job's transaction.
+
+    A renewal or a report that waits for the transaction would come after the job's completion, and
+    look like that of a stale holder.
+    """
+
+    def __init__(
+        self, store: Store, heartbeat: Heartbeat, reports: Reports, in_hand: InHand
+    ) -> None:
+        self._store = store
+        self._heartbeat = heartbeat
+        self._reports = reports
+        self._in_hand = in_hand
+
+    def open(self, lease: Lease) -> JobTransaction:
+        self.make_way(lease)
+        try:
+            return self._store.open_transaction(lease.job_id, lease.version)
+        except BaseException:
+            self.gave_up(lease)
+            raise
+
+    def make_way(self, lease: Lease) -> None:
+        """See to it that nothing of this lease is on its way to the store."""
+        if not self._heartbeat.suspend(lease):
+            raise LeaseLostError(f"this worker has lost its lease of job {lease.job_id}")
+        try:
+            self._reports.write_now(lease)
+        except BaseException:
+            self.gave_up(lease)
+            raise
+
+    def claim(self, lease: Lease) -> bool:
+        run = self._in_hand.find(lease)
+        return run is not None and run.claim()
+
+    def gave_up(self, lease: Lease) -> None:
+        self._heartbeat.resume(lease)
+
+    def address(self) -> str | None:
+        """Where a child process finds the store."""
+        return self._store.address()

@@ -1,0 +1,59 @@
+"""Transactions of a task in a child process: its own connection, with the worker's leave."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from leasehold.core.lease import Lease
+from leasehold.core.store import Store
+from leasehold.core.transactions import JobTransaction
+from leasehold.errors import LeaseLostError, StoreUnavailableError, UnsupportedError
+from leasehold.worker.executors.wire import Favour, Leave
+
+_stores: dict[str, Store] = {}
+"""By address, opened when the first task of this child needs it."""
+
+
+class ChildBacking:
+    """Asks the worker for what only the worker can do, and does the rest here."""
+
+    def __init__(self, address: str | None, ask: Callable[[Favour], Leave]) -> None:
+        self._address = address
+        self._ask = ask
+
+    def open(self, lease: Lease) -> JobTransaction:
+        store = self._store(lease)
+        self._made_way(lease)
+        try:
+            return store.open_transaction(lease.job_id, lease.version)
+        except BaseException:
+            self.gave_up(lease)
+            raise
+
+    def claim(self, lease: Lease) -> bool:  # noqa: ARG002 - the worker knows which one runs here.
+        return self._ask("claim").granted
+
+    def gave_up(self, lease: Lease) -> None:  # noqa: ARG002
+        self._ask("gave_up")
+
+    def _made_way(self, lease: Lease) -> None:
+        leave = self._ask("make_way")
+        if leave.error is None:
+            return
+        message = f"job {lease.job_id} cannot begin its transaction: {leave.error.message}"
+        if leave.error.type == LeaseLostError.__name__:
+            raise LeaseLostError(message)
+        raise StoreUnavailableError(message)
+
+    def _store(self, lease: Lease) -> Store:
+        address = self._address
+        if address is None:
+            raise UnsupportedError(
+                f"job {lease.job_id} runs in a process of its own, and its store cannot be reached "
+                "from there: transactions need a SQLite file"
+            )
+        if address not in _stores:
+            # By name: what opens stores stands above workers, and only a child has to reach up.
+            _stores[address] = importlib.import_module("leasehold.connect").connect(address)
+        return _stores[address]

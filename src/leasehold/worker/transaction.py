@@ -1,0 +1,157 @@
+"""A task's own transaction: what it writes, and that its job is completed, in one commit.
+
+It is open from `with ctx.transaction()` until the task returns. While it is, nobody else writes to
+the store, so nobody can take the job away: its lease needs no renewal, and waits with the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leasehold.core.lease import Lease, Settled, Settlement
+from leasehold.core.limits import LOG_LINES_MAX
+from leasehold.core.outcome import Complete, Outcome, within_limits
+from leasehold.core.transactions import Connection, JobTransaction
+from leasehold.errors import TransactionError
+
+if TYPE_CHECKING:
+    from leasehold.worker.context import Sink
+
+
+class Backing(Protocol):
+    """Whoever runs the attempt, as far as its transaction needs it."""
+
+    def open(self, lease: Lease) -> JobTransaction:
+        """Open it, with no renewal and no report of this lease left on its way to the store."""
+
+    def claim(self, lease: Lease) -> bool:
+        """Whether the attempt may still complete: from now on nobody decides otherwise."""
+
+    def gave_up(self, lease: Lease) -> None:
+        """It was rolled back: the lease is to be kept alive again."""
+
+
+class TaskTransaction:
+    """What `ctx.transaction()` gives: enter it with `with`, in an async task with `async with`."""
+
+    def __init__(self, lease: Lease, backing: Backing, sink: Sink) -> None:
+        self._lease = lease
+        self._backing = backing
+        self._sink = sink
+        self._held: JobTransaction | None = None
+        self._progress: bytes | None = None
+        self._lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
+        self._leave_turn: Callable[[], None] = _nothing
+
+    @property
+    def is_open(self) -> bool:
+        return self._held is not None
+
+    @property
+    def connection(self) -> Connection | None:
+        """What to join; None while it is not open."""
+        return None if self._held is None else self._held.connection
+
+    # -- entering and leaving ----------------------------------------------------------------
+
+    def __enter__(self) -> Connection:
+        if _event_loop_runs():
+            raise TransactionError(
+                f"job {self._lease.job_id}: to wait for the turn to write would stop the event "
+                "loop: write `async with ctx.transaction()`"
+            )
+        self._held = self._backing.open(self._lease)
+        return self._held.connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.roll_back()
+
+    async def __aenter__(self) -> Connection:
+        from leasehold.worker.asyncturn import open_in_turn
+
+        self._held, self._leave_turn = await open_in_turn(
+            lambda: self._backing.open(self._lease), lambda: self._backing.gave_up(self._lease)
+        )
+        return self._held.connection
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    # -- while it is open --------------------------------------------------------------------
+
+    def progress(self, document: bytes) -> None:
+        """To be written with the rest: only the latest counts, and nobody sees it earlier."""
+        self._progress = document
+
+    def log(self, line: str) -> None:
+        self._lines.append(line)
+
+    # -- its end -----------------------------------------------------------------------------
+
+    def conclude(self, outcome: Outcome) -> Settled | None:
+        """Complete the job and commit, if that is the outcome; otherwise roll back.
+
+        Answers with what the store said; None where the attempt is still to be settled. Raises what
+        keeps it from completing; then all of it is rolled back.
+        """
+        held, lease = self._held, self._lease
+        assert held is not None, "it was never entered, or is over"
+        try:
+            if not isinstance(within_limits(outcome, lease.job_id), Complete):
+                return None
+            if not self._backing.claim(lease):
+                return None  # It timed out, or was handed back: that is how it ends.
+            if self._progress is not None:
+                held.report_progress(self._progress)
+            if self._lines:
+                held.append_log(list(self._lines))
+            settled = held.complete(Settlement(lease.job_id, lease.version, outcome))
+            self._held = None
+            self._leave_turn()
+            return settled
+        finally:
+            self.roll_back()
+
+    def roll_back(self) -> None:
+        """Undo all of it; harmless when it is over. What was logged is kept: it tells why."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        held.roll_back()
+        self._leave_turn()
+        self._backing.gave_up(self._lease)
+        for line in self._lines:
+            self._sink.log(self._lease, line)
+        self._lines.clear()
+        self._progress = None
+
+
+def _event_loop_runs() -> bool:
+    # Where asyncio was never imported, none does; most workers need not load it.
+    asyncio: Any = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _nothing() -> None:
+    """There is no turn to leave."""

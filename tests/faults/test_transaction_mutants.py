@@ -1,0 +1,171 @@
+"""Testing the tests of transactions: each of these faults must be found out by a clause."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from leasehold.core.lease import Settled, Settlement
+from leasehold.env import Env, ManualClock
+from leasehold.stores.sqlite import SQLiteStore, transaction_verbs
+from leasehold.stores.sqlite.application import ApplicationConnection
+from leasehold.stores.sqlite.settings import KnownSettings
+from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.transaction_verbs import HeldTransaction, KeepsTransactions
+from leasehold.testing.conformance.transacting import TransactingClauses
+from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses
+
+pytestmark = pytest.mark.faults
+
+Mutate = Callable[[pytest.MonkeyPatch], None]
+
+
+def examine(folder: Path, name: str, test: Callable[..., None]) -> None:
+    clock = ManualClock()
+    env = Env(clock=clock, random=Random(7))
+    opened: list[SQLiteStore] = []
+
+    def make_store(env: Env) -> SQLiteStore:
+        opened.append(SQLiteStore(folder / f"{name}-{len(opened)}.db", env=env))
+        # A mutant that makes somebody wait for himself need not be waited for.
+        opened[-1]._writer._db.set_busy_timeout(100)
+        return opened[-1]
+
+    store = make_store(env)
+    with closing(store.connect()) as connection:
+        connection.execute("CREATE TABLE app_row (n)")
+        given: dict[str, Any] = {"self": TransactingClauses(), "store": store, "clock": clock}
+        given |= {"env": env, "make_store": make_store, "connection": connection}
+        try:
+            test(**{each: given[each] for each in inspect.signature(test).parameters})
+        finally:
+            for each in opened:
+                each.close()
+
+
+def is_found_out(folder: Path) -> bool:
+    clauses = [*_functions(TransactingClauses), *_functions(TransactingRulesClauses)]
+    for name, test in clauses:
+        if name.startswith("test_"):
+            try:
+                examine(folder, name, test)
+            except (Exception, pytest.fail.Exception):
+                return True
+    return False
+
+
+def _functions(clauses: type) -> list[tuple[str, Callable[..., None]]]:
+    return inspect.getmembers(clauses, inspect.isfunction)
+
+
+def settings_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownSettings, "at", lambda self, *_: self._known)
+
+
+def lanes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def submit_within(self: SQLiteStore, connection: Any, drafts: Any, *, partial: Any) -> Any:
+        run = lambda operation: self._within(connection, operation)  # noqa: E731
+        return self._submit(run, self._lanes, drafts, partial=partial)
+
+    monkeypatch.setattr(SQLiteStore, "submit_within", submit_within)
+
+
+def undoing_rolls_back_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Step.undo
+
+    def undo(self: Step) -> None:
+        self.is_first = True
+        original(self)
+
+    monkeypatch.setattr(Step, "undo", undo)
+
+
+def nobody_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ApplicationConnection, "tell", lambda _: None)
+
+
+def woken_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = KeepsTransactions._within
+
+    def within(self: KeepsTransactions, connection: Any, operation: Any) -> Any:
+        answer = original(self, connection, operation)
+        connection.tell()
+        return answer
+
+    monkeypatch.setattr(KeepsTransactions, "_within", within)
+
+
+def numbers_are_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Step, "end", lambda _: None)
+
+
+def anybody_opens_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeepsTransactions, "_refuse_stale", lambda *_: None)
+
+
+def anybody_commits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold.stores.sqlite.application._may_commit", lambda _: False)
+
+
+def committed_before_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = HeldTransaction.complete
+
+    def complete(self: HeldTransaction, settlement: Settlement) -> Settled:
+        self._db.is_kept_open = False
+        self._db.commit()
+        self._db.begin()
+        return original(self, settlement)
+
+    monkeypatch.setattr(HeldTransaction, "complete", complete)
+
+
+def a_write_beside_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold.stores.sqlite.foundation.check_not_inside", lambda _: None)
+
+
+def a_refused_call_leaves_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Careless:
+        def __init__(self, db: Any) -> None:
+            self._db = db
+
+        def __enter__(self) -> None:
+            self._db.execute("SAVEPOINT operation")
+
+        def __exit__(self, *_: object) -> None:
+            self._db.execute("RELEASE operation")
+
+    monkeypatch.setattr(transaction_verbs, "_part", Careless)
+
+
+MUTANTS: list[Mutate] = [
+    settings_are_read_once,
+    lanes_are_remembered,
+    undoing_rolls_back_all,
+    nobody_is_woken,
+    woken_before_the_commit,
+    numbers_are_not_written_down,
+    anybody_opens_one,
+    anybody_commits_it,
+    committed_before_it_is_settled,
+    a_write_beside_it_waits,
+    a_refused_call_leaves_something,
+]
+
+
+def test_without_a_mutant_all_is_well(folder: Path) -> None:
+    assert not is_found_out(folder)
+
+
+@pytest.mark.parametrize("mutate", MUTANTS, ids=lambda mutate: mutate.__name__)
+def test_a_mutant_is_found_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, mutate: Mutate
+) -> None:
+    monkeypatch.setattr("leasehold.testing.conformance.waking.PATIENCE_SECONDS", 1)
+    mutate(monkeypatch)
+    assert is_found_out(folder), "no clause minds"
