@@ -92,3 +92,6 @@ class QueueRules(Protocol):
 
         - QUE-9  Every change by one of these verbs is an audit record.
         """
+
+    def running_of_key(self, queue: str, key: str) -> int:
+        """How many jobs with this `limit_key` run in a queue, whether it limits them or not."""

@@ -50,6 +50,7 @@ class JobOptions(TypedDict, total=False):
     depends_on: JobRef | Iterable[JobRef]
     on_dependency_failure: DependencyPolicy
     client: str
+    limit_key: str
 
 
 OPTION_NAMES: Final = frozenset(JobOptions.__annotations__)

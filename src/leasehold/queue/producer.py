@@ -71,6 +71,7 @@ class Producing(TaskMaking):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
+        limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[R]: ...
@@ -99,6 +100,7 @@ class Producing(TaskMaking):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
+        limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[R]: ...
@@ -127,6 +129,7 @@ class Producing(TaskMaking):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
+        limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[Any]: ...

@@ -235,6 +235,9 @@ class MemoryStore:
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._run(queues.info, queue)
 
+    def running_of_key(self, queue: str, key: str) -> int:
+        return self._run(queues.running_of_key, queue, key)
+
     # -- retention ---------------------------------------------------------------------------
 
     def prune(

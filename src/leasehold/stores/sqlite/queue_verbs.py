@@ -45,3 +45,7 @@ class KeepsQueues(Foundation):
     def queue_info(self, queue: str) -> QueueInfo | None:
         with self._read() as db:
             return queues.info(db, queue, self._clock(db))
+
+    def running_of_key(self, queue: str, key: str) -> int:
+        with self._read() as db:
+            return queues.running_of_key(db, queue, key)

@@ -14,7 +14,7 @@ from leasehold.core.status import Event, Status
 from leasehold.env import Env
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
-from leasehold.stores.sqlite.rules import Rule, Rules, load
+from leasehold.stores.sqlite.rules import Known, Rules, load
 
 READ_STATE: Final = """
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
@@ -71,7 +71,7 @@ class Step:
         now: int,
         version_floor: int,
         next_seq: int,
-        rules: Mapping[str, Rule],
+        rules: Known,
     ) -> None:
         self.db = db
         self.execute = db.execute
@@ -105,6 +105,8 @@ class Step:
         """When the first pending job has to be placed anew, as far as earlier writes know."""
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
+        self.newly_shown: set[int] = set()
+        """Jobs that leases see now because their key has a slot for them."""
         self._rules_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
@@ -172,6 +174,7 @@ class Step:
         self.succeeded.clear()
         self.moved.clear()
         self.lowered.clear()
+        self.newly_shown.clear()
         self.hints.clear()
         if self._rules_changed:
             self.rules = load(self.db)

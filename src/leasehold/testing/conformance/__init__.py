@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
             "scoring", "inheriting",
+            "keying",
             "people", "reading", "waking", "breaking", "retaining",
         )
     )
@@ -36,6 +37,7 @@ from leasehold.testing.conformance.depending import DependingClauses  # noqa: E4
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.inheriting import InheritingClauses  # noqa: E402
+from leasehold.testing.conformance.keying import KeyingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
@@ -68,6 +70,7 @@ class StoreConformance(
     DependingClauses,
     ScoringClauses,
     InheritingClauses,
+    KeyingClauses,
 ):
     """Every clause of the contract, for one store."""
 

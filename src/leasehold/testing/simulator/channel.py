@@ -236,6 +236,9 @@ class Channel:
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._world.store.queue_info(queue)
 
+    def running_of_key(self, queue: str, key: str) -> int:
+        return self._world.store.running_of_key(queue, key)
+
     def queues(self) -> list[str]:
         return self._world.store.queues()
 
