@@ -21,6 +21,7 @@ import apsw
 
 from benchmarks import ours
 from benchmarks.bench import Bench, Sizes
+from benchmarks.mixed import mixed
 from benchmarks.scenarios import cleaning, growth, importing, latency, memory, throughput
 from leasehold.stores.sqlite.connection import Durability
 from leasehold.stores.sqlite.files import file_system
@@ -66,6 +67,7 @@ def main() -> None:
             throughput(bench, durability)
             latency(bench, durability)
         growth(bench, "full")
+        mixed(bench, "full")
         cleaning(bench, "full")
         memory(bench)
         importing(bench)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core.priority import (
     BANDS_MAX,
     DEFAULT_SCORING,
     EFFECTIVE_MAX,
+    FIRST_DEADLINE_TIER,
     Scoring,
     default_place,
     effective,
     place,
     score,
+    score_limit,
 )
 from leasehold.core.queue_config import QueueConfig
 from leasehold.errors import InvalidQueueError
@@ -132,7 +134,10 @@ def test_within_a_tier_the_order_never_changes(
     two = (two[0], one[1], two[2], two[3], one[4])
     now = max(one[2], two[2]) + waited
     first, second = place(*one, now, rules), place(*two, now, rules)
-    assume(first.tier == second.tier)
+    if first.tier != second.tier:
+        second = place(one[0], *two[1:], now, rules)
+    if first.tier != second.tier:
+        return  # One of them gains no more by waiting, near its deadline.
     if second.turn < first.turn:
         first, second = second, first
     until = min(found.crosses_at or now + more for found in (first, second))
@@ -141,12 +146,27 @@ def test_within_a_tier_the_order_never_changes(
         assert ahead >= score(second.tier, second.turn, moment, rules)
 
 
+@given(jobs(), jobs(), st.integers(0, 300 * HOUR), scorings)
+def test_no_later_tier_of_the_kind_can_be_better_than_the_limit(
+    one: tuple[int, int, int, int, int | None],
+    two: tuple[int, int, int, int, int | None],
+    waited: int,
+    rules: Scoring,
+) -> None:
+    now = max(one[2], two[2]) + waited
+    first, second = sorted((place(*one, now, rules), place(*two, now, rules)))
+    limit = score_limit(first.tier, now, rules)
+    assert score(first.tier, first.turn, now, rules) <= limit + EPSILON
+    if (first.tier >= FIRST_DEADLINE_TIER) == (second.tier >= FIRST_DEADLINE_TIER):
+        assert score(second.tier, second.turn, now, rules) <= limit + EPSILON
+
+
 @given(st.lists(jobs(), max_size=50), moments, scorings)
 def test_there_are_few_tiers_of_deadlines(
     pending: list[tuple[int, int, int, int, int | None]], now: int, rules: Scoring
 ) -> None:
     tiers = {place(*job, now, rules).tier for job in pending if job[2] <= now}
-    boosted = [tier for tier in tiers if tier >= 1 << 40]
+    boosted = [tier for tier in tiers if tier >= FIRST_DEADLINE_TIER]
     bands = rules.deadline_horizon / rules.rebalance_interval + 2
     assert len(boosted) <= 2 * min(bands, BANDS_MAX + 2)
 

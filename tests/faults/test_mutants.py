@@ -232,12 +232,12 @@ MUTANTS: dict[str, Mutate] = {
     "read a tier from behind": sql(
         order, "READY_IN_TIER", "ORDER BY turn, ready.seq", "ORDER BY turn DESC, ready.seq"
     ),
-    "see the first tier only": sql(order, "TIERS", "tier > head.tier", "tier < head.tier"),
+    "see the first tier only": sql(order, "NEXT_TIER", "tier > ?", "tier > 1000 + ?"),
     "never cross": sql(rebalance, "CROSSING", "crosses_at <= ?", "crosses_at <= -?"),
     "leave no place behind": sql(ready, "FORGET_PLACE", "seq = ?", "seq = -?"),
     "place nobody anew": sql(rebalance, "RESCORE", "pending > 0", "pending < 0"),
     "stop half-way": sql(rebalance, "AFTER", "LIMIT ?5", "LIMIT ?5 / 2"),
-    "raise nobody": sql(inheritance, "WAITING_ABOVE", "job.priority >", "job.priority > 1000 +"),
+    "raise nobody": sql(inheritance, "WAITING_ABOVE", "job.priority) >", "job.priority) > 1000 +"),
     "raise only the next": sql(inheritance, "NEEDS", "seq = ?", "seq = -?"),
     "lower nobody": sql(inheritance, "RAISED_NEEDS", "blocker.seq = ?", "blocker.seq = -?"),
     "lower whom others raise": sql(inheritance, "WAITING_FOR", "needs = ?", "needs = -?"),

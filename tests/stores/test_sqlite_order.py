@@ -12,6 +12,7 @@ import pytest
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
+from leasehold.core.priority import default_tier
 from leasehold.core.queue_config import QueueConfig
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
@@ -51,8 +52,10 @@ def rows(store: SQLiteStore, table: str) -> int:
 
 
 STATEMENTS: dict[str, tuple[str, tuple[object, ...]]] = {
-    "the tiers of a lane": (order.TIERS, (1,)),
-    "the tiers of a group": (order.TIERS_OF_GROUP, ("p", 1)),
+    "the spread of a lane": (order.SPREAD, (1,)),
+    "the spread of a group": (order.SPREAD_OF_GROUP, ("p", 1)),
+    "the next tier of a lane": (order.NEXT_TIER, (1, 2, 3)),
+    "the next tier of a group": (order.NEXT_TIER_OF_GROUP, ("p", 1, 2, 3)),
     "a lane": (order.READY_IN_LANE, (1,)),
     "a tier": (order.READY_IN_TIER, (1, 2)),
     "a group": (order.READY_IN_GROUP, ("p", 1)),
@@ -79,7 +82,12 @@ def test_leasing_seeks_and_never_scans_or_sorts(store: SQLiteStore, what: str) -
 
 
 def test_a_group_is_sought_in_its_own_index(store: SQLiteStore) -> None:
-    for what in ("a group", "a tier of a group", "the tiers of a group"):
+    for what in (
+        "a group",
+        "a tier of a group",
+        "the next tier of a group",
+        "the spread of a group",
+    ):
         assert "ready_by_parent (parent_id=? AND lane=?" in plan(store, *STATEMENTS[what])
 
 
@@ -105,9 +113,9 @@ def test_a_tier_further_on_costs_the_same_however_deep_the_first(store: SQLiteSt
                 return False
 
             db.set_progress_handler(count, 1)
-            found = db.execute(order.TIERS, lane).fetchall()
+            found = db.execute(order.NEXT_TIER, (*lane, default_tier(1), 1 << 40)).fetchall()
             db.set_progress_handler(None)
-        assert len(found) == 2
+        assert found[0][0] == default_tier(0)
         steps[depth] = ticks
     assert steps[4000] <= 2 * steps[100]
 

@@ -53,8 +53,8 @@ _MILLI: Final = 1000
 _HIGHEST: Final = 100 * _MILLI
 _LOWEST: Final = -2 * EFFECTIVE_MAX * _MILLI
 """A value below this is worth 0 for ever, whatever aging and deadline add to it."""
-_DEADLINES: Final = 1 << 40
-"""The tiers of deadlines begin here: first the one of those that have passed."""
+FIRST_DEADLINE_TIER: Final = 1 << 40
+"""The tiers of deadlines begin here: first that of those which have passed, then by deadline."""
 
 
 def _check(name: str, value: float, least: float, most: float, unit: str) -> None:
@@ -174,7 +174,7 @@ def place(
     begin = end - round(scoring.deadline_horizon * 1e6)
     if now < begin:
         return Place(_HIGHEST - value, available_at, begin)
-    tier = _DEADLINES if now >= end else _DEADLINES + 2 * band
+    tier = FIRST_DEADLINE_TIER if now >= end else FIRST_DEADLINE_TIER + 2 * band
     crossings = [] if now >= end else [end]
     aging = scoring.aging_micros
     capped_at = available_at + round((aging or 0) * scoring.max_aging_bonus)
@@ -218,10 +218,10 @@ def default_tier(priority: int) -> int:
 
 def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) -> float:
     """What a job that was placed there is worth now: its effective priority, but for the lag."""
-    if tier < _DEADLINES:
+    if tier < FIRST_DEADLINE_TIER:
         value = (_HIGHEST - tier) / _MILLI
         return value if scoring.is_plain else _clamped(value + _aging(now - turn, scoring))
-    band, capped = divmod(tier - _DEADLINES, 2)
+    band, capped = divmod(tier - FIRST_DEADLINE_TIER, 2)
     end = band * round(scoring.rebalance_interval * 1e6)
     boost = _boost(end - now, scoring) if band else scoring.deadline_weight
     aging = scoring.aging_micros
@@ -230,6 +230,17 @@ def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) ->
     if capped:
         return _clamped(boost - turn / _MILLI + scoring.max_aging_bonus)
     return _clamped(boost + (now - turn) / aging)
+
+
+def score_limit(tier: int, now: int, scoring: Scoring) -> float:
+    """The most that a job of this tier, or of a later one of its kind, can be worth now."""
+    bonus = 0.0 if scoring.aging_micros is None else scoring.max_aging_bonus
+    if tier < FIRST_DEADLINE_TIER:
+        return _clamped((_HIGHEST - tier) / _MILLI + bonus)
+    band = (tier - FIRST_DEADLINE_TIER) // 2
+    end = band * round(scoring.rebalance_interval * 1e6)
+    boost = _boost(end - now, scoring) if band else scoring.deadline_weight
+    return _clamped(_HIGHEST / _MILLI + bonus + boost)
 
 
 def _value(base: int, attempts: int, scoring: Scoring) -> int:

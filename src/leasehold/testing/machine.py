@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 
-from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -235,7 +234,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- recovery and time -------------------------------------------------------------------
 
-    @rule(seconds=st.sampled_from([0.5, 3, 5, 10, 7200]))
+    @rule(seconds=st.sampled_from([0.5, 3, 5, 10]))
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
@@ -304,7 +303,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(job_id=job_ids, reason=st.sampled_from(["first", "second"]))
     def cancel(self, job_id: str, reason: str) -> None:
-        assume(job_id in self.jobs)
+        if job_id not in self.jobs:
+            return
         job = self.jobs[job_id]
         (answer,) = self.store.cancel([job_id], reason=reason, actor="me")
         if job.status in TERMINAL:
@@ -316,7 +316,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(job_id=job_ids, reset=st.booleans())
     def replay(self, job_id: str, reset: bool) -> None:
-        assume(job_id in self.jobs)
+        if job_id not in self.jobs:
+            return
         job = self.jobs[job_id]
         (answer,) = self.store.replay([job_id], reset_attempts=reset, actor="me")
         if Status.PENDING not in allowed(Event.REPLAYED, job.status):
@@ -331,7 +332,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(job_id=job_ids)
     def discard(self, job_id: str) -> None:
-        assume(job_id in self.jobs)
+        if job_id not in self.jobs:
+            return
         (answer,) = self.store.discard([job_id], actor="me")
         if self.jobs[job_id].status in TERMINAL:
             assert isinstance(answer, Job)
@@ -352,7 +354,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(job_id=job_ids, priority=priorities)
     def reprioritize(self, job_id: str, priority: int) -> None:
-        assume(job_id in self.jobs)
+        if job_id not in self.jobs:
+            return
         job = self.jobs[job_id]
         try:
             self.store.reprioritize(job_id, priority, actor="me")

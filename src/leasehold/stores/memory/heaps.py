@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from leasehold.core.priority import DEFAULT_SCORING, Scoring, place, score
+from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier, place, score
 from leasehold.env import to_micros
 from leasehold.stores.memory.record import Entry, Record
 
@@ -66,8 +66,9 @@ class Tiers:
     def add(self, tier: int, entry: Entry) -> None:
         heap = self.heaps.get(tier)
         if heap is None:
-            heap = self.heaps[tier] = LazyHeap()
-        heap.add(entry)
+            self.heaps[tier] = LazyHeap((entry,))
+        else:
+            heap.add(entry)
 
     def one_was_forgotten(self, tier: int) -> None:
         heap = self.heaps[tier]
@@ -119,19 +120,37 @@ class Lanes:
 
     def add_ready(self, record: Record, now: int) -> None:
         deadline = record.draft.deadline
-        record.tier, record.turn, record.crosses_at = place(
-            record.base,
-            record.attempts,
-            record.available_at,
-            record.created_at,
-            None if deadline is None else to_micros(deadline),
-            now,
-            self.scoring,
-        )
+        tier: int
+        turn: int
+        crosses_at: int | None = None
+        if deadline is None and not record.attempts and self.scoring is DEFAULT_SCORING:
+            # What `place` says of nearly all, without the way there.
+            tier, turn = default_tier(record.base), record.available_at
+        else:
+            tier, turn, crosses_at = place(
+                record.base,
+                record.attempts,
+                record.available_at,
+                record.created_at,
+                None if deadline is None else to_micros(deadline),
+                now,
+                self.scoring,
+            )
+        record.tier = tier
+        record.turn = turn
+        record.crosses_at = crosses_at
         if self.parking is not None and record.draft.limit_key is not None:
             self.parking.enter(record)
-        else:
-            self.show(record)
+            return
+        # The same as `show`, said again: this is the way of nearly every job, and a call costs.
+        self._stamp = stamp = self._stamp + 1
+        entry = (turn << SEQ_BITS | record.seq, stamp, record)
+        record.stamp = stamp
+        self.ready.add(tier, entry)
+        if crosses_at is not None:
+            self.crossing.add((crosses_at, stamp, record))
+        if self._narrow is not None:
+            self._add_narrow(self._narrow, entry)
 
     def show(self, record: Record) -> None:
         """Let leases see a ready job."""
@@ -158,7 +177,13 @@ class Lanes:
         """Take a ready job out; whether leases see another one of its key instead."""
         if self.parking is not None and record.draft.limit_key is not None:
             return self.parking.leave(record)
-        self.take_away(record)
+        # The same as `take_away`, said again: this is the way of nearly every job.
+        record.stamp = 0
+        self.ready.one_was_forgotten(record.tier)
+        if record.crosses_at is not None:
+            self.crossing.one_was_forgotten()
+        if self._narrow is not None:
+            self._forget_narrow(self._narrow, record)
         return False
 
     def take_away(self, record: Record) -> None:

@@ -88,7 +88,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     @property
     def available_at(self) -> int:
         """Since when it could have been leased, once it is ready."""
-        return max(self.run_at, self.created_at)
+        return max(self.created_at, self.run_at)
 
 
 def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:

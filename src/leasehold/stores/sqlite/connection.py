@@ -41,6 +41,7 @@ def open_writer(path: Path, durability: Durability) -> apsw.Connection:
         db = apsw.Connection(str(path))
         try:
             db.set_busy_timeout(BUSY_MILLIS)
+            _keep_plans(db)
             schema_version(db, path)
             # Each pragma is its own call: apsw runs a string of several only up to the first row.
             for pragma in (
@@ -67,6 +68,14 @@ def open_reader(path: Path) -> apsw.Connection:
         # Not opened read-only: the last one to close must be able to checkpoint the WAL.
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(BUSY_MILLIS)
+        _keep_plans(db)
         db.execute("PRAGMA query_only = ON").fetchall()
         db.execute("PRAGMA cache_size = -16384").fetchall()
         return db
+
+
+def _keep_plans(db: apsw.Connection) -> None:
+    """Plan a statement once. Else SQLite plans those with a range, or on a table with a partial
+    index, again for every new value: that costs more than to carry them out.
+    """
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

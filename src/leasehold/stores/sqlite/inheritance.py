@@ -17,10 +17,12 @@ from leasehold.stores.sqlite.step import Step
 
 # Who of the jobs with these numbers waits for one that stands lower.
 WAITING_ABOVE: Final = """
-    SELECT DISTINCT blocker.seq, job.priority
+    SELECT DISTINCT blocker.seq, coalesce(above.base, job.priority)
     FROM blocker CROSS JOIN job USING (seq) CROSS JOIN job AS needed ON needed.seq = blocker.needs
         LEFT JOIN raised ON raised.seq = blocker.needs
-    WHERE blocker.seq BETWEEN ? AND ? AND job.priority > coalesce(raised.base, needed.priority)
+        LEFT JOIN raised AS above ON above.seq = blocker.seq
+    WHERE blocker.seq BETWEEN ? AND ?
+        AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
 """
 # What has ended waits for nothing, and is not put anywhere any more.
 NEEDS: Final = """
@@ -66,7 +68,7 @@ def raise_needed(step: Step, first: int, last: int) -> None:
     """Raise what the jobs with these numbers, which have begun to wait, wait for."""
     waiting: list[Any] = step.execute(WAITING_ABOVE, (first, last)).fetchall()
     if waiting:
-        _raise(step, [(seq, _base(step, seq)) for seq, _ in waiting])
+        _raise(step, waiting)
 
 
 def reprioritized(step: Step, seq: int, before: int, priority: int) -> None:
@@ -94,9 +96,11 @@ def ended(step: Step, seq: int) -> None:
 
 def lower(step: Step) -> None:
     """Let those fall that were raised by somebody who does not wait for them any more."""
-    suspects, step.lowered = step.lowered, set()
+    # Some may be gone by now: a purge takes those that wait and those that they wait for.
+    suspects = [seq for seq in sorted(step.lowered) if _all(step, OWN, seq)]
+    step.lowered = set()
     fallen = inheritance.lowered(
-        sorted(suspects),
+        suspects,
         lambda seq: _needs(step, seq),
         lambda seq: _base(step, seq),
         lambda seq: _number(step, OWN, seq),

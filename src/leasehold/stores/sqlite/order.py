@@ -1,19 +1,20 @@
 """The order in which pending jobs are served: the best of the first jobs of all lanes and tiers.
 
-Every statement here is a seek in an index: which tiers a lane has is found by leaping from one to
-the next, and each cursor reads no further than it is asked. So the cost grows with the number of
-tiers, which is bounded, and not with the number of jobs.
+Every statement here is a seek in an index: the tiers of a lane are found by leaping from one to the
+next, and each cursor reads no further than it is asked. So the cost grows with the number of tiers,
+which is bounded, and not with the number of jobs.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import apsw
 
-from leasehold.core.priority import Scoring, score
+from leasehold.core.priority import FIRST_DEADLINE_TIER, Scoring, score, score_limit
 
 _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_at"
 _LEASE: Final = f"""
@@ -46,29 +47,25 @@ PLACES_IN_LANE: Final = f"""
 PLACES_IN_TIER: Final = f"""
     SELECT {_PLACE} FROM ready WHERE lane = ? AND tier = ? ORDER BY turn, seq
 """  # noqa: S608  # our own names
-# Each tier that a lane has jobs in, with the turn of its first: one seek for the next tier, and one
-# for its head.
-TIERS: Final = """
-    WITH RECURSIVE head (tier) AS (
-        SELECT min(tier) FROM ready WHERE lane = ?1
-        UNION ALL
-        SELECT (SELECT min(tier) FROM ready WHERE lane = ?1 AND tier > head.tier)
-        FROM head WHERE head.tier IS NOT NULL
-    )
-    SELECT tier, (SELECT min(turn) FROM ready WHERE lane = ?1 AND tier = head.tier)
-    FROM head WHERE tier IS NOT NULL
+# Most lanes have one tier only, and need not be asked which.
+SPREAD: Final = """
+    SELECT (SELECT min(tier) FROM ready WHERE lane = ?1),
+           (SELECT max(tier) FROM ready WHERE lane = ?1)
 """
-TIERS_OF_GROUP: Final = """
-    WITH RECURSIVE head (tier) AS (
-        SELECT min(tier) FROM ready INDEXED BY ready_by_parent WHERE parent_id = ?1 AND lane = ?2
-        UNION ALL
-        SELECT (SELECT min(tier) FROM ready INDEXED BY ready_by_parent
-                WHERE parent_id = ?1 AND lane = ?2 AND tier > head.tier)
-        FROM head WHERE head.tier IS NOT NULL
-    )
-    SELECT tier, (SELECT min(turn) FROM ready INDEXED BY ready_by_parent
-                  WHERE parent_id = ?1 AND lane = ?2 AND tier = head.tier)
-    FROM head WHERE tier IS NOT NULL
+SPREAD_OF_GROUP: Final = """
+    SELECT (SELECT min(tier) FROM ready INDEXED BY ready_by_parent
+            WHERE parent_id = ?1 AND lane = ?2),
+           (SELECT max(tier) FROM ready INDEXED BY ready_by_parent
+            WHERE parent_id = ?1 AND lane = ?2)
+"""
+# From one tier of a lane to the next, with the turn of its first job.
+NEXT_TIER: Final = """
+    SELECT tier, turn FROM ready WHERE lane = ? AND tier > ? AND tier < ?
+    ORDER BY tier, turn LIMIT 1
+"""
+NEXT_TIER_OF_GROUP: Final = """
+    SELECT tier, turn FROM ready INDEXED BY ready_by_parent
+    WHERE parent_id = ? AND lane = ? AND tier > ? AND tier < ? ORDER BY tier, turn LIMIT 1
 """
 
 Row = tuple[Any, ...]
@@ -79,7 +76,8 @@ _TIER, _TURN, _SEQ, _, _AVAILABLE = range(5)
 class Statements(NamedTuple):
     """How to look into a lane; each takes the values that narrow it, the lane, then the tier."""
 
-    tiers: str
+    spread: str
+    next_tier: str
     in_lane: str
     in_tier: str
 
@@ -95,17 +93,17 @@ class Lane(NamedTuple):
 
 def for_leasing() -> Statements:
     """All that a lease tells."""
-    return Statements(TIERS, READY_IN_LANE, READY_IN_TIER)
+    return Statements(SPREAD, NEXT_TIER, READY_IN_LANE, READY_IN_TIER)
 
 
 def for_leasing_in_group() -> Statements:
     """The same for the jobs of one parent, whose id comes first."""
-    return Statements(TIERS_OF_GROUP, READY_IN_GROUP, READY_IN_TIER_OF_GROUP)
+    return Statements(SPREAD_OF_GROUP, NEXT_TIER_OF_GROUP, READY_IN_GROUP, READY_IN_TIER_OF_GROUP)
 
 
 def for_counting() -> Statements:
     """Only where jobs stand."""
-    return Statements(TIERS, PLACES_IN_LANE, PLACES_IN_TIER)
+    return Statements(SPREAD, NEXT_TIER, PLACES_IN_LANE, PLACES_IN_TIER)
 
 
 def in_order(
@@ -126,49 +124,93 @@ def _of_lane(
     db: apsw.Connection, lane: Lane, now: int, statements: Statements, narrow: tuple[str, ...]
 ) -> Iterable[Row]:
     where = (*narrow, lane.number)
-    tiers: list[Any] = []
-    if not lane.scoring.is_plain:
-        tiers = db.execute(statements.tiers, where).fetchall()
-    # In the order of the index unless there is something to compare.
     rows: Iterable[Row]
-    if len(tiers) < 2:
+    if lane.scoring.is_plain or _has_one_tier(db, statements.spread, where):
+        # The order of the index: there is nothing to compare.
         rows = db.cursor().execute(statements.in_lane, where)
     else:
-        rows = _of_tiers(db, lane, now, statements.in_tier, where, tiers)
+        rows = _Tiers(db, lane, now, statements, where).in_order()
     return rows if lane.is_open is None else _while_open(rows, lane.is_open)
 
 
-def _of_tiers(
-    db: apsw.Connection,
-    lane: Lane,
-    now: int,
-    in_tier: str,
-    where: tuple[Any, ...],
-    tiers: Sequence[tuple[int, int]],
-) -> Iterator[Row]:
-    """The best of the tiers' heads, again and again.
+def _has_one_tier(db: apsw.Connection, spread: str, where: tuple[Any, ...]) -> bool:
+    row: Any = db.execute(spread, where).fetchone()
+    return bool(row[0] == row[1])
 
-    A tier is read only when its head's score is the best: then it stands in the heap with its row,
-    behind those of the same score that are still to be read.
+
+class _Kind:
+    """Tiers without a deadline, or tiers of deadlines: how far they have been looked at."""
+
+    __slots__ = ("end", "ended", "last", "limit")
+
+    def __init__(self, last: int, end: int) -> None:
+        self.last = last
+        self.end = end
+        self.limit = inf
+        """No job of the tiers that are left is worth more."""
+        self.ended = False
+
+
+class _Tiers:
+    """The tiers of a lane: the best of their heads, again and again.
+
+    Tiers of a kind stand in the order of what their jobs can be worth at most, so those that cannot
+    hold the best job are not even looked at.
     """
-    scoring = lane.scoring
-    heap: list[tuple[float, int, int, Row | None, Iterator[Row] | int]] = [
-        (-score(tier, turn, now, scoring), -1, tier, None, tier) for tier, turn in tiers
-    ]
-    heapq.heapify(heap)
-    while heap:
-        *_, row, rest = heap[0]
-        if isinstance(rest, int):
-            rest = iter(db.cursor().execute(in_tier, (*where, rest)))
-        if row is not None:
-            yield row
-        following = next(rest, None)
-        if following is None:
-            heapq.heappop(heap)
-        else:
-            value = -score(following[_TIER], following[_TURN], now, scoring)
-            entry = (value, following[_AVAILABLE], following[_SEQ], following, rest)
-            heapq.heapreplace(heap, entry)
+
+    def __init__(
+        self,
+        db: apsw.Connection,
+        lane: Lane,
+        now: int,
+        statements: Statements,
+        where: tuple[Any, ...],
+    ) -> None:
+        self._db = db
+        self._scoring = lane.scoring
+        self._now = now
+        self._statements = statements
+        self._where = where
+        # Score, since when it waits, number, row, and the rest of its tier: a tier whose head was
+        # only scored so far stands before the rows of that score, to be read first.
+        self._heads: list[tuple[float, int, int, Row | None, Iterator[Row] | int]] = []
+        self._kinds = (_Kind(-1, FIRST_DEADLINE_TIER), _Kind(FIRST_DEADLINE_TIER - 1, 1 << 62))
+
+    def in_order(self) -> Iterator[Row]:
+        heads = self._heads
+        while True:
+            self._look_further()
+            if not heads:
+                return
+            *_, row, rest = heads[0]
+            if isinstance(rest, int):
+                where = (*self._where, rest)
+                rest = iter(self._db.cursor().execute(self._statements.in_tier, where))
+            if row is not None:
+                yield row
+            following = next(rest, None)
+            if following is None:
+                heapq.heappop(heads)
+            else:
+                value = -score(following[_TIER], following[_TURN], self._now, self._scoring)
+                entry = (value, following[_AVAILABLE], following[_SEQ], following, rest)
+                heapq.heapreplace(heads, entry)
+
+    def _look_further(self) -> None:
+        """Score the heads of further tiers until none of those left can be as good as the best."""
+        heads = self._heads
+        for kind in self._kinds:
+            while not kind.ended and (not heads or kind.limit >= -heads[0][0]):
+                where = (*self._where, kind.last, kind.end)
+                found: Any = self._db.execute(self._statements.next_tier, where).fetchone()
+                if found is None:
+                    kind.ended = True
+                    break
+                tier, turn = found
+                value = -score(tier, turn, self._now, self._scoring)
+                heapq.heappush(heads, (value, -1, tier, None, tier))
+                kind.last = tier
+                kind.limit = score_limit(tier, self._now, self._scoring)
 
 
 def _keyed(rows: Iterable[Row], lane: Lane, now: int) -> Iterator[tuple[float, int, int, Row]]:

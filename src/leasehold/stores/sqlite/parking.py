@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from leasehold.core.key_limits import free_slots, is_shown
-from leasehold.stores.sqlite.order import TIERS
+from leasehold.stores.sqlite.order import NEXT_TIER
 from leasehold.stores.sqlite.step import Step
 
 # Only what is not counted yet: a job is taken in once.
@@ -68,6 +68,9 @@ CHANGE_LANE: Final = """
 """
 SAY_WHERE: Final = "UPDATE place SET lane = ? WHERE seq = ?"
 TIER_NOW: Final = "SELECT tier FROM place WHERE seq = ?"
+
+_NO_TIER: Final = 1 << 62
+"""Beyond all tiers."""
 
 
 class Account(NamedTuple):
@@ -184,9 +187,14 @@ def free_of(step: Step, queue: str, key: str) -> int:
 
 def fill_all(step: Step, account: Account, free: int) -> None:
     """Show what may be leased of a key in one lane."""
-    tiers: list[Any] = step.execute(TIERS, (-account.id,)).fetchall()
-    for tier, _ in tiers:
+    tier = -1
+    while (row := _next_tier(step, account, tier)) is not None:
+        tier = row[0]
         _fill(step, account, tier, free)
+
+
+def _next_tier(step: Step, account: Account, tier: int) -> Any:
+    return step.execute(NEXT_TIER, (-account.id, tier, _NO_TIER)).fetchone()
 
 
 def _fill(step: Step, account: Account, tier: int, free: int) -> None:

@@ -22,7 +22,7 @@ FULL_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1, start_by = 
 ONE_MORE: Final = "UPDATE job SET allowance = allowance + 1, start_by = NULL WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
 RECORDS_OF_A_JOB: Final = (
-    "attempt", "event", "progress", "log", "dependent", "dependency", "job",
+    "attempt", "event", "progress", "log", "dependent", "dependency", "raised", "job",
 )  # fmt: skip
 FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
 ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from leasehold.core.job import Draft
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig
+from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
@@ -134,6 +135,14 @@ class InheritingClauses(ConformanceBase):
         settle(store, lease_one(store), FATAL)
         assert get(store, "urgent").status is Status.CANCELLED
         assert inherited(store, "needed") == [None]
+        assert store.check() == []
+
+    def test_inh_2_all_may_go_at_once(self, store: Store) -> None:
+        submit(store, draft("needed", priority=10), after("urgent", "needed", priority=90))
+        submit(store, draft("kept", queue="other", priority=10))
+        submit(store, after("most", "kept", priority=90))
+        assert store.purge_queue("default", JobFilter(), actor="me") == 3
+        assert inherited(store, "kept") == [None]
         assert store.check() == []
 
     @settings(
