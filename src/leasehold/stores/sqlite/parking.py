@@ -53,8 +53,8 @@ COUNTED: Final = """
         CROSS JOIN key_lane ON key_lane.id = place.key_lane
 """
 COUNT: Final = """
-    INSERT INTO place (seq, tier, turn, key_lane) VALUES (?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET key_lane = excluded.key_lane
+    INSERT INTO place (seq, tier, turn, lane, key_lane) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET lane = excluded.lane, key_lane = excluded.key_lane
 """
 LAST_SHOWN: Final = """
     SELECT turn, seq FROM place WHERE key_lane = ? AND lane IS NULL AND tier = ?
@@ -93,17 +93,20 @@ class Counted(NamedTuple):
 def enter(step: Step, places: Iterable[Sequence[int]]) -> None:
     """Jobs have come to stand in their lanes (lane, tier, turn, number): park who is too many."""
     limits = step.rules.key_limits
+    known: dict[Any, tuple[Account, int]] = {}
     for _, tier, turn, seq in places:
         row: Any = step.execute(KEY_OF_PENDING, (seq,)).fetchone()
         if row is None or row[0] not in limits:
             continue
-        account = account_of(step, *row)
-        free = free_of(step, account.queue, account.key)
+        if row not in known:
+            known[row] = account_of(step, *row), free_of(step, *row[:2])
+        account, free = known[row]
         last = _last_shown(step, account, tier, free)
-        step.execute(COUNT, (seq, tier, turn, account.id))
         if not is_shown((turn, seq), last, free):
-            _park(step, account, tier, (turn, seq))
-        elif last is not None:
+            _count_as_parked(step, account, tier, (turn, seq))
+            continue
+        step.execute(COUNT, (seq, tier, turn, None, account.id))
+        if last is not None:
             _park(step, account, tier, last)
 
 
@@ -166,8 +169,7 @@ def park(step: Step, lane: int, tier: int, turn: int, seq: int) -> None:
     row: Any = step.execute(KEY_OF_JOB, (seq,)).fetchone()
     account = account_of(step, *row)
     if lane == account.lane:
-        step.execute(COUNT, (seq, tier, turn, account.id))
-        _park(step, account, tier, (turn, seq))
+        _count_as_parked(step, account, tier, (turn, seq))
 
 
 def account_of(step: Step, queue: str, key: str, lane: int) -> Account:
@@ -218,6 +220,12 @@ def _last_shown(step: Step, account: Account, tier: int, free: int) -> tuple[int
         return None
     found: Any = step.execute(LAST_SHOWN, (account.id, tier, free - 1)).fetchone()
     return None if found is None else (found[0], found[1])
+
+
+def _count_as_parked(step: Step, account: Account, tier: int, job: tuple[int, int]) -> None:
+    turn, seq = job
+    step.execute(COUNT, (seq, tier, turn, -account.id, account.id))
+    step.execute(CHANGE_LANE, (-account.id, account.lane, tier, turn, seq))
 
 
 def _show(step: Step, account: Account, tier: int, job: tuple[int, int]) -> None:
