@@ -47,7 +47,8 @@ class Parking:
         self.limit = limit
         self.running = running
         """How many jobs of each key run."""
-        self._shelves: dict[tuple[str, str, int], Shelf] = {}
+        self._shelves: dict[str, dict[tuple[str, int], Shelf]] = {}
+        """By key, then by task and tier."""
         self._parked: dict[str, dict[str, Tiers]] = {}
         """By key and task."""
         self._groups: dict[str, dict[tuple[str, str], Tiers]] = {}
@@ -62,7 +63,7 @@ class Parking:
     def enter(self, record: Record) -> None:
         """A job is ready: show it, or park it, or the one whose place it takes."""
         key = _key(record)
-        shelf = self._shelves.setdefault((key, record.draft.task, record.tier), [])
+        shelf = self._shelf(key, record.draft.task, record.tier)
         free = self.free(key)
         if is_shown((record.turn, record.seq), _last_shown(shelf, free), free):
             self._show(record, shelf)
@@ -92,10 +93,11 @@ class Parking:
     def ended(self, record: Record) -> bool:
         """A job's lease has ended; whether another one of its key may be leased now."""
         key = _key(record)
+        was_full = not self.free(key)
         self.running[key] -= 1
         if not self.running[key]:
             del self.running[key]
-        return self.fill(key)
+        return self.fill(key) or (was_full and key in self._shelves)
 
     def fill(self, key: str) -> bool:
         """Show what may be leased of a key; whether there was anything."""
@@ -138,7 +140,7 @@ class Parking:
             for task, tiers in by_task.items():
                 for tier, heap in tiers.heaps.items():
                     first = heap.first()
-                    shelf = self._shelves.get((key, task, tier), [])
+                    shelf = self._shelves.get(key, {}).get((task, tier), [])
                     free = self.free(key)
                     if first is not None and is_shown(
                         (first[2].turn, first[2].seq), _last_shown(shelf, free), free
@@ -162,7 +164,7 @@ class Parking:
             if first is None:
                 return shown
             record = first[2]
-            shelf = self._shelves.setdefault((key, task, tier), [])
+            shelf = self._shelf(key, task, tier)
             if not is_shown((record.turn, record.seq), _last_shown(shelf, free), free):
                 self._tidy(record, shelf)
                 return shown
@@ -172,12 +174,15 @@ class Parking:
                 self.park(shelf[free][2])
             shown = True
 
+    def _shelf(self, key: str, task: str, tier: int) -> Shelf:
+        return self._shelves.setdefault(key, {}).setdefault((task, tier), [])
+
     def _show(self, record: Record, shelf: Shelf) -> None:
         insort(shelf, (record.turn, record.seq, record))
         self._shop.show(record)
 
     def _forget_shown(self, record: Record) -> None:
-        shelf = self._shelves[_key(record), record.draft.task, record.tier]
+        shelf = self._shelf(_key(record), record.draft.task, record.tier)
         del shelf[bisect_left(shelf, (record.turn, record.seq))]
         self._tidy(record, shelf)
         self._shop.take_away(record)
@@ -185,7 +190,10 @@ class Parking:
     def _tidy(self, record: Record, shelf: Shelf) -> None:
         """Keys come and go without number: an empty shelf must not stay."""
         if not shelf:
-            self._shelves.pop((_key(record), record.draft.task, record.tier), None)
+            shelves = self._shelves[_key(record)]
+            del shelves[record.draft.task, record.tier]
+            if not shelves:
+                del self._shelves[_key(record)]
 
     def _park(self, record: Record) -> None:
         entry = self._shop.stamp(record)

@@ -56,6 +56,7 @@ COUNT: Final = """
     INSERT INTO place (seq, tier, turn, lane, key_lane) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET lane = excluded.lane, key_lane = excluded.key_lane
 """
+ANY_SHOWN: Final = "SELECT seq FROM place WHERE key_lane = ? AND lane IS NULL LIMIT 1"
 LAST_SHOWN: Final = """
     SELECT turn, seq FROM place WHERE key_lane = ? AND lane IS NULL AND tier = ?
     ORDER BY turn, seq LIMIT 1 OFFSET ?
@@ -156,11 +157,17 @@ def freed(step: Step, seqs: Iterable[int]) -> None:
         if row is not None and row[0] in limits:
             ended[row] += 1
     step.executemany(COUNT_RUNNING, [(*lane, -count) for lane, count in ended.items()])
-    for queue, key in dict.fromkeys(lane[:2] for lane in ended):
+    more: Counter[tuple[str, str]] = Counter()
+    for (queue, key, _), count in ended.items():
+        more[queue, key] += count
+    for (queue, key), count in more.items():
         free = free_of(step, queue, key)
         accounts: list[Any] = step.execute(ACCOUNTS_OF_KEY, (queue, key)).fetchall()
         for account in (Account(*row) for row in accounts):
             fill_all(step, account, free)
+            if free <= count:
+                # The key was full: what is shown of it could not be leased, and can be now.
+                step.newly_shown.update(seq for (seq,) in step.execute(ANY_SHOWN, (account.id,)))
             step.execute(CLOSE_ACCOUNT, (account.id,))
 
 
