@@ -6,7 +6,8 @@ under any race.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 from typing import Any, Final
 
 from leasehold.stores.sqlite import parking
@@ -49,16 +50,19 @@ class KeySlots:
         """Take a slot for a job, if its key has one left."""
         if queue not in self._limits:
             return True
-        key = (queue, row[KEY])
-        free = self._free.get(key)
-        if free is None:
-            free = parking.free_of(self._step, *key)
+        free = self.left(queue, row[KEY])
         if free:
-            self._free[key] = free - 1
+            self._free[queue, row[KEY]] = free - 1
             return True
-        self._free[key] = 0
         self._turned_away.append(row)
         return False
+
+    def left(self, queue: str, key: str) -> int:
+        """How many jobs more of a key may be leased."""
+        free = self._free.get((queue, key))
+        if free is None:
+            free = self._free[queue, key] = parking.free_of(self._step, queue, key)
+        return free
 
     @property
     def turned_too_many_away(self) -> bool:
@@ -73,15 +77,17 @@ class KeySlots:
         for tier, turn, seq, lane, *_ in self._turned_away:
             parking.park(self._step, lane, tier, turn, seq)
 
+    def lanes_of_group(
+        self, parent_id: str, lanes: Container[int]
+    ) -> Iterator[tuple[int, str, Callable[[], int]]]:
+        """Where to look for jobs of a group that are parked behind others of their key.
 
-def lanes_of_group(step: Step, parent_id: str, lanes: Container[int]) -> Iterator[tuple[int, str]]:
-    """Where to look for jobs of a group that are parked behind others of their key.
-
-    Those others may not be of the group. Answers lane numbers and queues.
-    """
-    if not step.rules.key_limits:
-        return
-    rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
-    for number, queue, key, lane in rows:
-        if lane in lanes and parking.free_of(step, queue, key):
-            yield number, queue
+        Those others need not be of the group. Answers lane numbers and queues, and what says how
+        many jobs more of that key may be leased.
+        """
+        if not self._limits:
+            return
+        rows: list[Any] = self._step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
+        for number, queue, key, lane in rows:
+            if lane in lanes and self.left(queue, key):
+                yield number, queue, partial(self.left, queue, key)

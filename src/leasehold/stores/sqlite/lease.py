@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from leasehold.core.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite import parking, ready
 from leasehold.stores.sqlite.finish import end_waiting
-from leasehold.stores.sqlite.key_slots import KEY, KeySlots, lanes_of_group
+from leasehold.stores.sqlite.key_slots import KEY, KeySlots
 from leasehold.stores.sqlite.order import Lane, Row, for_leasing, for_leasing_in_group, in_order
 from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.rebalance import rebalance
@@ -131,7 +131,7 @@ def _best(
     limit = _limit(request, lanes, free)
     probes: dict[int, int] = {}
     taken = 0
-    for row in _in_order(step, request, lanes, free):
+    for row in _in_order(step, request, lanes, free, key_slots):
         lane, version, start_by = row[_HOME], row[5], row[16]
         if start_by is not None and start_by < step.now and not version:
             late.append(row)
@@ -166,7 +166,11 @@ def _limit(request: LeaseRequest, lanes: dict[int, tuple[str, str]], free: dict[
 
 
 def _in_order(
-    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]], free: dict[str, int]
+    step: Step,
+    request: LeaseRequest,
+    lanes: dict[int, tuple[str, str]],
+    free: dict[str, int],
+    key_slots: KeySlots,
 ) -> Iterable[Row]:
     """The jobs of these lanes, best first; of a limited queue only while it has free slots."""
     rules = step.rules
@@ -181,10 +185,14 @@ def _in_order(
         return in_order(step.db, looked_into, step.now, for_leasing())
     narrow = (request.parent_id,)
     looked_into += [
-        Lane(number, scoring[queue], partial(free.get, queue) if queue in free else None)
-        for number, queue in lanes_of_group(step, request.parent_id, lanes)
+        Lane(number, scoring[queue], _both(partial(free.get, queue, 1), may_run))
+        for number, queue, may_run in key_slots.lanes_of_group(request.parent_id, lanes)
     ]
     return in_order(step.db, looked_into, step.now, for_leasing_in_group(), narrow)
+
+
+def _both(one: Callable[[], object], other: Callable[[], object]) -> Callable[[], object]:
+    return lambda: one() and other()
 
 
 def cancel_late(step: Step, row: tuple[Any, ...]) -> None:

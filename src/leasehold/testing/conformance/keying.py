@@ -32,7 +32,6 @@ from leasehold.testing.conformance.base import (
 )
 from leasehold.testing.conformance.waking import Ears
 
-
 PENDING = JobFilter(statuses=(Status.PENDING,))
 
 
@@ -208,7 +207,7 @@ class KeyingClauses(ConformanceBase):
 
     def test_key_3_narrowed_to_a_group(self, store: Store) -> None:
         limit_keys(store, 2)
-        submit(store, *of_key("a", 5, "other", priority=90), *of_key("a", 3, "mine", parent_id="g"))
+        submit(store, *of_key("a", 5, "other"), *of_key("a", 3, "mine", parent_id="g"))
         submit(store, *of_key("b", 3, "theirs", parent_id="g", task="two", priority=60))
         assert ids(lease_all(store, limit=3, parent_id="g")) == ["theirs-0", "theirs-1", "mine-0"]
         assert store.check() == []
