@@ -30,7 +30,7 @@ PAGES = [README, GUARANTEES, *sorted((ROOT / "docs").glob("*.md"))]
 ALL_TEXTS = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))]
 WAIT = 60
 PROMISED = [
-    *(f"S{number}" for number in range(1, 16)),
+    *(f"S{number}" for number in range(1, 17)),
     *("B1", "B2", "B3", "C1", "C2", "M1", "L1", "L2", "L3"),
 ]
 

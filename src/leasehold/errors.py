@@ -137,7 +137,7 @@ class QueueFullError(LeaseholdError):
 
 
 class RateLimitedError(QueueFullError):
-    """Raised when jobs come faster than the queue, or their client, may submit them."""
+    """Raised when jobs come faster than the queue, their client or their key may have them."""
 
 
 class QueueClosedError(LeaseholdError):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.admission import QUEUE_BUCKET, Admission, client_bucket
+from leasehold.core.admission import QUEUE_BUCKET, Admission, client_bucket, key_bucket
 from leasehold.core.drain import RETRY_SECONDS_MAX, RETRY_SECONDS_MIN, SAMPLE_MICROS, Drain
 from leasehold.core.job import Draft
 from leasehold.core.queue_config import QueueConfig, QueueState, check_queue_name
@@ -31,6 +31,8 @@ configs = st.builds(
     max_concurrency=counts,
     rate_per_second=st.none() | st.floats(0.01, 1000),
     client_rate_per_second=st.none() | st.floats(0.01, 1000),
+    key_concurrency=counts,
+    key_rate_per_second=st.none() | st.floats(0.01, 1000),
     lease_seconds=st.none() | st.floats(0.1, 1000),
     max_retries=st.none() | st.integers(0, 100),
     retry=st.sampled_from([None, Constant(5), Exponential()]),
@@ -199,6 +201,7 @@ drafts = st.lists(
         id=st.just("job"),
         task=st.just("work"),
         client=st.sampled_from([None, "ann", "bob"]),
+        limit_key=st.sampled_from([None, "tenant-7", "tenant-8"]),
     ),
     max_size=30,
 )
@@ -228,6 +231,11 @@ def test_what_is_let_in_keeps_every_limit(
             count = sum(draft.client == client for draft in let_in)
             assert count <= Rate(config.client_rate_per_second).burst
             assert (client_bucket(client) in gate.buckets) == bool(count)
+    if config.key_rate_per_second is not None:
+        for key in ("tenant-7", "tenant-8"):
+            count = sum(draft.limit_key == key for draft in let_in)
+            assert count <= Rate(config.key_rate_per_second).burst
+            assert (key_bucket(key) in gate.buckets) == bool(count)
 
 
 def test_a_draining_queue_is_closed_whatever_room_it_has() -> None:

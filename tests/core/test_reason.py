@@ -117,3 +117,14 @@ def test_draining_is_no_reason() -> None:
 def test_a_breaker_of_another_task_is_no_reason() -> None:
     other = QueueInfo(name="mail", held_until={"resize": LATER})
     assert reason_for(job(), other, [worker()], 0, NOW).kind is ReasonKind.NEXT
+
+
+def test_the_limit_of_its_key() -> None:
+    limited = QueueInfo(name="mail", config=QueueConfig(key_concurrency=2))
+    keyed = job(limit_key="tenant-7")
+    reason = reason_for(keyed, limited, [worker()], 0, NOW, key_running=2)
+    assert reason.kind is ReasonKind.KEY_LIMIT_REACHED
+    assert "Key 'tenant-7' has 2 of 2 jobs running" in reason.text
+    assert reason_for(keyed, limited, [worker()], 0, NOW, key_running=1).kind is ReasonKind.NEXT
+    assert reason_for(job(), limited, [worker()], 0, NOW, key_running=2).kind is ReasonKind.NEXT
+    assert reason_for(keyed, QUEUE, [worker()], 0, NOW, key_running=2).kind is ReasonKind.NEXT

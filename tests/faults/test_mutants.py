@@ -20,16 +20,19 @@ from leasehold.stores.sqlite import (
     SQLiteStore,
     dependents,
     inheritance,
+    key_slots,
     lanes,
     lease,
     linking,
     locate,
     order,
+    parking,
     people,
     prune,
     ready,
     rebalance,
     recover,
+    relimit,
     renew,
     setting_verbs,
     settle,
@@ -267,6 +270,20 @@ MUTANTS: dict[str, Mutate] = {
     "prune what is needed": sql(prune, "STILL_OLD", "WHERE NOT", "WHERE 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
     "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
+    "let a key run any number": sql(parking, "RUNNING_OF_KEY", "key = ?", "key = -?"),
+    "never give a key's slot back": sql(
+        parking, "COUNT_RUNNING", "running + excluded.running", "max(running, running + 1)"
+    ),
+    "show the last of a key first": sql(
+        parking, "FIRST_PARKED", "ORDER BY turn, seq", "ORDER BY turn DESC, seq DESC"
+    ),
+    "look for nobody parked in a group": sql(
+        key_slots, "PARKED_IN_GROUP", "= -parked.lane", "= parked.lane"
+    ),
+    "forget what ran before the limit": sql(
+        relimit, "COUNT_RUNNING", "limit_key IS NOT NULL", "limit_key IS NULL"
+    ),
+    "a new limit shows nobody": sql(relimit, "LOOK_AGAIN", "queue = ?", "queue = -?"),
     "versions may repeat after discard": versions_may_repeat_after_discard,
     "the clock may step back": the_clock_may_step_back,
     "a failed operation is not undone": a_failed_operation_is_not_undone,

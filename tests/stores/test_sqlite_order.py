@@ -21,7 +21,6 @@ from leasehold.stores.sqlite import SQLiteStore, migrate, order, queues, ready, 
 from leasehold.stores.sqlite.connection import open_writer
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.step import READ_STATE
-from leasehold.stores.sqlite.submit import INSERT_JOB
 
 ALL = LeaseRequest(worker="w", limit=100_000)
 
@@ -190,7 +189,7 @@ def test_a_store_from_before_scoring_is_brought_up_to_date(
     old.execute("UPDATE store_state SET next_seq = 4")
     for seq, priority, attempts, deadline in ((1, 50, 0, None), (2, 50, 1, None), (3, 40, 0, now)):
         job = (seq, f"job-{seq}", 1, priority, 2, now, 3, 4, None, None, deadline, *(None,) * 7)
-        old.execute(INSERT_JOB, (*job, b"[]"))
+        old.execute(f"INSERT INTO job VALUES ({', '.join('?' * 19)})", (*job, b"[]"))
         state = (1, 100 - priority, seq, attempts, attempts, 1, now, None)
         old.execute("INSERT INTO ready VALUES (?, ?, ?, ?, ?, ?, ?, ?)", state)
     old.close()

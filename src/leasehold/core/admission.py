@@ -24,6 +24,11 @@ def client_bucket(client: str | None) -> str:
     return "client:" + (client or "")
 
 
+def key_bucket(limit_key: str) -> str:
+    """The name of a key's own bucket."""
+    return "key:" + limit_key
+
+
 class Admission:
     """Lets jobs of one call into one queue, or says why not."""
 
@@ -106,6 +111,9 @@ class Admission:
         if config.client_rate_per_second is not None:
             who = f"client {draft.client!r}" if draft.client else "a client that gives no name"
             yield client_bucket(draft.client), who, Rate(config.client_rate_per_second)
+        if config.key_rate_per_second is not None and draft.limit_key is not None:
+            who = f"key {draft.limit_key!r}"
+            yield key_bucket(draft.limit_key), who, Rate(config.key_rate_per_second)
 
     def _too_fast(self, draft: Draft, who: str, rate: Rate, wait: int) -> RateLimitedError:
         if self._wanted > rate.burst:

@@ -89,6 +89,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     on_dependency_failure: DependencyPolicy = "cancel"
     client: str | None = None
     """Who submits it, for a queue that limits the rate of each client; not kept with the job."""
+    limit_key: str | None = None
+    """For whom it is done, a tenant perhaps, in a queue that limits what each of them may have."""
 
     @property
     def allowance(self) -> int:
@@ -119,6 +121,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             _check_name("parent_id", self.parent_id)
         if self.client is not None:
             _check_name("client", self.client)
+        if self.limit_key is not None:
+            _check_name("limit_key", self.limit_key)
         if len(self.payload) > PAYLOAD_BYTES_MAX:
             raise PayloadTooLargeError(
                 f"the payload of job {self.id} has {len(self.payload):,} bytes; at most "
@@ -232,6 +236,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     on_dependency_failure: DependencyPolicy = "cancel"
     inherited_priority: int | None = None
     """The priority it has from jobs that wait for it, where that is above its own."""
+    limit_key: str | None = None
+    """For whom it is done, in a queue that limits what each of them may have."""
 
     @property
     def payload(self) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -64,7 +65,12 @@ def _check_rate(name: str, value: float | None) -> None:
 
 
 class QueueConfig(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    dict=True,
 ):
     """The rules of one queue. None means: no limit, or no default of its own.
 
@@ -80,6 +86,10 @@ class QueueConfig(
     """How many jobs may be submitted per second, with bursts of two seconds' worth."""
     client_rate_per_second: float | None = None
     """The same for each client by itself; jobs that name no client share one."""
+    key_concurrency: int | None = None
+    """How many jobs of one `limit_key` may run at once; jobs without a key are not limited."""
+    key_rate_per_second: float | None = None
+    """How many jobs of one `limit_key` may be submitted per second; without a key, any number."""
     lease_seconds: float | None = None
     """For jobs that name none."""
     max_retries: int | None = None
@@ -110,9 +120,13 @@ class QueueConfig(
         _check_count(
             "max_concurrency", self.max_concurrency, 1, "to let nothing run, pause the queue"
         )
+        _check_count(
+            "key_concurrency", self.key_concurrency, 1, "to let nothing run, pause the queue"
+        )
         _check_count("max_retries", self.max_retries, 0, "0 means never", largest=RETRIES_MAX)
         _check_rate("rate_per_second", self.rate_per_second)
         _check_rate("client_rate_per_second", self.client_rate_per_second)
+        _check_rate("key_rate_per_second", self.key_rate_per_second)
         if self.lease_seconds is not None:
             _check_number("lease_seconds", self.lease_seconds)
             if not 0 < self.lease_seconds <= SECONDS_MAX:
@@ -126,7 +140,7 @@ class QueueConfig(
             raise InvalidQueueError(f"retention must be a QueueRetention, not {self.retention!r}")
         _ = self.scoring  # It refuses what it cannot work with.
 
-    @property
+    @cached_property
     def scoring(self) -> Scoring:
         """What counts beside a job's own priority."""
         return Scoring(**{name: getattr(self, name) for name in Scoring.__struct_fields__})

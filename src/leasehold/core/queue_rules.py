@@ -1,6 +1,6 @@
 """The part of the store contract about queues and their rules, as numbered clauses.
 
-What a queue's rules mean for `submit` and `exchange`:
+What a queue's rules mean for `submit` and `exchange` (its limits per key are in `core.key_limits`):
 
 - LIM-1  Jobs are submitted only while fewer than `max_depth` jobs of the queue are pending, however
          many processes submit at once; else QueueFullError says when to try again. What comes back
@@ -98,3 +98,6 @@ class QueueRules(Protocol):
 
         - QUE-10  All of it as it was at one moment, from counters: no job is looked at.
         """
+
+    def running_of_key(self, queue: str, key: str) -> int:
+        """How many jobs with this `limit_key` run in a queue, whether it limits them or not."""

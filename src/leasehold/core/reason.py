@@ -26,6 +26,7 @@ class ReasonKind(StrEnum):
     QUEUE_PAUSED = "queue_paused"
     BREAKER_OPEN = "breaker_open"
     LIMIT_REACHED = "limit_reached"
+    KEY_LIMIT_REACHED = "key_limit_reached"
     NO_WORKER = "no_worker"
     WORKERS_BUSY = "workers_busy"
     OTHERS_FIRST = "others_first"
@@ -50,14 +51,22 @@ def reason_for(
     workers: Sequence[WorkerInfo],
     position: int | None,
     now: datetime,
+    key_running: int = 0,
 ) -> Reason:
     """Why this job is not running, given its queue, the workers and how many are served before it.
+
+    `key_running` says how many jobs of its `limit_key` are running in its queue.
 
     Draining is no reason: a queue that accepts nothing still runs what it has.
     """
     if job.status is not Status.PENDING:
         return _not_pending(job, now)
-    return _held_by_queue(job, queue) or _short_of_workers(job, workers) or _in_line(job, position)
+    return (
+        _held_by_queue(job, queue)
+        or _held_by_key(job, queue, key_running)
+        or _short_of_workers(job, workers)
+        or _in_line(job, position)
+    )
 
 
 def _not_pending(job: Job, now: datetime) -> Reason:
@@ -137,6 +146,23 @@ def _held_by_queue(job: Job, queue: QueueInfo) -> Reason | None:
             {"queue": queue.name, "max_concurrency": limit, "running": queue.running},
         )
     return None
+
+
+def _held_by_key(job: Job, queue: QueueInfo, running: int) -> Reason | None:
+    limit = queue.config.key_concurrency
+    if limit is None or job.limit_key is None or running < limit:
+        return None
+    return Reason(
+        ReasonKind.KEY_LIMIT_REACHED,
+        f"Key {job.limit_key!r} has {running} of {limit} jobs running in queue {queue.name!r}: it "
+        "waits for one of them to end.",
+        {
+            "queue": queue.name,
+            "limit_key": job.limit_key,
+            "key_concurrency": limit,
+            "running": running,
+        },
+    )
 
 
 def _short_of_workers(job: Job, workers: Sequence[WorkerInfo]) -> Reason | None:

@@ -51,6 +51,7 @@ class JobOptions(TypedDict, total=False):
     depends_on: JobRef | Iterable[JobRef]
     on_dependency_failure: DependencyPolicy
     client: str
+    limit_key: str
 
 
 class TaskOptions(JobOptions, total=False):

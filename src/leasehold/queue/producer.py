@@ -72,6 +72,7 @@ class Producing(TaskMaking):
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
         connection: Connection | None = None,
+        limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[R]: ...
@@ -101,6 +102,7 @@ class Producing(TaskMaking):
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
         connection: Connection | None = None,
+        limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[R]: ...
@@ -130,6 +132,7 @@ class Producing(TaskMaking):
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
         connection: Connection | None = None,
+        limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
     ) -> JobHandle[Any]: ...

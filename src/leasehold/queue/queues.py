@@ -25,6 +25,8 @@ class QueueOptions(TypedDict, total=False):
     max_concurrency: int | None
     rate_per_second: float | None
     client_rate_per_second: float | None
+    key_concurrency: int | None
+    key_rate_per_second: float | None
     lease_seconds: float | None
     max_retries: int | None
     retry: RetryLike | None
@@ -137,12 +139,14 @@ class Queues(People):
         It looks at several things one after the other: what it says was true a moment ago.
         """
         snapshot = self.get(job)
+        key = snapshot.limit_key
         return reason_for(
             snapshot,
             self.queue_info(snapshot.queue),
             self.store.workers(),
             self.store.position(snapshot.id),
             self.store.now(),
+            0 if key is None else self.store.running_of_key(snapshot.queue, key),
         )
 
 

@@ -42,6 +42,7 @@ class ScheduleOptions(TypedDict, total=False):
     metadata: Mapping[str, MetadataValue]
     parent_id: JobRef
     on_dependency_failure: DependencyPolicy
+    limit_key: str
 
 
 _OF_THE_SCHEDULE = ("misfire", "catch_up_max", "grace_seconds", "overlap")

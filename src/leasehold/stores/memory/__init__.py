@@ -5,8 +5,9 @@ kept, with the one function that changes a job's status. The verbs are in submis
 holding.py, recovery.py, admin.py, pruning.py and reading.py; the order of jobs is in heaps.py;
 record.py is a job as it is kept, finished.py has those that ended, archive.py what is remembered of
 them after that; inspection.py is what `check` looks for. settings.py is what holds for all jobs,
-rules.py, gate.py and queues.py are for queues with rules of their own, links.py, dependents.py and
-inheritance.py for jobs that wait for others, schedules.py for those that come again.
+rules.py, gate.py and queues.py are for queues with rules of their own, parking.py for their limits
+per key, links.py, dependents.py and inheritance.py for jobs that wait for others, schedules.py for
+those that come again.
 """
 
 from leasehold.stores.memory.store import MemoryStore

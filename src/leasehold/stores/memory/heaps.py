@@ -6,13 +6,16 @@ entry that its job has forgotten is dropped when it comes to the top, or when th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier, place, score
 from leasehold.env import to_micros
 from leasehold.stores.memory.record import Entry, Record
+
+if TYPE_CHECKING:
+    from leasehold.stores.memory.parking import Parking
 
 REBUILD_ENTRIES_MIN: Final = 100
 """A smaller heap is never worth rebuilding."""
@@ -93,14 +96,16 @@ class Stream(NamedTuple):
 
     heap: LazyHeap
     scoring: Scoring
+    is_open: Callable[[], object] | None = None
+    """Asked before each job; once it says no, no more of the stream is read."""
 
 
 class Lanes:
     """The jobs of one queue that wait: the ready ones by tier, the delayed ones by due time."""
 
     __slots__ = (
-        "_by_age", "_narrow", "_stamp", "crossing", "delayed", "pending_by_priority", "ready",
-        "scoring",
+        "_by_age", "_narrow", "_stamp", "crossing", "delayed", "parking", "pending_by_priority",
+        "ready", "scoring",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -109,6 +114,8 @@ class Lanes:
         self.crossing = LazyHeap()
         """Ready jobs that will belong into another tier, by when."""
         self.scoring = DEFAULT_SCORING
+        self.parking: Parking | None = None
+        """Only while the queue limits how many jobs of one key run."""
         self._stamp = 0
         # parent (None for all jobs) -> task -> tiers, so that a narrowed lease seeks as well. Made
         # when somebody first narrows: who never does pays nothing for it.
@@ -139,18 +146,38 @@ class Lanes:
         record.tier = tier
         record.turn = turn
         record.crosses_at = crosses_at
-        # The stamp tells a job's entry from those that it has forgotten.
+        self.pending_by_priority[record.priority] += 1
+        if self.parking is not None and record.draft.limit_key is not None:
+            self.parking.enter(record)
+            return
+        # The same as `show`, said again: this is the way of nearly every job, and a call costs.
         self._stamp = stamp = self._stamp + 1
         entry = (turn << SEQ_BITS | record.seq, stamp, record)
         record.stamp = stamp
         self.ready.add(tier, entry)
         if crosses_at is not None:
             self.crossing.add((crosses_at, stamp, record))
-        self.pending_by_priority[record.priority] += 1
         if self._by_age is not None:
             self._by_age.add((record.available_at, stamp, record))
         if self._narrow is not None:
             self._add_narrow(self._narrow, entry)
+
+    def show(self, record: Record) -> None:
+        """Let leases see a ready job."""
+        entry = self.stamp(record)
+        self.ready.add(record.tier, entry)
+        if self._narrow is not None:
+            self._add_narrow(self._narrow, entry)
+
+    def stamp(self, record: Record) -> Entry:
+        """A new entry for a ready job; the stamp tells it from those that the job has forgotten."""
+        self._stamp += 1
+        record.stamp = self._stamp
+        if record.crosses_at is not None:
+            self.crossing.add((record.crosses_at, self._stamp, record))
+        if self._by_age is not None:
+            self._by_age.add((record.available_at, self._stamp, record))
+        return record.turn << SEQ_BITS | record.seq, self._stamp, record
 
     def add_delayed(self, record: Record) -> None:
         self._stamp += 1
@@ -158,16 +185,36 @@ class Lanes:
         record.stamp = self._stamp
         self.delayed.add(entry)
 
-    def forget_ready(self, record: Record) -> None:
+    def forget_ready(self, record: Record) -> bool:
+        """Take a ready job out; whether leases see another one of its key instead."""
+        self.pending_by_priority[record.priority] -= 1
+        if self.parking is not None and record.draft.limit_key is not None:
+            return self.parking.leave(record)
+        # The same as `take_away`, said again: this is the way of nearly every job.
         record.stamp = 0
         self.ready.one_was_forgotten(record.tier)
         if record.crosses_at is not None:
             self.crossing.one_was_forgotten()
-        self.pending_by_priority[record.priority] -= 1
         if self._by_age is not None:
             self._by_age.one_was_forgotten()
         if self._narrow is not None:
             self._forget_narrow(self._narrow, record)
+        return False
+
+    def take_away(self, record: Record) -> None:
+        """Let leases see a ready job no more."""
+        self.unstamp(record)
+        self.ready.one_was_forgotten(record.tier)
+        if self._narrow is not None:
+            self._forget_narrow(self._narrow, record)
+
+    def unstamp(self, record: Record) -> None:
+        """Let a ready job forget its entry."""
+        record.stamp = 0
+        if record.crosses_at is not None:
+            self.crossing.one_was_forgotten()
+        if self._by_age is not None:
+            self._by_age.one_was_forgotten()
 
     def forget_delayed(self, record: Record) -> None:
         record.stamp = 0
@@ -191,27 +238,52 @@ class Lanes:
     def rescore(self, scoring: Scoring, now: int) -> None:
         """Place all anew, by what counts from now on."""
         self.scoring = scoring
-        for record in list(self.ready.records()):
+        for record in list(self.records()):
             self.place_anew(record, now)
 
+    def limit_keys(self, parking: Parking | None, now: int) -> None:
+        """Begin or cease to limit how many jobs of one key run: all are placed anew."""
+        records = list(self.records())
+        if self.parking is not None:
+            self.parking.limit = 0  # So that nothing takes the place of what is taken out.
+        for record in records:
+            self.forget_ready(record)
+        self.parking = parking
+        for record in records:
+            self.add_ready(record, now)
+
+    def records(self) -> Iterator[Record]:
+        """All ready jobs, in no order."""
+        yield from self.ready.records()
+        if self.parking is not None:
+            yield from self.parking.records()
+
     def streams_for(self, tasks: tuple[str, ...] | None, parent_id: str | None) -> list[Stream]:
-        """What together holds exactly the ready jobs a lease is narrowed to."""
+        """What together holds the ready jobs a lease is narrowed to, as far as it may see them."""
         if tasks is None and parent_id is None:
             return [Stream(heap, self.scoring) for heap in self.ready.heaps.values()]
         by_task = self._narrowed().get(parent_id, {})
         names = by_task if tasks is None else dict.fromkeys(tasks)
-        return [
+        streams = [
             Stream(heap, self.scoring)
             for name in names
             if name in by_task
             for heap in by_task[name].heaps.values()
         ]
+        if self.parking is not None and parent_id is not None:
+            # What is parked behind jobs of other groups is the best of its own.
+            streams += [
+                Stream(heap, self.scoring, may_run)
+                for tiers, may_run in self.parking.of_group(parent_id, tasks)
+                for heap in tiers.heaps.values()
+            ]
+        return streams
 
     def oldest_available_at(self) -> int | None:
         """When the job became available that waits longest."""
         if self._by_age is None:
             self._by_age = LazyHeap(
-                (record.available_at, record.stamp, record) for record in self.ready.records()
+                (record.available_at, record.stamp, record) for record in self.records()
             )
         oldest = self._by_age.first()
         return None if oldest is None else oldest[0]
@@ -232,7 +304,8 @@ class Lanes:
     def heaps(self) -> list[LazyHeap]:
         """Every heap there is, to see how healthy they are."""
         by_age = [] if self._by_age is None else [self._by_age]
-        narrow = (tiers for group in (self._narrow or {}).values() for tiers in group.values())
+        narrow = [tiers for group in (self._narrow or {}).values() for tiers in group.values()]
+        narrow += [] if self.parking is None else self.parking.tiers()
         return [
             self.delayed,
             self.crossing,
@@ -266,8 +339,8 @@ def in_order(streams: Sequence[Stream], now: int) -> Iterator[Record]:
     Only the first jobs of the streams are compared.
     """
     if len(streams) == 1:
-        heap = streams[0].heap
-        while (entry := heap.first()) is not None:
+        heap, _, is_open = streams[0]
+        while (entry := heap.first()) is not None and (is_open is None or is_open()):
             yield entry[2]
         return
     heads: list[tuple[float, int, int, Stream]] = []
@@ -275,6 +348,8 @@ def in_order(streams: Sequence[Stream], now: int) -> Iterator[Record]:
         _add_head(heads, stream, now)
     while heads:
         stream = heappop(heads)[3]
+        if stream.is_open is not None and not stream.is_open():
+            continue
         entry = stream.heap.first()
         assert entry is not None
         yield entry[2]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from leasehold.core.status import TERMINAL, Status, allowed
 from leasehold.stores.memory import dependents, inheritance
+from leasehold.stores.memory.queues import running_by_key
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -25,9 +26,10 @@ def _wrong_counts(state: State) -> Iterator[str]:
         for status, count in queue.counts.items():
             if count != found[name, status]:
                 yield f"queue {name} counts {count} {status} jobs and holds {found[name, status]}"
-        ready = sum(1 for _ in queue.lanes.ready.records())
+        ready = sum(1 for _ in queue.lanes.records())
+        shown = sum(not record.parked for record in queue.lanes.records())
         delayed = sum(entry[2].stamp == entry[1] for entry in queue.lanes.delayed.entries)
-        if ready != queue.counts[Status.PENDING] or ready != queue.lanes.ready.live:
+        if ready != queue.counts[Status.PENDING] or shown != queue.lanes.ready.live:
             yield f"queue {name} has {ready} live entries for its pending jobs"
         if delayed != queue.counts[Status.SCHEDULED] + queue.counts[Status.FAILED]:
             yield f"queue {name} has {delayed} live entries for its delayed jobs"
@@ -41,6 +43,8 @@ def _wrong_counts(state: State) -> Iterator[str]:
         span = queue.since_last_look()
         if sum(span.runs.values()) != span.completed + span.failed:
             yield f"queue {name} has not measured as many runs as attempts ended"
+        if queue.lanes.parking is not None:
+            yield from queue.lanes.parking.problems(name, running_by_key(state, name))
     if len(state.running) != sum(queue.counts[Status.RUNNING] for queue in state.queues.values()):
         yield f"{len(state.running)} jobs are listed as running, which is not what the queues count"
 

@@ -192,10 +192,14 @@ def _lease(
             count_end(state, record, Event.CANCELLED)
             state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
             continue
+        queue = state.queues[record.draft.queue]
+        parking, key = queue.lanes.parking, record.draft.limit_key
+        if parking is not None and key is not None and not parking.free(key):
+            parking.park(record)
+            continue
         own = record.draft.lease_seconds or by_task.get(record.draft.task)
         micros = lease_micros if own is None else round(own * 1e6)
         leases.append(_grant(state, record, request.worker, now, micros))
-        queue = state.queues[record.draft.queue]
         queue.figures.waits.add(state.now - record.available_at)
         breaker = queue.breakers.get(record.draft.task)
         was_probe = breaker is not None and breaker.held_until is not None

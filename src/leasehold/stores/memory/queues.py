@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from leasehold.core.status import WAITING, Event, Status
 from leasehold.env import from_micros
 from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
 from leasehold.stores.memory.leasing import count_end
+from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.reading import search
 from leasehold.stores.memory.rules import Rule
 from leasehold.stores.memory.state import State
@@ -97,6 +99,7 @@ def delete(state: State, queue: str, actor: str, force: bool) -> int:
         )
     buried = _bury(state, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
     known.rule = None
+    _limit_keys(state, queue, None)
     known.lanes.rescore(DEFAULT_SCORING, state.now)
     state.finished.put_together(queue)
     if not known.totals.submitted and not known.totals.rejected:
@@ -158,12 +161,37 @@ def _give(state: State, queue: str, config: QueueConfig) -> None:
     lanes = state.queues[queue].lanes
     if config.scoring != lanes.scoring:
         lanes.rescore(config.scoring, state.now)
+    _limit_keys(state, queue, config.key_concurrency)
     if config.retention is None:
         state.finished.put_together(queue)
     else:
         state.finished.set_apart(queue)
     state.retention_changed()
     state.wake()
+
+
+def running_by_key(state: State, queue: str) -> Counter[str]:
+    """How many jobs of each key run in a queue. Few run at a time, so all are looked at."""
+    drafts = (record.draft for record in state.running.values())
+    return Counter(
+        draft.limit_key for draft in drafts if draft.queue == queue and draft.limit_key is not None
+    )
+
+
+def running_of_key(state: State, queue: str, key: str) -> int:
+    """How many jobs of a key run in a queue."""
+    return running_by_key(state, queue)[key]
+
+
+def _limit_keys(state: State, queue: str, limit: int | None) -> None:
+    lanes = state.queues[queue].lanes
+    if limit is None:
+        if lanes.parking is not None:
+            lanes.limit_keys(None, state.now)
+    elif lanes.parking is None:
+        lanes.limit_keys(Parking(lanes, limit, running_by_key(state, queue)), state.now)
+    else:
+        lanes.parking.change_limit(limit)
 
 
 def _rule(state: State, queue: str) -> Rule:

@@ -60,7 +60,7 @@ def position(state: State, job_id: str) -> int | None:
     lanes = state.queues[record.draft.queue].lanes
     lanes.rebalance(state.now)
     own = order_of(record, lanes.scoring, state.now)
-    return sum(order_of(each, lanes.scoring, state.now) < own for each in lanes.ready.records())
+    return sum(order_of(each, lanes.scoring, state.now) < own for each in lanes.records())
 
 
 def attempts(state: State, job_id: str) -> list[Attempt]:

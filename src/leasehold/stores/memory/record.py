@@ -82,6 +82,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     turn: int = 0
     """Where it stands while it is ready; `core.priority` says what these are."""
     crosses_at: int | None = None
+    parked: bool = False
+    """It is ready, but its key does not let it run: it stands aside."""
 
     @property
     def available_at(self) -> int:
@@ -155,6 +157,7 @@ def snapshot(record: Record) -> Job:
         depends_on=tuple(record.needs or ()),
         on_dependency_failure=draft.on_dependency_failure,
         inherited_priority=record.base if record.base > record.priority else None,
+        limit_key=draft.limit_key,
     )
 
 

@@ -30,6 +30,7 @@ from leasehold.stores.memory.figures import Figures
 from leasehold.stores.memory.finished import ENDED, Finished
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
+from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
 from leasehold.stores.memory.settings import Settings
@@ -192,6 +193,8 @@ class State:
         before = record.status
         check(event, before, after, record.id)
         queue = self.queues[record.draft.queue]
+        if queue.lanes.parking is not None and record.draft.limit_key is not None:
+            self._count_for_key(queue.lanes.parking, record, after)
         self._leave(queue, record)
         record.status = after
         record.updated_at = self.now
@@ -204,6 +207,12 @@ class State:
             record.worker = None
             record.cancel_requested = None
         self._enter(queue, record)
+
+    def _count_for_key(self, parking: Parking, record: Record, after: Status) -> None:
+        if after is RUNNING:
+            parking.started(record)
+        elif record.status is RUNNING and parking.ended(record):
+            self.wake()
 
     def wake(self) -> None:
         """Tell listeners that something may be leased, or submitted, that could not be before."""
@@ -230,7 +239,8 @@ class State:
     def _leave(self, queue: QueueState, record: Record) -> None:
         status = record.status
         if status is PENDING:
-            queue.lanes.forget_ready(record)
+            if queue.lanes.forget_ready(record):
+                self.wake()
         elif status is RUNNING:
             del self.running[record.id]
         elif status in TERMINAL:

@@ -285,6 +285,9 @@ class MemoryStore:
     def list_queues(self) -> list[QueueInfo]:
         return self._run(queues.infos)
 
+    def running_of_key(self, queue: str, key: str) -> int:
+        return self._run(queues.running_of_key, queue, key)
+
     # -- settings ----------------------------------------------------------------------------
 
     def settings(self) -> StoredSettings:

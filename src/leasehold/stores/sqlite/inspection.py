@@ -12,7 +12,7 @@ import apsw
 
 from leasehold.core.status import Status
 from leasehold.errors import StoreError
-from leasehold.stores.sqlite import graph, inheritance, metrics
+from leasehold.stores.sqlite import graph, inheritance, key_check, metrics
 from leasehold.stores.sqlite.codes import STATUS_CODE
 from leasehold.stores.sqlite.files import StoreFiles, file_system, private_umask
 from leasehold.stores.sqlite.identity import read_store_id
@@ -73,6 +73,7 @@ def check(db: apsw.Connection) -> list[str]:
     problems += graph.problems(db)
     problems += inheritance.problems(db)
     problems += metrics.problems(db)
+    problems += key_check.problems(db)
     for (job_id,) in db.execute(_ARCHIVED_ALIVE):
         problems.append(f"job {job_id} is in the archive and in the store")
     counted = {(lane, status): n for lane, status, n in db.execute(_RECOUNT)}

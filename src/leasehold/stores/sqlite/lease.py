@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -13,8 +14,9 @@ from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Status
 from leasehold.env import from_micros
-from leasehold.stores.sqlite import ready
+from leasehold.stores.sqlite import parking, ready
 from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.key_slots import KEY, KeySlots
 from leasehold.stores.sqlite.order import Lane, Row, for_leasing, for_leasing_in_group, in_order
 from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.rebalance import rebalance
@@ -42,6 +44,9 @@ LANES_WITH_WORK: Final = """
 """
 HOLD: Final = "UPDATE lane SET held_until = ?, hold_micros = ? WHERE id = ?"
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
+
+_HOME: Final = 22
+"""The position of a job's own lane in a row; a parked one stands in another."""
 
 _decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_retry = msgspec.json.Decoder(RetryPolicy).decode
@@ -93,8 +98,21 @@ def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[in
                 probed[number] = pause
     if not lanes:
         return [], []
-    rows = list(_best(step, request, lanes, probed, free))
-    return _grant(step, request, lanes, rows)
+    late: list[Row] = []
+    key_slots = KeySlots(step)
+    rows = list(_best(step, request, lanes, probed, free, key_slots, late))
+    leases, seqs = _grant(step, request, lanes, rows)
+    # Only now: to take these out or aside may move others, and those were read where they stood.
+    key_slots.park_the_rest()
+    for row in late:
+        _, _, seq, _, available_at, version, attempts, events, job_id, *_ = row
+        cancel_late(step, (seq, row[_HOME], version, attempts, events, available_at, job_id))
+    if late and step.newly_shown and len(leases) < request.limit:
+        # Others of their keys have taken the places of those that came too late.
+        rest = msgspec.structs.replace(request, limit=request.limit - len(leases))
+        more, more_seqs = lease(step, rest)
+        return leases + more, seqs + more_seqs
+    return leases, seqs
 
 
 def _best(
@@ -103,26 +121,31 @@ def _best(
     lanes: dict[int, tuple[str, str]],
     probed: dict[int, int],
     free: dict[str, int],
+    key_slots: KeySlots,
+    late: list[Row],
 ) -> Iterator[tuple[Any, ...]]:
-    """The best available jobs, best first; those never started in time are cancelled on the way.
+    """The best available jobs, best first; those never started in time are put into `late`.
 
-    `free` counts down the slots of the queues that are limited.
+    `free` and `key_slots` count down the slots of the queues and keys that are limited.
     """
     limit = _limit(request, lanes, free)
-    late: list[Row] = []
     probes: dict[int, int] = {}
     taken = 0
-    for row in _in_order(step, request, lanes, free):
-        lane, version, start_by = row[3], row[5], row[16]
+    for row in _in_order(step, request, lanes, free, key_slots):
+        lane, version, start_by = row[_HOME], row[5], row[16]
         if start_by is not None and start_by < step.now and not version:
             late.append(row)
             continue
         queue = lanes[lane][0]
         if free.get(queue) == 0:
             continue
+        if lane in probes:
+            continue
+        if row[KEY] is not None and not key_slots.take(queue, row):
+            if key_slots.turned_too_many_away:
+                break
+            continue
         if lane in probed:
-            if lane in probes:
-                continue
             probes[lane] = probed[lane]
         if queue in free:
             free[queue] -= 1
@@ -130,8 +153,6 @@ def _best(
         taken += 1
         if taken >= limit:
             break
-    for _, _, seq, lane, available_at, version, attempts, events, job_id, *_ in late:
-        cancel_late(step, (seq, lane, version, attempts, events, available_at, job_id))
     for lane, pause in probes.items():
         step.execute(HOLD, (step.now + pause, pause, lane))
 
@@ -145,7 +166,11 @@ def _limit(request: LeaseRequest, lanes: dict[int, tuple[str, str]], free: dict[
 
 
 def _in_order(
-    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]], free: dict[str, int]
+    step: Step,
+    request: LeaseRequest,
+    lanes: dict[int, tuple[str, str]],
+    free: dict[str, int],
+    key_slots: KeySlots,
 ) -> Iterable[Row]:
     """The jobs of these lanes, best first; of a limited queue only while it has free slots."""
     rules = step.rules
@@ -159,7 +184,15 @@ def _in_order(
     if request.parent_id is None:
         return in_order(step.db, looked_into, step.now, for_leasing())
     narrow = (request.parent_id,)
+    looked_into += [
+        Lane(number, scoring[queue], _both(partial(free.get, queue, 1), may_run))
+        for number, queue, may_run in key_slots.lanes_of_group(request.parent_id, lanes)
+    ]
     return in_order(step.db, looked_into, step.now, for_leasing_in_group(), narrow)
+
+
+def _both(one: Callable[[], object], other: Callable[[], object]) -> Callable[[], object]:
+    return lambda: one() and other()
 
 
 def cancel_late(step: Step, row: tuple[Any, ...]) -> None:
@@ -193,6 +226,7 @@ def _grant(
     leases, taken, granted, seqs = [], [], [], []
     placed: list[int] = []
     left: list[tuple[int, int]] = []
+    of_keys: Counter[tuple[str, str, int]] = Counter()
     waits: dict[int, list[int]] = {lane: [] for lane in lanes}
     by_task = request.lease_seconds_by_task or {}
     default_seconds = request.lease_seconds or step.settings.lease_seconds
@@ -218,16 +252,21 @@ def _grant(
         metadata,
         parent_id,
         created_at,
+        limit_key,
+        home,
     ) in rows:
         version = max(before, floor) + 1
-        queue, task = lanes[lane]
+        queue, task = lanes[home]
         seconds = lease_seconds or by_task.get(task) or default_seconds
         expiry = expiries.get(seconds)
         if expiry is None:
             micros = now + round(seconds * 1e6)
             expiry = expiries[seconds] = (micros, from_micros(micros))
         taken.append((lane, tier, turn, seq))
-        if deadline is not None or turn != created_at or tier != default_tier(priority):
+        if limit_key is not None:
+            placed.append(seq)
+            of_keys[queue, limit_key, home] += 1
+        elif deadline is not None or turn != created_at or tier != default_tier(priority):
             placed.append(seq)
         granted.append(
             (
@@ -243,7 +282,7 @@ def _grant(
                 available_at,
             )
         )
-        seqs.append((seq, lane))
+        seqs.append((seq, home))
         leases.append(
             Lease(
                 job_id=job_id,
@@ -266,12 +305,15 @@ def _grant(
                 parent_id=parent_id,
             )
         )
-        left.append((lane, priority))
-        waits[lane].append(now - available_at)
+        left.append((home, priority))
+        waits[home].append(now - available_at)
     for lane, waited in waits.items():
         if waited:
             step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
             step.measured.waited(step.count, lane, waited)
     ready.leave(step, taken, left, placed)
     step.executemany(GRANT, granted)
+    if of_keys and step.rules.key_limits:
+        parking.granted(step, of_keys)
+        step.newly_shown.difference_update(placed)
     return leases, seqs

@@ -21,7 +21,11 @@ BY_PRIORITY: Final = (  # every name in it is our own
     "FROM lane WHERE queue = coalesce(?, queue)"
 )
 WORKERS: Final = "SELECT queues, heartbeat_at FROM worker"
-PENDING_LANES: Final = "SELECT id FROM lane WHERE queue = coalesce(?, queue) AND pending > 0"
+# Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
+PENDING_LANES: Final = """
+    SELECT id FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0
+    UNION ALL SELECT -id FROM key_lane WHERE queue = coalesce(?1, queue)
+"""
 # From one tier to the next by a seek in the primary key, however many jobs are in it.
 NEXT_HEAD: Final = f"""
     SELECT tier, available_at FROM ready
@@ -36,7 +40,7 @@ OLDEST_OUT_OF_TURN: Final = f"""
 # For the integrity check only: it does scan.
 RECOUNT: Final = """
     SELECT lane.queue, lane.task, job.priority, count(*) FROM ready JOIN job USING (seq)
-    JOIN lane ON lane.id = ready.lane GROUP BY lane.id, job.priority
+    JOIN lane ON lane.id = job.lane GROUP BY lane.id, job.priority
 """
 COUNTED_BY_BAND: Final = (
     f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane"  # noqa: S608  # our own names

@@ -19,7 +19,8 @@ from leasehold.core.priority import FIRST_DEADLINE_TIER, Scoring, score, score_l
 _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_at"
 _LEASE: Final = f"""
     {_PLACE}, version, attempts, events, job.id, payload, codec, priority, allowance, lease_seconds,
-    timeout_seconds, deadline, start_by, retry, metadata, job.parent_id, created_at
+    timeout_seconds, deadline, start_by, retry, metadata, job.parent_id, created_at, limit_key,
+    job.lane
 """
 READY_IN_LANE: Final = f"""
     SELECT {_LEASE} FROM ready JOIN job USING (seq) WHERE ready.lane = ?

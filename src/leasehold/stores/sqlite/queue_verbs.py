@@ -49,3 +49,7 @@ class KeepsQueues(Foundation):
     def list_queues(self) -> list[QueueInfo]:
         with self._read() as db:
             return queues.infos(db, self._clock(db))
+
+    def running_of_key(self, queue: str, key: str) -> int:
+        with self._read() as db:
+            return queues.running_of_key(db, queue, key)

@@ -16,7 +16,7 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
 from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
-from leasehold.stores.sqlite import people, read
+from leasehold.stores.sqlite import people, read, relimit
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.locate import locate, remove
 from leasehold.stores.sqlite.prune_lanes import MAKE_INDEX
@@ -41,6 +41,11 @@ HELD: Final = """
     SELECT queue, task, held_until FROM lane
     WHERE queue = coalesce(?, queue) AND held_until > ? ORDER BY task
 """
+# `running` is small, so all of it may be read.
+RUNNING_OF_KEY: Final = """
+    SELECT count(*) FROM running CROSS JOIN job USING (seq) CROSS JOIN lane ON lane.id = job.lane
+    WHERE lane.queue = ? AND limit_key = ?
+"""
 LEFT: Final = """
     SELECT coalesce(sum(scheduled + blocked + pending + failed), 0), coalesce(sum(running), 0)
     FROM lane WHERE queue = ?
@@ -48,7 +53,8 @@ LEFT: Final = """
 # Guard: the job waits. Those that run, or have ended, are not even looked at.
 WAITING_IN_QUEUE: Final = """
     SELECT seq, job.id, job.lane FROM ready JOIN job USING (seq)
-    WHERE ready.lane IN (SELECT id FROM lane WHERE queue = ?1)
+    WHERE ready.lane IN (SELECT id FROM lane WHERE queue = ?1
+                         UNION ALL SELECT -id FROM key_lane WHERE queue = ?1)
     UNION ALL
     SELECT seq, job.id, job.lane FROM waiting JOIN job USING (seq)
     WHERE job.lane IN (SELECT id FROM lane WHERE queue = ?1)
@@ -127,6 +133,7 @@ def delete(step: Step, queue: str, actor: str, *, force: bool) -> int:
     buried = _bury(step, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
     step.execute(FORGET_RULE, (queue,))
     step.execute(FORGET_BUCKETS, (queue,))
+    relimit.forget(step, queue)
     step.rules_changed()
     # Those that were held back by the queue's rules, its running jobs' retries, may go on.
     step.hints.ready = True
@@ -167,6 +174,12 @@ def _info(
     )
 
 
+def running_of_key(db: apsw.Connection, queue: str, key: str) -> int:
+    """How many jobs of a key run in a queue."""
+    row: Any = db.execute(RUNNING_OF_KEY, (queue, key)).fetchone()
+    return int(row[0])
+
+
 def info_inside(step: Step, queue: str) -> QueueInfo:
     """The queue as this write leaves it."""
     step.flush()
@@ -187,6 +200,7 @@ def _known(step: Step, queue: str) -> Rule:
 
 def _keep(step: Step, queue: str, rule: Rule) -> None:
     before = step.rules.get(queue)
+    key_limit = None if before is None else before.config.key_concurrency
     if rule.config.scoring != (DEFAULT_SCORING if before is None else before.config.scoring):
         rescore(step, queue)
     config = msgspec.json.encode(rule.config).decode()
@@ -194,6 +208,8 @@ def _keep(step: Step, queue: str, rule: Rule) -> None:
     if rule.config.retention is not None:
         step.execute(MAKE_INDEX)
     step.rules_changed()
+    if relimit.changed(step, queue, key_limit, rule.config.key_concurrency):
+        rescore(step, queue)
     # More may be leased, or submitted, than before.
     step.hints.ready = True
 

@@ -37,7 +37,7 @@ _JOB: Final = f"""
            running.cancel_reason,
            finished.finished_at, finished.started_at, finished.result, finished.result_codec,
            coalesce(finished.reason, waiting.reason), waiting.since, progress.document,
-           dependent.policy, raised.base
+           dependent.policy, raised.base, job.limit_key
     FROM job
     JOIN lane ON lane.id = job.lane
     LEFT JOIN running ON running.seq = job.seq
@@ -74,7 +74,10 @@ _PENDING: Final = f"""
         LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.id = ?
 """  # noqa: S608  # our own names
-_LANES: Final = "SELECT id FROM lane WHERE queue = ? AND pending > 0"
+_LANES: Final = """
+    SELECT id FROM lane WHERE queue = ?1 AND pending > 0
+    UNION ALL SELECT -id FROM key_lane WHERE queue = ?1
+"""
 _CREATED: Final = "SELECT seq, created_at, born FROM job WHERE id = ?"
 
 # A range of the unique index. No id goes on with the last character of all: it is not printable.
@@ -253,7 +256,7 @@ def _job(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
      lease_seconds, deadline, start_by, result_ttl_seconds, retry, metadata, key, parent_id, codec,
      payload, status, version, attempts_spent, run_at, worker, acquired_at, expires_at,
      heartbeat_at, cancel_reason, finished_at, started_at, result, result_codec, reason, since,
-     progress, policy, base) = row  # fmt: skip
+     progress, policy, base, limit_key) = row  # fmt: skip
     depends_on: tuple[str, ...] = ()
     if policy is not None:
         depends_on = tuple(str(needed) for (needed,) in db.execute(DEPENDS_ON, (seq,)))
@@ -304,4 +307,5 @@ def _job(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
         depends_on=depends_on,
         on_dependency_failure=POLICY_OF[policy or 0],
         inherited_priority=base,
+        limit_key=limit_key,
     )

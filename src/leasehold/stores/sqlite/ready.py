@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.priority import DEFAULT_SCORING, Place, Scoring, default_place, place
+from leasehold.stores.sqlite import parking
 from leasehold.stores.sqlite.measuring import count_entered, count_left
 from leasehold.stores.sqlite.step import Step
 
@@ -23,22 +24,28 @@ LEAVE: Final = "DELETE FROM ready WHERE lane = ? AND tier = ? AND turn = ? AND s
 MOVE: Final = """
     UPDATE ready SET tier = ?, turn = ? WHERE lane = ? AND tier = ? AND turn = ? AND seq = ?
 """
-REMEMBER_PLACE: Final = "INSERT OR REPLACE INTO place VALUES (?, ?, ?, ?)"
+REMEMBER_PLACE: Final = """
+    INSERT INTO place (seq, tier, turn, crosses_at) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE
+    SET tier = excluded.tier, turn = excluded.turn, crosses_at = excluded.crosses_at
+"""
 FORGET_PLACE: Final = "DELETE FROM place WHERE seq = ?"
 
 AT_ITS_PLACE: Final = """
-    ready.lane = job.lane AND ready.tier = coalesce(place.tier, (100 - job.priority) * 1000)
+    ready.lane = coalesce(place.lane, job.lane)
+    AND ready.tier = coalesce(place.tier, (100 - job.priority) * 1000)
     AND ready.turn = coalesce(place.turn, job.created_at) AND ready.seq = job.seq
 """
 """Joins a job to its row in `ready`, once it is joined to `place` if it has a row there."""
 _KEY_OF: Final = """
-    SELECT job.lane, coalesce(place.tier, (100 - priority) * 1000), coalesce(turn, created_at),
-           job.seq
+    SELECT coalesce(place.lane, job.lane), coalesce(place.tier, (100 - priority) * 1000),
+           coalesce(turn, created_at), job.seq
     FROM job LEFT JOIN place USING (seq) WHERE job.seq = ?
 """
 LEAVE_BY_NUMBER: Final = f"""
     DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({_KEY_OF})
-    RETURNING lane, (SELECT priority FROM job WHERE job.seq = ready.seq)
+    RETURNING (SELECT lane FROM job WHERE job.seq = ready.seq),
+              (SELECT priority FROM job WHERE job.seq = ready.seq)
 """  # noqa: S608  # our own names
 COUNT_EVENT: Final = f"""
     UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({_KEY_OF})
@@ -53,7 +60,11 @@ FIND: Final = f"""
         LEFT JOIN raised ON raised.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE job.seq = ?
 """  # noqa: S608  # our own names
-QUEUE_OF: Final = "SELECT queue FROM lane WHERE id = ?"
+# A parked job does not stand in the lane it belongs to.
+HOME: Final = "SELECT lane FROM job WHERE seq = ?"
+QUEUE_OF: Final = """
+    SELECT queue FROM lane WHERE id = ?1 UNION ALL SELECT queue FROM key_lane WHERE id = -?1
+"""
 
 Newcomer = tuple[int, int, int, int, str | None]
 """lane, priority, the time now, number and parent_id of a job that was just submitted."""
@@ -98,7 +109,7 @@ def scoring_of(step: Step, lane: int) -> Scoring:
     if not step.rules:
         return DEFAULT_SCORING
     row: Any = step.execute(QUEUE_OF, (lane,)).fetchone()
-    rule = step.rules.get(row[0])
+    rule = None if row is None else step.rules.get(row[0])
     return DEFAULT_SCORING if rule is None else rule.config.scoring
 
 
@@ -121,6 +132,8 @@ def enter(step: Step, entries: Sequence[Entry]) -> None:
     step.executemany(ENTER, rows)
     step.executemany(REMEMBER_PLACE, places)
     count_entered(step.count, [(each.lane, each.priority) for each in entries])
+    if step.rules.key_limits:
+        parking.enter(step, [row[:4] for row in rows])
 
 
 def leave(
@@ -138,16 +151,20 @@ def leave(
 
 def leave_by_number(step: Step, seq: int) -> None:
     """Take one job out, wherever it stands."""
+    counted = parking.counted(step, seq) if step.rules.key_limits else None
     left: list[Any] = step.execute(LEAVE_BY_NUMBER, (seq,)).fetchall()
     step.execute(FORGET_PLACE, (seq,))
     count_left(step.count, left)
+    if counted is not None:
+        parking.left(step, counted)
 
 
 def reprioritize(step: Step, before: Standing, priority: int) -> None:
     """Put a job where its new priority of its own wants it, and count it there."""
     move(step, [before._replace(priority=priority, base=priority)])
-    count_left(step.count, [(before.lane, before.priority)])
-    count_entered(step.count, [(before.lane, priority)])
+    home: Any = step.execute(HOME, (before.seq,)).fetchone()
+    count_left(step.count, [(home[0], before.priority)])
+    count_entered(step.count, [(home[0], priority)])
 
 
 def count_event(step: Step, seq: int) -> None:
@@ -166,17 +183,20 @@ def move(step: Step, standings: Sequence[Standing], scoring: Scoring | None = No
     moved: list[tuple[Any, ...]] = []
     placed: list[tuple[Any, ...]] = []
     unplaced: list[tuple[Any, ...]] = []
+    counted = parking.counted_among(step, [each.seq for each in standings])
     for each in standings:
         found = _place(each, step.now, scoring or scoring_of(step, each.lane))
         if found[:2] != (each.tier, each.turn):
             moved.append((found.tier, found.turn, *each[:4]))
-        if found != default_place(each.priority, each.created_at):
+        if found != default_place(each.priority, each.created_at) or each.seq in counted:
             placed.append((each.seq, *found))
         else:
             unplaced.append((each.seq,))
     step.executemany(MOVE, moved)
     step.executemany(REMEMBER_PLACE, placed)
     step.executemany(FORGET_PLACE, unplaced)
+    if counted:
+        parking.moved(step, counted.values())
 
 
 def _place(job: Entry | Standing, now: int, scoring: Scoring) -> Place:

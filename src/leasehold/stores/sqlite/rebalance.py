@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leasehold.stores.sqlite import ready
+from leasehold.stores.sqlite import ready, relimit
 from leasehold.stores.sqlite.ready import STANDING, Standing
 from leasehold.stores.sqlite.step import Step
 
@@ -17,8 +17,8 @@ PLACED_AT_ONCE: Final = 2000
 
 CROSSING: Final = f"""
     SELECT {STANDING} FROM place CROSS JOIN job USING (seq) CROSS JOIN ready
-        ON ready.lane = job.lane AND ready.tier = place.tier AND ready.turn = place.turn
-            AND ready.seq = job.seq
+        ON ready.lane = coalesce(place.lane, job.lane) AND ready.tier = place.tier
+            AND ready.turn = place.turn AND ready.seq = job.seq
         LEFT JOIN raised ON raised.seq = job.seq
     WHERE crosses_at <= ? ORDER BY crosses_at LIMIT ?
 """  # noqa: S608  # our own names
@@ -27,7 +27,9 @@ LAGS: Final = """
 """
 RESCORE: Final = """
     INSERT OR REPLACE INTO rescoring
-    SELECT id, -1, 0, 0 FROM lane WHERE queue = ? AND pending > 0
+    SELECT id, -1, 0, 0 FROM lane WHERE queue = ?1
+        AND (pending > 0 OR EXISTS (SELECT 1 FROM key_lane WHERE key_lane.lane = lane.id))
+    UNION ALL SELECT -id, -1, 0, 0 FROM key_lane WHERE queue = ?1
 """
 NEXT_LANE: Final = "SELECT lane, tier, turn, seq FROM rescoring LIMIT 1"
 # Those that were moved ahead are met again, and stay; none is passed over.
@@ -80,5 +82,12 @@ def _rescore(step: Step, limit: int) -> int:
     else:
         last = standings[-1]
         step.execute(GOT_SO_FAR, (last.tier, last.turn, last.seq, last.lane))
+    limited = relimit.is_limited(step, lane[0])
+    if not limited:
+        standings = relimit.let_go(step, standings)
     ready.move(step, standings, ready.scoring_of(step, lane[0]))
+    if limited:
+        relimit.take_in(step, standings)
+    if len(rows) < limit:
+        relimit.looked_through(step, lane[0])
     return max(1, len(rows))

@@ -12,6 +12,7 @@ from leasehold.core.lease import Settled, StuckJob, SweepReport
 from leasehold.core.outcome import JobError, decide_recovery
 from leasehold.core.status import Status
 from leasehold.env import from_micros
+from leasehold.stores.sqlite import parking
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.settle import END_LEASE, FIND_SEQ, JOB_RULES, apply_decision
 from leasehold.stores.sqlite.step import Step
@@ -33,7 +34,7 @@ FORGET_SILENT: Final = """
 """
 SILENT_MICROS: Final = 24 * 3600 * 1_000_000
 LATE: Final = f"""
-    SELECT ready.seq, ready.lane, version, attempts, events, available_at, job.id
+    SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id
     FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE start_by < ? AND version = 0 LIMIT 1000
 """  # noqa: S608  # our own names
@@ -84,6 +85,8 @@ def _take_back(
     step: Step, seq: int, version: int, job_id: str, error: JobError, *, reset: bool = False
 ) -> Settled:
     row = step.execute(END_LEASE, (seq, version)).fetchone()
+    if step.rules.key_limits:
+        parking.freed(step, (seq,))
     rules = step.execute(JOB_RULES, (seq,)).fetchone()
     assert row is not None
     assert rules is not None

@@ -16,6 +16,9 @@ def tell_of_room(step: Step) -> None:
 
     What it left free and took again itself is no news: nobody is woken for nothing.
     """
+    if step.newly_shown:
+        step.newly_shown.clear()
+        step.hints.ready = True
     pending: Counter[str] = Counter()
     running: Counter[str] = Counter()
     for lane, (more_pending, more_running) in step.moved.items():

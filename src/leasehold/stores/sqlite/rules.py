@@ -22,15 +22,28 @@ class Rule(NamedTuple):
     config: QueueConfig
 
 
+class Known(dict[str, Rule]):
+    """The rules by queue."""
+
+    def __init__(self, rules: Mapping[str, Rule] = {}) -> None:
+        super().__init__(rules)
+        self.key_limits: Mapping[str, int] = {
+            queue: rule.config.key_concurrency
+            for queue, rule in rules.items()
+            if rule.config.key_concurrency is not None
+        }
+        """The queues that limit how many jobs of one key run at once, with that limit."""
+
+
 class Rules:
     """Remembers the rules under the generation at which they were read."""
 
     def __init__(self) -> None:
         self._generation = 0
         # Before the first change there is nothing to read.
-        self._known: Mapping[str, Rule] = {}
+        self._known = Known()
 
-    def at(self, db: apsw.Connection, generation: int) -> Mapping[str, Rule]:
+    def at(self, db: apsw.Connection, generation: int) -> Known:
         """The rules by queue. `generation` must be committed: one that is not may come to nothing
         and then be used again for other rules.
         """
@@ -40,9 +53,11 @@ class Rules:
         return self._known
 
 
-def load(db: apsw.Connection) -> Mapping[str, Rule]:
+def load(db: apsw.Connection) -> Known:
     """The rules as they are now, inside this write or read."""
-    return {
-        str(name): Rule(QueueState(state), _decode(config))
-        for name, state, config in db.execute(LOAD)
-    }
+    return Known(
+        {
+            str(name): Rule(QueueState(state), _decode(config))
+            for name, state, config in db.execute(LOAD)
+        }
+    )

@@ -28,7 +28,7 @@ from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseConflictError, LeaseLostError
-from leasehold.stores.sqlite import ready
+from leasehold.stores.sqlite import parking, ready
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.finish import INSERT_FINISHED
 from leasehold.stores.sqlite.lease import HOLD
@@ -103,6 +103,8 @@ def settle(
     held: dict[tuple[int, int], Held] = {
         (row[_SEQ], row[_VERSION]): row for row in step.executemany(END_LEASE, keys)
     }
+    if step.rules.key_limits:
+        parking.freed(step, [seq for seq, _ in held])
     answers: list[Settled | LeaseLostError] = []
     now = step.now
     attempts: list[tuple[Any, ...]] = []

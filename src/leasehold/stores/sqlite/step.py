@@ -17,7 +17,7 @@ from leasehold.stores.sqlite import sampling, settings
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.measuring import Measured
-from leasehold.stores.sqlite.rules import Rule, Rules, load
+from leasehold.stores.sqlite.rules import Known, Rules, load
 
 READ_STATE: Final = """
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
@@ -75,7 +75,7 @@ class Step:
         now: int,
         version_floor: int,
         next_seq: int,
-        rules: Mapping[str, Rule],
+        rules: Known,
         known_settings: settings.Settings,
     ) -> None:
         self.db = db
@@ -115,6 +115,8 @@ class Step:
         self.measured = Measured()
         self.ended_minute: int | None = None
         """The minute that this write is the first to come after, if it is."""
+        self.newly_shown: set[int] = set()
+        """Jobs that leases see now because their key has a slot for them."""
         self._rules_changed = False
         self._settings_changed = False
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
@@ -222,6 +224,7 @@ class Step:
         self.succeeded.clear()
         self.moved.clear()
         self.lowered.clear()
+        self.newly_shown.clear()
         self.hints.clear()
         if self._rules_changed:
             self.rules = load(self.db)

@@ -27,7 +27,7 @@ from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.step import Step
 
-INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 19)})"  # noqa: S608  # placeholders
+INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
 JOB_EXISTS: Final = "SELECT 1 FROM job WHERE id = ?"
 FIND_KEY: Final = """
@@ -176,6 +176,7 @@ def insert(
     """Make jobs of drafts that nothing stands against; those in `blocked` are born so."""
     jobs, newcomers, entries = [], [], []
     lowered = _with_max_priority(step)
+    key_limits = step.rules.key_limits
     waiting: list[tuple[int, int, int | None, int]] = []
     answers: list[Submitted | LeaseholdError] = []
     born: Counter[tuple[int, Status]] = Counter()
@@ -189,7 +190,11 @@ def insert(
             waiting.append((seq, _BLOCKED, None, now))
         elif due <= now:
             status = Status.PENDING
-            if draft.deadline is None and draft.queue not in lowered:
+            if (
+                draft.deadline is None
+                and draft.queue not in lowered
+                and (draft.limit_key is None or draft.queue not in key_limits)
+            ):
                 newcomers.append((lane, draft.priority, now, seq, draft.parent_id))
             else:
                 entries.append(_entry(seq, lane, draft, now))
@@ -270,6 +275,7 @@ def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tup
         draft.parent_id,
         None if draft.codec == "json" else draft.codec,
         draft.payload,
+        draft.limit_key,
     )
 
 

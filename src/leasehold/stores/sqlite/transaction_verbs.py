@@ -75,7 +75,7 @@ class KeepsTransactions(Foundation):
             answer = operation(step)
             resolve(step)
             step.flush()
-            if step.moved:
+            if step.moved or step.newly_shown:
                 tell_of_room(step)
             step.end()
         db.hints.take(step.hints)

@@ -247,7 +247,7 @@ class Writer:
             ticket.answer = ticket.operation(step)
             resolve(step)
             step.flush()
-            if step.moved:
+            if step.moved or step.newly_shown:
                 tell_of_room(step)
         except Exception as error:
             if not db.in_transaction:

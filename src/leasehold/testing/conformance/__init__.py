@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "queueing", "limiting",
             "depending",
             "scoring", "inheriting",
+            "keying",
             "people", "reading", "waking", "breaking", "retaining",
             "configuring",
             "referencing", "blobs",
@@ -41,6 +42,7 @@ from leasehold.testing.conformance.depending import DependingClauses  # noqa: E4
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.inheriting import InheritingClauses  # noqa: E402
+from leasehold.testing.conformance.keying import KeyingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
@@ -82,6 +84,7 @@ class StoreConformance(
     MeasuringClauses,
     TransactingClauses,
     TransactingRulesClauses,
+    KeyingClauses,
 ):
     """Every clause of the contract, for one store."""
 

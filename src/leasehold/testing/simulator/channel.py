@@ -265,6 +265,9 @@ class Channel:
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
         return self._world.store.unset_setting(name, actor=actor)
 
+    def running_of_key(self, queue: str, key: str) -> int:
+        return self._world.store.running_of_key(queue, key)
+
     def queues(self) -> list[str]:
         return self._world.store.queues()
 

@@ -1,0 +1,104 @@
+"""A queue's limit per key is set, changed or taken away while jobs are pending and running.
+
+What runs is counted at once, in the write that changes the limit, so the next lease obeys it. The
+pending jobs are dealt with in the pass that places jobs anew (`rebalance.py`), so many in a write:
+until it has come to them, leases meet them, and park those that may not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from leasehold.stores.sqlite import parking, ready
+from leasehold.stores.sqlite.parking import Account
+from leasehold.stores.sqlite.ready import Standing
+from leasehold.stores.sqlite.step import Step
+
+FORGET_RUNNING: Final = "UPDATE key_lane SET running = 0 WHERE queue = ?"
+# `running` is small, so all of it may be read.
+COUNT_RUNNING: Final = """
+    INSERT INTO key_lane (queue, key, lane, running)
+    SELECT lane.queue, limit_key, job.lane, count(*)
+    FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
+    WHERE lane.queue = ? AND limit_key IS NOT NULL GROUP BY job.lane, limit_key
+    ON CONFLICT DO UPDATE SET running = excluded.running
+"""
+# Beyond the last job: none is placed anew, the account is looked at.
+LOOK_AGAIN: Final = """
+    INSERT OR IGNORE INTO rescoring
+    SELECT -id, 9223372036854775807, 0, 0 FROM key_lane WHERE queue = ?
+"""
+FORGET_ACCOUNTS: Final = "DELETE FROM key_lane WHERE queue = ?"
+COUNT_NO_MORE: Final = "UPDATE place SET lane = NULL, key_lane = NULL WHERE seq = ?"
+# Guard: nothing of it is shown or parked. What runs is not counted without a limit.
+CLOSE_ACCOUNTS: Final = """
+    DELETE FROM key_lane WHERE lane = ?
+        AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = key_lane.id AND place.lane IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.lane = -key_lane.id)
+"""
+
+
+def changed(step: Step, queue: str, before: int | None, after: int | None) -> bool:
+    """Count by the new limit from now on; whether all pending jobs have to be looked at."""
+    if before == after:
+        return False
+    if before is not None and after is not None:
+        step.execute(LOOK_AGAIN, (queue,))
+        step.some_rescoring = True
+        return False
+    step.execute(FORGET_RUNNING, (queue,))
+    if after is not None:
+        step.execute(COUNT_RUNNING, (queue,))
+    return True
+
+
+def forget(step: Step, queue: str) -> None:
+    """A queue is deleted; nothing is pending in it any more."""
+    step.execute(FORGET_ACCOUNTS, (queue,))
+
+
+def is_limited(step: Step, lane: int) -> bool:
+    """Whether the keys of a lane, or of a lane of parked jobs, are limited."""
+    if not step.rules.key_limits:
+        return False
+    row: Any = step.execute(ready.QUEUE_OF, (lane,)).fetchone()
+    return row is not None and row[0] in step.rules.key_limits
+
+
+def let_go(step: Step, jobs: Sequence[Standing]) -> list[Standing]:
+    """Put jobs back that are still counted although nothing limits them; where they stand then."""
+    known = parking.counted_among(step, [job.seq for job in jobs])
+    free = []
+    for job in jobs:
+        if job.seq in known:
+            account = known[job.seq].account
+            if job.lane != account.lane:
+                key = (job.tier, job.turn, job.seq)
+                step.execute(parking.CHANGE_LANE, (account.lane, job.lane, *key))
+                step.newly_shown.add(job.seq)
+            step.execute(COUNT_NO_MORE, (job.seq,))
+            job = job._replace(lane=account.lane)  # noqa: PLW2901  # the same job, elsewhere
+        free.append(job)
+    return free
+
+
+def take_in(step: Step, jobs: Sequence[Standing]) -> None:
+    """Count jobs for their keys that came before the limit, and park who is too many."""
+    for job in jobs:
+        now = ready.find(step, job.seq) if job.lane > 0 else None
+        if now is not None:
+            parking.enter(step, [now[:4]])
+
+
+def looked_through(step: Step, lane: int) -> None:
+    """The last job of a lane was looked at: show what may run, and forget what is not needed."""
+    if lane > 0:
+        if not is_limited(step, lane):
+            step.execute(CLOSE_ACCOUNTS, (lane,))
+        return
+    row: Any = step.execute(parking.ACCOUNT, (-lane,)).fetchone()
+    if row is not None:
+        account = Account(*row)
+        parking.fill_all(step, account, parking.free_of(step, account.queue, account.key))
+        step.execute(parking.CLOSE_ACCOUNT, (account.id,))

@@ -1,0 +1,153 @@
+"""Keys that are raced for by processes that are killed: their limit is never exceeded by one.
+
+The limit is watched twice: by a trigger in the database itself, which sees every row that any
+process writes, and afterwards by the intervals of all attempts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.core.queue_config import QueueConfig
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Status
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.step import Step
+from support.acknowledged import Acknowledged
+from support.zygote import Zygote, zygote
+
+pytestmark = pytest.mark.faults
+
+LIMIT = 2
+PROCESSES = 4
+KILLS = 40
+LINES_BETWEEN_KILLS_MAX = 30
+
+WATCH = """
+    CREATE TABLE seen (key TEXT PRIMARY KEY, most INTEGER NOT NULL);
+    CREATE TRIGGER watch_running AFTER INSERT ON running BEGIN
+        INSERT INTO seen
+        SELECT coalesce(job.limit_key, 'none'), count(*) FROM running JOIN job USING (seq)
+            WHERE job.limit_key IS (SELECT limit_key FROM job WHERE seq = new.seq)
+            GROUP BY job.limit_key
+        ON CONFLICT DO UPDATE SET most = max(most, excluded.most);
+    END;
+"""
+
+
+def limited_store(path: Path) -> SQLiteStore:
+    store = SQLiteStore(path)
+    store.create_queue("default", QueueConfig(key_concurrency=LIMIT), actor="test")
+
+    def watch(step: Step) -> None:
+        step.execute(WATCH)
+
+    store._writer.run(watch)
+    return store
+
+
+def most_seen(store: SQLiteStore) -> dict[str, int]:
+    with store._read() as db:
+        return {str(key): int(str(most)) for key, most in db.execute("SELECT key, most FROM seen")}
+
+
+def race(
+    processes: Zygote, path: Path, told: Acknowledged, random: Random, function: str = "crowd"
+) -> None:
+    """Let processes race, killing one after the other: their leases are of an hour, so only proof
+    of their death gives the slots back in time.
+    """
+
+    def spawn() -> None:
+        name = f"p{processes.kills}-{len(processes.alive)}"
+        seed = random.randrange(2**32)
+        processes.spawn(f"support.key_children:{function}", str(path), name, seed, told.tell_fd)
+
+    for _ in range(PROCESSES):
+        spawn()
+    for _ in range(KILLS):
+        wanted = random.randint(1, LINES_BETWEEN_KILLS_MAX)
+        while wanted > 0:
+            news = told.listen()
+            assert news, "the processes have fallen silent: a slot has leaked"
+            wanted -= news
+        processes.kill(random.choice(processes.alive))
+        spawn()
+    processes.kill_all()
+    told.drain()
+
+
+def most_at_once(store: SQLiteStore) -> Counter[str | None]:
+    """By key, how many attempts overlapped at most; an end counts before a start of its moment."""
+    moments: list[tuple[datetime, int, str | None]] = []
+    for job in all_jobs(store):
+        for attempt in store.attempts(job[0]):
+            moments.append((attempt.started_at, 1, job[1]))
+            moments.append((attempt.ended_at or datetime.max.replace(tzinfo=UTC), -1, job[1]))
+    running: Counter[str | None] = Counter()
+    most: Counter[str | None] = Counter()
+    for _, change, key in sorted(moments, key=lambda moment: moment[:2]):
+        running[key] += change
+        most[key] = max(most[key], running[key])
+    return most
+
+
+def all_jobs(store: SQLiteStore) -> Iterator[tuple[str, str | None]]:
+    cursor = None
+    while True:
+        page = store.search(JobFilter(), limit=1000, cursor=cursor)
+        yield from ((job.id, job.limit_key) for job in page.jobs)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_key_ever_runs_more_than_its_limit(
+    folder: Path, acknowledged: Acknowledged, seed: int
+) -> None:
+    path, told = folder / "jobs.db", acknowledged
+    store = limited_store(path)
+    with zygote("support.key_children", pass_fds=(told.tell_fd,)) as processes:
+        race(processes, path, told, Random(seed))
+    seen = most_seen(store)
+    assert (seen["a"], seen["b"]) == (LIMIT, LIMIT)
+    assert seen["none"] > LIMIT
+    most = most_at_once(store)
+    assert (most["a"], most["b"]) == (LIMIT, LIMIT)
+    assert store.check() == []
+    nothing_leaked(store)
+    assert all(store.get(job_id) is not None for job_id in told.submitted)
+    store.close()
+
+
+def nothing_leaked(store: SQLiteStore) -> None:
+    """The killed held slots: after one sweep every slot is to be had again, and everything ends."""
+    store.recover()
+    assert store.stats().counts[Status.RUNNING] == 0
+    assert store.check() == []
+    while left := store.stats().counts[Status.PENDING]:
+        leases = store.exchange((), LeaseRequest(worker="last", limit=1000)).leases
+        assert leases, f"{left} jobs wait for a slot that nobody has"
+        store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
+    assert store.check() == []
+
+
+def test_a_store_that_lets_one_too_many_run_is_found_out(
+    folder: Path, acknowledged: Acknowledged
+) -> None:
+    path, told = folder / "jobs.db", acknowledged
+    store = limited_store(path)
+    with zygote("support.key_children", pass_fds=(told.tell_fd,)) as processes:
+        race(processes, path, told, Random(3), "crowd_carelessly")
+    assert most_seen(store)["a"] > LIMIT
+    assert most_at_once(store)["a"] > LIMIT
+    store.close()
