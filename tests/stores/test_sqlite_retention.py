@@ -16,7 +16,6 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore, finish, migrate, prune
-from leasehold.stores.sqlite import submit as submitting
 from leasehold.stores.sqlite.connection import open_writer
 from leasehold.stores.sqlite.files import StoreFiles
 
@@ -196,7 +195,7 @@ def test_a_store_from_before_retention_is_brought_up_to_date(
     old.execute("INSERT INTO lane (id, queue, task, completed) VALUES (1, 'default', 'work', 3)")
     for seq in (1, 2, 3):
         job = (seq, f"job-{seq}", 1, 50, 2, 0, 3, 4, *(None,) * 10, b"[]")
-        old.execute(submitting.INSERT_JOB, job)
+        old.execute(f"INSERT INTO job VALUES ({', '.join('?' * 19)})", job)
         ended = (seq, 5, to_micros(clock.now()), 0, 0, 1, 1, 3, b"1", None, None)
         old.execute(finish.INSERT_FINISHED, ended)
     old.execute("UPDATE store_state SET next_seq = 4")
