@@ -14,6 +14,7 @@ from leasehold.cli.exits import Exit
 from leasehold.cli.main import run
 from leasehold.cli.showcase import steps
 from leasehold.cli.showcase.stage import Stage
+from leasehold.cli.showcase.step import Step, StepFailedError
 
 
 def test_every_step_comes_out_as_promised(
@@ -35,7 +36,7 @@ def test_a_step_that_fails_is_seen(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(stage: Stage) -> str:
-        raise steps.StepFailedError("add(2, 3) returned 6\x1b[2J")
+        raise StepFailedError("add(2, 3) returned 6\x1b[2J")
 
     [first, *_] = steps.STEPS
     monkeypatch.setattr(steps, "STEPS", (first._replace(play=broken), first))
@@ -46,7 +47,7 @@ def test_a_step_that_fails_is_seen(
 
 
 @pytest.mark.parametrize("step", steps.STEPS, ids=lambda step: step.name)
-def test_no_step_needs_another(step: steps.Step, tmp_path: Path) -> None:
+def test_no_step_needs_another(step: Step, tmp_path: Path) -> None:
     stage = Stage(str(tmp_path))
     assert step.play(stage)
     stage.close()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from itertools import accumulate
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from leasehold.cli.showcase import tasks
 from leasehold.cli.showcase.stage import WAIT_SECONDS, Stage
-from leasehold.core.job import Attempt
+from leasehold.cli.showcase.step import Step, StepFailedError, expect, most_at_once
+from leasehold.cli.showcase.surroundings import SURROUNDINGS
 from leasehold.core.reason import ReasonKind
 from leasehold.core.retry import Exponential
 from leasehold.core.status import Event, Status
@@ -20,19 +19,6 @@ from leasehold.queue.options import NewJob
 from leasehold.queue.workflow import Workflow
 
 MANY: Final = 200
-
-
-class StepFailedError(Exception):
-    """Raised when something did not come out as promised."""
-
-
-class Step(NamedTuple):
-    """One thing that Leasehold can do."""
-
-    name: str
-    explanation: str
-    play: Callable[[Stage], str]
-    """Does it; answers with what was seen, or raises."""
 
 
 def submit(stage: Stage) -> str:
@@ -267,18 +253,6 @@ STEPS: Final = (
     Step("commands", "Programs are jobs too, with their output kept in files.", commands),
     Step("recovery", "A worker is killed; its job is taken back and run again.", recovery),
     Step("statistics", "Counts, totals, and everything that happened to a job.", statistics),
+    *SURROUNDINGS,
     Step("upkeep", "A backup while in use, a clean-up, an integrity check.", upkeep),
 )
-
-
-def expect(came_true: bool, otherwise: str) -> None:
-    """Raise StepFailedError, saying what came instead, unless it came true."""
-    if not came_true:
-        raise StepFailedError(otherwise)
-
-
-def most_at_once(attempts: list[Attempt]) -> int:
-    """How many of these attempts ran at the same time, at most."""
-    ends = [(attempt.ended_at, -1) for attempt in attempts if attempt.ended_at is not None]
-    steps = sorted([*((attempt.started_at, 1) for attempt in attempts), *ends])
-    return max(accumulate(change for _, change in steps))

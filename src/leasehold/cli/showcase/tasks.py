@@ -72,3 +72,13 @@ def survive(attempts: int) -> int:
     while job.attempt < attempts:
         job.wait(0.5)
     return job.attempt
+
+
+def pay(name: str, amount: int) -> None:
+    """Writes to a table of the application, in one commit with its own completion."""
+    with current_job().transaction() as connection:
+        connection.execute("UPDATE account SET paid = paid + ? WHERE name = ?", (amount, name))
+
+
+def shout(text: str) -> str:
+    return text.upper()
