@@ -29,6 +29,7 @@ pytest.register_assert_rewrite(
             "configuring",
             "referencing", "blobs",
             "measuring",
+            "texts",
         )
     )
 )  # fmt: skip
@@ -53,6 +54,7 @@ from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: 
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
 
@@ -77,6 +79,7 @@ class StoreConformance(
     ConfiguringClauses,
     ReferencingClauses,
     MeasuringClauses,
+    TextClauses,
 ):
     """Every clause of the contract, for one store."""
 
