@@ -14,6 +14,7 @@ from leasehold.cli.documents import document_of, job_document
 from leasehold.cli.filters import filter_options
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
+from leasehold.cli.spans import age_of
 from leasehold.core.search import JobFilter
 
 LIMIT: Final = 50
@@ -29,7 +30,7 @@ def columns(now: datetime, *, archived: bool = False) -> list[Column]:
     """What a table of jobs shows."""
 
     def age(moment: datetime) -> str:
-        return _short((now - moment).total_seconds())
+        return age_of((now - moment).total_seconds())
 
     shown = [
         Column("id", "ID", fit="keep"),
@@ -44,18 +45,6 @@ def columns(now: datetime, *, archived: bool = False) -> list[Column]:
     ]
     hidden = ("priority", "created_at") if archived else ("completed_at",)
     return [column for column in shown if column.field not in hidden]
-
-
-def _short(seconds: float) -> str:
-    """A time span at a glance.
-
-    >>> _short(59.9), _short(3600), _short(200_000)
-    ('59s', '60m', '55h')
-    """
-    for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 72)):
-        if seconds < size * most:
-            return f"{max(0, int(seconds / size))}{unit}"
-    return f"{int(seconds / 86_400)}d"
 
 
 @command("list")

@@ -43,7 +43,10 @@ class Several(QueueBase):
 
     def discard_each(self, jobs: Iterable[JobRef]) -> list[Answer]:
         """`discard` several jobs, in bounded writes; one answer each, in order."""
-        return _in_parts(jobs, lambda job_ids: self.store.discard(job_ids, actor=self._actor))
+        answers = _in_parts(jobs, lambda job_ids: self.store.discard(job_ids, actor=self._actor))
+        if self.blobs is not None:
+            self.blobs.forget_jobs(answers)
+        return answers
 
     def reprioritize_each(self, jobs: Iterable[JobRef], priority: PriorityLike) -> list[Answer]:
         """`reprioritize` several jobs; one answer each, in order."""

@@ -3,6 +3,8 @@ r"""TXT: text that is no UTF-8, such as "\udcff" from a file name in another enc
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -35,10 +37,8 @@ class TextClauses(ConformanceBase):
     @pytest.mark.parametrize("question", ASKED)
     def test_txt_1_nothing_is_known_under_it(self, store: Store, question: str) -> None:
         submit(store, draft("one"))
-        try:
+        with suppress(InvalidJobError):
             assert not ASKED[question](store)
-        except LeaseholdError as error:
-            assert "UTF-8" in str(error)
         assert get(store, "one").id == "one"
 
     @pytest.mark.parametrize("order", ORDERED)
@@ -69,9 +69,9 @@ class TextClauses(ConformanceBase):
             {"metadata": {"name": NO_TEXT}},
             {"metadata": {NO_TEXT: 1}},
         ],
-        ids=lambda fields: "-".join(fields),
+        ids="-".join,
     )
-    def test_txt_3_no_job_can_hold_it(self, store: Store, fields: dict[str, object]) -> None:
+    def test_txt_3_no_job_can_hold_it(self, store: Store, fields: dict[str, Any]) -> None:
         with pytest.raises(InvalidJobError):
             store.submit([draft(**fields)])
         assert store.stats().submitted == 0
