@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -16,6 +17,7 @@ from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of
 from leasehold.core.search import JobFilter
+from leasehold.worker.task import COMMAND_TASK
 
 LIMIT: Final = 50
 PAGE_SIZE: Final = 500
@@ -35,7 +37,7 @@ def columns(now: datetime, *, archived: bool = False) -> list[Column]:
     shown = [
         Column("id", "ID", fit="keep"),
         Column("queue", "QUEUE", fit="cut", spare=1),
-        Column("task", "TASK", fit="cut"),
+        Column("what", "TASK", fit="cut"),
         Column("status", "STATUS", fit="keep"),
         Column("priority", "PRI", right=True, spare=5),
         Column("attempts", "TRIES", right=True, spare=4),
@@ -69,7 +71,29 @@ def list_jobs(session: Session, *, where: JobFilter, limit: int, archived: bool)
     """
     find = _archived if archived else _jobs
     shown = columns(session.queue.now(), archived=archived)
-    emit(session, find(session, where, limit), shown, nothing="no job fits")
+    documents = find(session, where, limit)
+    told = map(_told, documents) if session.format == "table" else documents
+    emit(session, told, shown, nothing="no job fits")
+
+
+def _told(document: Document) -> Document:
+    """As a table shows it: of commands what is run, for they are all of one task."""
+    text = command_text(document.get("payload")) if document["task"] == COMMAND_TASK else None
+    return {**document, "what": text or document["task"]}
+
+
+def command_text(payload: Any) -> str | None:
+    """What a command job runs; None if its payload is not at hand.
+
+    >>> command_text({"argv": ["ls", "a b"]}), command_text({"shell": "ls | wc"})
+    ("$ ls 'a b'", '$ ls | wc')
+    """
+    match payload:
+        case {"shell": str(text)}:
+            return f"$ {text}"
+        case {"argv": [*words]}:
+            return f"$ {shlex.join(map(str, words))}"
+    return None
 
 
 def _jobs(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:

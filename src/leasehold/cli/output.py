@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -167,6 +166,8 @@ def console(*, stderr: bool = False) -> Any:
 
 
 def _print_csv(documents: Iterable[Document]) -> None:
+    import csv
+
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
     on_terminal = sys.stdout.isatty()

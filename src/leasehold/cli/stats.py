@@ -43,6 +43,7 @@ WINDOW_COLUMNS: Final = (
     _count("pending", "PENDING"),
     Column("oldest_pending_age_seconds", "OLDEST", age_of, right=True, spare=1),
     _count("running", "RUNNING"),
+    _count("completed", "DONE", 3),
     Column("throughput_per_second", "DONE/S", "{:,.2f}".format, right=True),
     _ERRORS,
     _took("wait_p50_seconds", "WAIT P50", 4),
@@ -89,9 +90,10 @@ def stats(
 ) -> None:
     """How queues do: depth, throughput, errors, times.
 
-    DONE/S is completed jobs per second, FAILED % the share of attempts that failed, OLDEST the age
-    of the job that waits longest. WAIT is from when a job may run to its lease, RUN from there to
-    its end; P95 is what 95 of 100 did not exceed. Minutes and days are UTC; the last is not over.
+    DONE is how many jobs were completed, DONE/S how many per second, FAILED % the share of attempts
+    that failed, OLDEST the age of the job that waits longest. WAIT is from when a job may run to
+    its lease, RUN from there to its end; P95 is what 95 of 100 did not exceed. Minutes and days are
+    UTC; the last is not over.
 
     Without a name all queues are listed, and last the whole store, whose queue is `null` for
     programs and which remembers deleted queues, too; --by then has the rows of the whole store.
