@@ -165,13 +165,16 @@ def test_a_memory_store_takes_a_job_and_forgets_it(shell: Shell) -> None:
     assert list(shell.folder.iterdir()) == []
 
 
+CHECKS = TaskQueue("memory://", num_workers=0)
 VALUES = st.none() | st.text() | st.integers() | st.floats() | st.lists(st.text(), max_size=2)
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), VALUES, max_size=5))
 def test_any_document_is_a_job_or_refused_with_a_reason(document: dict[str, object]) -> None:
     try:
-        told = read_document(json.dumps(document)).new_job().task
+        job = read_document(json.dumps(document)).new_job()
+        CHECKS.check_job(job)
+        told = job.task
     except LeaseholdError as error:
         told = str(error)
     assert told

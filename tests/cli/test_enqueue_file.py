@@ -7,9 +7,10 @@ import json
 import pytest
 
 from cli.conftest import Shell
+from cli.seed import run_here
 from cli.test_enqueue import payloads
+from leasehold.cli import intake
 from leasehold.cli.exits import Exit
-from leasehold.cli.intake import LINE_BYTES_MAX
 from leasehold.cli.jobdocument import FIELDS
 
 GOOD = '{"id": "a", "command": "echo a"}'
@@ -42,7 +43,36 @@ def test_a_clash_with_the_store_stores_nothing_either(shell: Shell) -> None:
     shell.ok("enqueue", GOOD)
     done = shell.run("enqueue", "--file", "-", stdin=f"{ALSO_GOOD}\n{GOOD}\n")
     assert done.code == Exit.CONFLICT
-    assert "'a'" in done.err
+    assert done.err.splitlines() == [
+        "leasehold: line 2: the id 'a' is taken",
+        "nothing was stored",
+    ]
+    assert len(payloads(shell)) == 1
+
+
+def test_a_dependency_that_is_not_there_is_named_with_its_line(shell: Shell) -> None:
+    shell.ok("enqueue", GOOD)
+    lines = (
+        '{"task": "t", "depends_on": ["a", "b"]}',
+        '{"id": "b", "task": "t", "depends_on": "nobody"}',
+    )
+    done = shell.run("enqueue", "--file", "-", stdin="\n".join(lines))
+    assert done.code == Exit.NOT_FOUND
+    assert done.err.splitlines() == [
+        "leasehold: line 2: there is no job 'nobody' to depend on",
+        "nothing was stored",
+    ]
+    assert len(payloads(shell)) == 1
+
+
+def test_a_line_without_end_does_not_fill_the_memory_nor_hide_the_next(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "LINE_BYTES_MAX", 64)
+    (shell.folder / "jobs.jsonl").write_text("x" * 1000 + f"\n{GOOD}\n")
+    done = run_here(shell, "enqueue", "--file", "jobs.jsonl", "--partial")
+    assert done.code == Exit.PARTIAL
+    assert "line 1: a line has at most 64 bytes" in done.err
     assert len(payloads(shell)) == 1
 
 
@@ -82,14 +112,6 @@ def test_thousands_of_lines_with_known_keys(shell: Shell) -> None:
     assert shell.ok("enqueue", "--file", "-", stdin="\n".join(lines[:3])).out == (
         "submitted 3 jobs, 3 of them known by their keys\n"
     )
-
-
-def test_a_line_without_end_does_not_fill_the_memory_nor_hide_the_next(shell: Shell) -> None:
-    text = "x" * (3 * LINE_BYTES_MAX) + f"\n{GOOD}\n"
-    done = shell.run("enqueue", "--file", "-", "--partial", stdin=text)
-    assert done.code == Exit.PARTIAL
-    assert done.err.startswith("line 1: ")
-    assert "submitted 1 jobs" in done.out
 
 
 def test_only_so_many_errors_are_shown(shell: Shell) -> None:

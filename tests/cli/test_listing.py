@@ -118,3 +118,17 @@ def test_one_line_per_job_on_a_narrow_terminal(shell: Shell) -> None:
         assert [line.split()[0] for line in lines[2:]] == ids
         assert all("…" in line and "dead" in line for line in lines[2:])
         assert lines[0].split() == ["ID", "QUEUE", "TASK", "STATUS", "AGE"]
+
+
+def test_of_commands_people_see_what_is_run(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit_command(["convert", "a b.png"])
+        queue.submit_command("sort names | uniq")
+        queue.submit("command-like", {"argv": ["no"]})
+    table = run_here(shell, "list").out
+    assert "$ convert 'a b.png'" in table
+    assert "$ sort names | uniq" in table
+    assert "command-like" in table
+    assert [job["task"] for job in run_here(shell, "list", "-o", "json").json] == [
+        "command-like", "command", "command",
+    ]  # fmt: skip

@@ -22,8 +22,12 @@ from leasehold.errors import StoreUnavailableError
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def queue(name: str, state: str = "active", **figures: int) -> dict[str, Any]:
-    return {"queue": name, "state": state, **Stats(counts={}).as_mapping(), **figures}
+def queue(name: str, state: str = "active", **figures: Any) -> dict[str, Any]:
+    lately = {
+        "throughput_per_second": 0.0, "error_rate": 0.0, "oldest_pending_age_seconds": None,
+        "wait_p95_seconds": None, "run_p95_seconds": None,
+    }  # fmt: skip
+    return {"queue": name, "state": state, **Stats(counts={}).as_mapping(), **lately, **figures}
 
 
 def worker(name: str = "w/1", **fields: Any) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def worker(name: str = "w/1", **fields: Any) -> dict[str, Any]:
 
 
 def overview(*queues: dict[str, Any], seconds: float = 0, workers: Any = ()) -> Overview:
-    numbers = [name for name in queue("") if name not in ("queue", "state")]
+    numbers = Stats(counts={}).as_mapping()
     total = {name: sum(each[name] for each in queues) for name in numbers}
     return Overview(START + timedelta(seconds=seconds), "jobs.db", total, queues, workers)
 
@@ -54,10 +58,24 @@ def test_rates_are_what_changed_since_the_last_look(view: View) -> None:
     assert "completed -/s" in shown(view)
     view.saw(overview(queue("a", total_completed=10), queue("new"), seconds=4))
     assert "completed 2.5/s" in shown(view)
-    assert [row["done"] for row in view.rows()] == [2.5, None]
     # A queue that was deleted and made anew counts from 0 again; nothing runs backwards.
     view.saw(overview(queue("a", total_completed=3), seconds=8))
     assert "completed 0.0/s" in shown(view)
+
+
+def test_what_happened_lately_where_there_is_room() -> None:
+    view = View(1.0)
+    lately: dict[str, Any] = {"throughput_per_second": 12.34, "error_rate": 0.015}
+    times: dict[str, Any] = {
+        "oldest_pending_age_seconds": 75, "run_p95_seconds": 0.25, "wait_p95_seconds": 4.2,
+    }  # fmt: skip
+    view.saw(overview(queue("a", pending=1, **lately, **times)))
+    wide = next(line for line in shown(view, 120).splitlines() if line.startswith("> a"))
+    assert wide.split()[3:] == ["1", "0", "0", "0", "12.3", "75s", "1.5", "250ms", "4.2s"]
+    heading = next(line for line in shown(view, 80).splitlines() if "QUEUE " in line)
+    assert heading.split()[2:] == [
+        "PENDING", "RUNNING", "WAITING", "DEAD", "DONE/S", "OLDEST", "FAIL%",
+    ]  # fmt: skip
 
 
 def test_selecting_and_sorting(view: View) -> None:
@@ -154,7 +172,7 @@ def test_names_cannot_garble_it() -> None:
 def test_a_store_in_trouble_is_said_and_not_the_end(
     view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(session: Session) -> Overview:
+    def fail(session: Session, *, lately: bool) -> Overview:
         raise StoreUnavailableError("the disk is away")
 
     monkeypatch.setattr(top, "look", fail)

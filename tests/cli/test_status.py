@@ -1,10 +1,9 @@
-"""`status` and `stats`: the whole store in figures."""
+"""`status`: the whole store in figures."""
 
 from __future__ import annotations
 
 from cli.conftest import Shell
 from cli.seed import golden, kill, run_here, store_of
-from cli.terminal import Terminal
 from cli.test_queues import FIGURES
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
@@ -74,30 +73,6 @@ def test_an_empty_store(shell: Shell) -> None:
     assert done.out == "store leasehold.db: 0 jobs\n\n\n"
     assert "there is no queue yet" in done.err
     assert [each["queue"] for each in shell.ok("stats", "-o", "json").json] == [None]
-
-
-def test_stats(shell: Shell) -> None:
-    with store_of(shell) as queue:
-        seed(queue)
-    with Terminal(shell.command("stats"), cwd=shell.folder, env=shell.environment) as terminal:
-        assert terminal.end() == 0
-        shown = terminal.text
-    assert golden(shown) == golden("""
-QUEUE     SUBMITTED   COMPLETED   FAILED   RETRIED   DEAD   CANCELLED   FAILED %
-────────────────────────────────────────────────────────────────────────────────
-default           2           1        1         0      1           0       50.0
-mail              1           0        0         0      0           0          -
-reports           1           0        0         0      0           0          -
-(all)             4           1        1         0      1           0       50.0
-""")
-    assert "CLEANED" in shell.ok("stats").out, "only a narrow terminal does without"
-    *queues, whole = shell.ok("stats", "-o", "json").json
-    assert list(whole) == ["queue", "state", *FIGURES, "failure_percent"]
-    assert whole["queue"] is None
-    assert whole["total_submitted"] == sum(each["total_submitted"] for each in queues) == 4
-    [one] = shell.ok("stats", "mail", "-o", "jsonl").jsonl
-    assert (one["queue"], one["state"], one["pending"]) == ("mail", "paused", 1)
-    assert shell.run("stats", "nobody").code == Exit.NOT_FOUND
 
 
 def test_a_store_in_memory_is_of_no_use_but_no_error(shell: Shell) -> None:

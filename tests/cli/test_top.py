@@ -10,6 +10,7 @@ import pytest
 from cli.conftest import Shell
 from cli.seed import golden, store_of
 from cli.terminal import Terminal
+from cli.test_queues import FIGURES
 from leasehold import QueueState
 from leasehold.cli.exits import Exit
 
@@ -118,10 +119,16 @@ def test_off_a_terminal_it_is_one_look(shell: Shell) -> None:
     lines = golden(shell.ok("top").out).splitlines()
     assert lines[0].startswith("leasehold  leasehold.db")
     assert lines[1:3] == ["pending 1  running 0", "submitted -/s  completed -/s  failed -/s"]
-    assert lines[5].split() == [">", "mail", "active", "1", "0", "0", "0", "-"]
+    assert lines[5].split() == [
+        ">", "mail", "active", "1", "0", "0", "0", "0.0", "0s", "0.0", "-", "-",
+    ]  # fmt: skip
     assert "q quit" not in "".join(lines)
     document = shell.ok("top", "-o", "json").json
     assert list(document) == ["store", "at", "jobs", "queues", "workers", "warnings"]
+    assert list(document["queues"][0]) == [
+        "queue", "state", *FIGURES, "throughput_per_second", "error_rate",
+        "oldest_pending_age_seconds", "wait_p95_seconds", "run_p95_seconds",
+    ]  # fmt: skip
     assert shell.run("top", "--interval", "0").code == Exit.USAGE
 
 

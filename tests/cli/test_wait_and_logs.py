@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cli.conftest import Shell
 from cli.crews import WAIT, Gate, crews, gate
+from cli.seed import run_here, store_of
 from leasehold.cli.exits import Exit
 from leasehold.cli.logs import LINE_BYTES_MAX, Tail, appended
 
@@ -54,6 +55,27 @@ def test_wait_says_how_jobs_ended(crews: Shell) -> None:
     assert failed.jsonl[1]["error"]["message"] == "exit code 3: no"
     assert crews.run("wait", "nobody").code == Exit.NOT_FOUND
     assert crews.run("wait").code == Exit.USAGE
+
+
+def test_enough_of_the_beginning_of_an_id_will_do(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("t", job_id="picture-1")
+        queue.submit("t", job_id="picture-2")
+        queue.submit("t", job_id="letter")
+        for name in ("picture-1", "picture-2", "letter"):
+            queue.cancel(name)
+    waited = run_here(shell, "wait", "picture-1", "let", "-o", "jsonl")
+    assert [job["id"] for job in waited.jsonl] == ["picture-1", "letter"]
+    assert run_here(shell, "logs", "let").code == Exit.OK
+    for command in ("wait", "logs"):
+        several = run_here(shell, command, "pic")
+        assert (several.code, several.out) == (Exit.USAGE, "")
+        assert "several jobs begin with 'pic': picture-1, picture-2" in several.err
+        assert run_here(shell, command, "nobody").code == Exit.NOT_FOUND
+    dependent = run_here(shell, "enqueue", "--task", "t", "--depends-on", "let")
+    assert run_here(shell, "show", dependent.out.strip(), "-o", "json").json["job"][
+        "depends_on"
+    ] == ["letter"]
 
 
 def test_enqueue_and_wait(crews: Shell) -> None:

@@ -42,7 +42,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "config": Entry(
         "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
     ),
-    "stats": Entry("leasehold.cli.stats", "stats", "Counts and lifetime totals, queue by queue."),
+    "stats": Entry(
+        "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."
+    ),
     "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
     "sweep": Entry(
         "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from leasehold.cli.asking import is_agreed
 from leasehold.cli.exits import Exit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session, is_interactive
@@ -33,7 +34,11 @@ def agreed(session: Session, what: str, *, yes: bool, dry_run: bool) -> bool:
         return True
     if not is_interactive():
         raise click.UsageError(f"this would {safe(what)}: say --yes, or --dry-run to only look")
-    if click.confirm(f"Really {safe(what)}?", err=True):
-        return True
+    try:
+        if is_agreed(f"Really {safe(what)}?"):
+            return True
+    except KeyboardInterrupt:
+        session.tell("\ninterrupted: nothing was changed")
+        raise click.exceptions.Exit(Exit.INTERRUPTED) from None
     session.tell("nothing was changed")
     raise click.exceptions.Exit(Exit.FAILURE)

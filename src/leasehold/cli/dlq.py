@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from leasehold.cli.command import command, group
-from leasehold.cli.documents import document_of, job_document
+from leasehold.cli.documents import document_of, full_document, job_document
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.listing import LIMIT, error_line
@@ -90,8 +90,11 @@ def show(session: Session, job_id: str) -> None:
     if job.status is not Status.DEAD:
         raise _no_letter(job)
     attempts = [_attempt_document(attempt) for attempt in session.queue.attempts(job)]
-    document = {**job_document(job), "why": _why(job), "attempt_records": attempts}
-    emit_one(session, document, show=lambda: _print_letter(session, job, attempts))
+    fields = full_document(session, job)
+    document = {**fields, "why": _why(job), "attempt_records": attempts}
+    emit_one(
+        session, document, show=lambda: _print_letter(session, job, fields["payload"], attempts)
+    )
 
 
 @command(of=dlq)
@@ -161,14 +164,14 @@ def _attempt_document(attempt: Attempt) -> dict[str, Any]:
     return {**document_of(attempt), "duration_seconds": attempt.duration_seconds}
 
 
-def _print_letter(session: Session, job: Job, attempts: list[dict[str, Any]]) -> None:
+def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[str, Any]]) -> None:
     failures = [each for each in attempts if each["error"] is not None]
     print_fields(
         {
             "id": job.id,
             "queue": job.queue,
             "task": job.task,
-            "payload": job_document(job)["payload"],
+            "payload": payload,
             "submitted": job.created_at,
             "dead_since": job.completed_at,
             "attempts": f"{job.attempts} of {job.allowance}",

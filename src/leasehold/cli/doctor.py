@@ -65,8 +65,9 @@ def _findings(session: Session) -> list[Finding]:
     try:
         queue = session.queue
         findings = examine(gather(queue, _stale_pids(session)))
-        for name in queue.queues():
-            findings += alerts(figures_of(queue.queue_info(name), queue.workers(), queue))
+        workers = queue.workers()
+        for info in queue.list_queues():
+            findings += alerts(figures_of(info, workers, queue))
     except StoreError as error:
         return [
             Finding(

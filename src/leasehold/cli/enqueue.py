@@ -14,8 +14,9 @@ from leasehold.cli.command import command
 from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit
 from leasehold.cli.jobdocument import JobDocument, read_document
+from leasehold.cli.jobref import job_id_of
 from leasehold.cli.options import DURATION, JSON, PRIORITY, TAG
-from leasehold.cli.output import Column, emit, emit_one
+from leasehold.cli.output import Column, emit, emit_one, jobs_counted
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 
@@ -100,8 +101,14 @@ def enqueue(
         return
     if partial:
         raise click.UsageError("--partial is for --file")
-    job = _document(words, fields).new_job()
+    document = _document(words, fields)
+    document.new_job()  # Whatever is wrong with it is told before a store is made.
     queue = session.new_queue
+    if document.depends_on is not None:
+        needed = document.depends_on
+        each = [needed] if isinstance(needed, str) else needed
+        document.depends_on = [job_id_of(session, one) for one in each]
+    job = document.new_job()
     [handle] = queue.submit_many([job])
     if handle.is_duplicate:
         session.tell(f"this key was used before: its job is {handle.id}")
@@ -206,7 +213,7 @@ def _take_file(
         session.tell(f"... and {failed - ERRORS_SHOWN_MAX:,} more")
     if session.format == "table" and (stored or not failed):
         again = f", {duplicates:,} of them known by their keys" if duplicates else ""
-        click.echo(f"submitted {stored:,} jobs{again}")
+        click.echo(f"submitted {jobs_counted(stored)}{again}")
     if failed and not stored:
         session.tell(f"{failed:,} bad line(s): nothing was stored")
         raise click.exceptions.Exit(Exit.FAILURE if partial else Exit.USAGE)

@@ -10,16 +10,21 @@ from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
-from leasehold.cli.jobdocument import read_document
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.errors import InvalidJobError, LeaseholdError
+from leasehold.cli.blame import blaming
+from leasehold.cli.jobdocument import DOCUMENT_BYTES_MAX, read_document
+from leasehold.errors import (
+    DuplicateJobError,
+    InvalidJobError,
+    LeaseholdError,
+    UnknownDependencyError,
+)
 from leasehold.queue.facade import TaskQueue
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import NewJob
 
 BATCH: Final = 1000
-LINE_BYTES_MAX: Final = 2 * PAYLOAD_BYTES_MAX
-"""No job with more can be stored; a file without line ends must not fill the memory."""
+LINE_BYTES_MAX: Final = DOCUMENT_BYTES_MAX
+"""A file without line ends must not fill the memory."""
 
 
 class Line(NamedTuple):
@@ -44,10 +49,12 @@ def read_lines(file: IO[bytes], queue: TaskQueue, defaults: Mapping[str, Any]) -
     number = 0
     while text := file.readline(LINE_BYTES_MAX):
         number += 1
-        if text.strip():
+        if len(text) == LINE_BYTES_MAX and not text.endswith(b"\n"):
+            yield Line(number, InvalidJobError(f"a line has at most {LINE_BYTES_MAX:,} bytes"))
+            while len(text) == LINE_BYTES_MAX and not text.endswith(b"\n"):
+                text = file.readline(LINE_BYTES_MAX)
+        elif text.strip():
             yield Line(number, _job(text, number, queue, defaults, seen))
-        while len(text) == LINE_BYTES_MAX and not text.endswith(b"\n"):
-            text = file.readline(LINE_BYTES_MAX)
 
 
 def _job(
@@ -85,7 +92,10 @@ def submit_all(queue: TaskQueue, lines: Iterable[Line]) -> list[Taken]:
             jobs.append(line.job)
     if bad:
         return bad
-    handles = queue.submit_many(jobs)
+    try:
+        handles = queue.submit_many(jobs)
+    except (DuplicateJobError, UnknownDependencyError) as error:
+        raise blaming(error, queue, dict(zip(numbers, jobs, strict=True))) from error
     return [_taken(number, handle) for number, handle in zip(numbers, handles, strict=True)]
 
 

@@ -15,6 +15,9 @@ from leasehold.errors import InvalidJobError
 from leasehold.queue.commands import command_job
 from leasehold.queue.options import NewJob
 
+DOCUMENT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""For a job as text: its payload may be kept as a blob, but passes through memory."""
+
 
 class JobDocument(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Either `command` (text for a shell, or a list for none) or `task`; the rest as need be.
@@ -89,7 +92,7 @@ def read_document(text: str | bytes) -> JobDocument:
     Traceback (most recent call last):
     leasehold.errors.InvalidJobError: unknown field 'colour'; there are args, command, ...
     """
-    value = decode_document(text, "the job")
+    value = decode_document(text, "the job", DOCUMENT_BYTES_MAX)
     if not isinstance(value, dict):
         raise InvalidJobError('a job is a JSON object, such as {"command": "echo hi"}')
     unknown = value.keys() - set(FIELDS)

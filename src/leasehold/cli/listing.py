@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -14,7 +15,9 @@ from leasehold.cli.documents import document_of, job_document
 from leasehold.cli.filters import filter_options
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
+from leasehold.cli.spans import age_of
 from leasehold.core.search import JobFilter
+from leasehold.worker.task import COMMAND_TASK
 
 LIMIT: Final = 50
 PAGE_SIZE: Final = 500
@@ -29,12 +32,12 @@ def columns(now: datetime, *, archived: bool = False) -> list[Column]:
     """What a table of jobs shows."""
 
     def age(moment: datetime) -> str:
-        return _short((now - moment).total_seconds())
+        return age_of((now - moment).total_seconds())
 
     shown = [
         Column("id", "ID", fit="keep"),
         Column("queue", "QUEUE", fit="cut", spare=1),
-        Column("task", "TASK", fit="cut"),
+        Column("what", "TASK", fit="cut"),
         Column("status", "STATUS", fit="keep"),
         Column("priority", "PRI", right=True, spare=5),
         Column("attempts", "TRIES", right=True, spare=4),
@@ -44,18 +47,6 @@ def columns(now: datetime, *, archived: bool = False) -> list[Column]:
     ]
     hidden = ("priority", "created_at") if archived else ("completed_at",)
     return [column for column in shown if column.field not in hidden]
-
-
-def _short(seconds: float) -> str:
-    """A time span at a glance.
-
-    >>> _short(59.9), _short(3600), _short(200_000)
-    ('59s', '60m', '55h')
-    """
-    for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 72)):
-        if seconds < size * most:
-            return f"{max(0, int(seconds / size))}{unit}"
-    return f"{int(seconds / 86_400)}d"
 
 
 @command("list")
@@ -80,7 +71,29 @@ def list_jobs(session: Session, *, where: JobFilter, limit: int, archived: bool)
     """
     find = _archived if archived else _jobs
     shown = columns(session.queue.now(), archived=archived)
-    emit(session, find(session, where, limit), shown, nothing="no job fits")
+    documents = find(session, where, limit)
+    told = map(_told, documents) if session.format == "table" else documents
+    emit(session, told, shown, nothing="no job fits")
+
+
+def _told(document: Document) -> Document:
+    """As a table shows it: of commands what is run, for they are all of one task."""
+    text = command_text(document.get("payload")) if document["task"] == COMMAND_TASK else None
+    return {**document, "what": text or document["task"]}
+
+
+def command_text(payload: Any) -> str | None:
+    """What a command job runs; None if its payload is not at hand.
+
+    >>> command_text({"argv": ["ls", "a b"]}), command_text({"shell": "ls | wc"})
+    ("$ ls 'a b'", '$ ls | wc')
+    """
+    match payload:
+        case {"shell": str(text)}:
+            return f"$ {text}"
+        case {"argv": [*words]}:
+            return f"$ {shlex.join(map(str, words))}"
+    return None
 
 
 def _jobs(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:

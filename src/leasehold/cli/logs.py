@@ -11,6 +11,7 @@ import msgspec
 
 from leasehold.cli.command import command
 from leasehold.cli.documents import document_of
+from leasehold.cli.jobref import job_id_of
 from leasehold.cli.output import Column, emit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
@@ -48,19 +49,19 @@ def logs(
 
     For a command job that is its output, of its latest attempt; lines of its error output begin
     with `err| ` if both are shown. For a task it is what it logged by `current_job().log(...)`, the
-    last 1000 lines. Control characters are spelled out; lines of more than 16 KiB are cut.
+    last 1000 lines. Control characters are spelled out; lines of more than 16 KiB are cut. JOB is a
+    job's id, or enough of its beginning to be the only one.
 
     \b
-    Example:
-      queuectl logs 0199c0de-... --follow
-      queuectl logs 0199c0de-... --stderr --attempt 1
+    Examples: queuectl logs 0199c0de --follow
+              queuectl logs 0199c0de --stderr --attempt 1
     """
     if follow and attempt is not None:
         raise click.UsageError("--follow goes with the job: not together with --attempt")
-    snapshot = session.queue.get(job)
+    snapshot = session.queue.get(job_id_of(session, job))
     if snapshot.task != COMMAND_TASK and (streams or attempt):
         raise click.UsageError(
-            f"job {safe(job)} is no command: it has one log, not one per stream or attempt"
+            f"job {safe(snapshot.id)} is no command: it has one log, not one per stream or attempt"
         )
     lines = _follow(session, snapshot) if follow else _lines(session.queue, snapshot, attempt)
     chosen = (line for line in lines if streams is None or line.stream == streams)

@@ -13,7 +13,7 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import AmbiguousIdError, job_id_of
-from leasehold.cli.output import Document, emit
+from leasehold.cli.output import Document, emit, jobs_counted
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.job import Job
@@ -88,7 +88,7 @@ def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
             meant[name] = error
     job_ids = list(dict.fromkeys(each for each in meant.values() if isinstance(each, str)))
     if chosen.dry_run or (order.asks and job_ids):
-        what = f"{order.verb} {_jobs(len(job_ids))}"
+        what = f"{order.verb} {jobs_counted(len(job_ids))}"
         agreed(session, what, yes=chosen.yes, dry_run=chosen.dry_run)
     if chosen.dry_run:
         answers: dict[str, Answer] = {each: session.queue.get(each) for each in job_ids}
@@ -112,7 +112,7 @@ def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
         session.tell(f"there is no job to {order.verb}")
         _print(session, [])
         return
-    what = f"{order.verb} {_jobs(len(found))}"
+    what = f"{order.verb} {jobs_counted(len(found))}"
     if not agreed(session, what, yes=chosen.yes, dry_run=chosen.dry_run):
         _print(session, found)
         return
@@ -122,12 +122,12 @@ def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
     changed = {name: each for name, each in answers.items() if isinstance(each, Job)}
     _print(session, [_document(*each, done=True) for each in changed.items()])
     if session.format == "table":
-        click.echo(f"{order.done} {_jobs(len(changed))}")
+        click.echo(f"{order.done} {jobs_counted(len(changed))}")
     stopping = sum(_is_stopping(order, job) for job in changed.values())
     if stopping:
         session.tell(f"{stopping:,} of them are running: their workers were asked to stop them")
     if len(changed) < len(answers):
-        session.tell(f"{_jobs(len(answers) - len(changed))} had moved on meanwhile")
+        session.tell(f"{jobs_counted(len(answers) - len(changed))} had moved on meanwhile")
 
 
 def _able(order: Order, where: JobFilter) -> JobFilter:
@@ -182,7 +182,3 @@ def _exit(answers: Iterable[Answer]) -> None:
     if any(isinstance(each, Job) for each in given):
         raise click.exceptions.Exit(Exit.PARTIAL)
     raise click.exceptions.Exit(codes.pop() if len(codes) == 1 else Exit.FAILURE)
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job{'' if count == 1 else 's'}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 
 import click
@@ -87,6 +86,15 @@ def json_text(document: Any, *, indent: int = 0) -> str:
     return safe_json((msgspec.json.format(data, indent=indent) if indent else data).decode())
 
 
+def jobs_counted(count: int) -> str:
+    """So many jobs, in words.
+
+    >>> jobs_counted(1), jobs_counted(1200)
+    ('1 job', '1,200 jobs')
+    """
+    return f"{count:,} job{'' if count == 1 else 's'}"
+
+
 def cell(value: Any) -> str:
     """A value as one line for people."""
     if value is None:
@@ -95,6 +103,8 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, float):
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     text = value if isinstance(value, str | int) else json_text(value)
@@ -156,6 +166,8 @@ def console(*, stderr: bool = False) -> Any:
 
 
 def _print_csv(documents: Iterable[Document]) -> None:
+    import csv
+
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
     on_terminal = sys.stdout.isatty()
@@ -174,6 +186,6 @@ def _print_csv(documents: Iterable[Document]) -> None:
 def _plain(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, datetime):
+    if isinstance(value, date):  # or a datetime, which is one
         return str(msgspec.to_builtins(value))
     return value if isinstance(value, str) else json_text(value)

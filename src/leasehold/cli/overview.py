@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.cli.documents import document_of
 from leasehold.cli.session import Session
-from leasehold.core.queue_config import QueueState
+from leasehold.core.queue_config import QueueInfo, QueueState
 from leasehold.core.status import Status
 
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
 QueueFigures = Mapping[str, Any]
-"""A queue's name and state, a count per status, and its lifetime totals as `total_...`."""
+"""A queue's name and state, a count per status, and for `top` how it did lately."""
+
+LATELY: Final = ("throughput_per_second", "error_rate", "oldest_pending_age_seconds")
+LATELY_SECONDS: Final = 300.0
 
 
 class Overview(NamedTuple):
@@ -36,22 +42,37 @@ class Overview(NamedTuple):
         }
 
 
-def look(session: Session) -> Overview:
-    """Look at everything once. Nothing of it counts jobs one by one."""
+def look(session: Session, *, lately: bool = False) -> Overview:
+    """Look at everything once; `lately` also at what happened in the last minutes.
+
+    Nothing of it counts jobs one by one, and all queues are read at once but for the latter.
+    """
     queue = session.queue
     return Overview(
         at=queue.now(),
         store=session.store_url,
         total=queue.get_queue_stats(),
-        queues=[queue_figures(session, name) for name in queue.queues()],
+        queues=[
+            queue_figures(info) | (_lately(queue, info.name) if lately else {})
+            for info in queue.list_queues()
+        ],
         workers=[document_of(worker) for worker in queue.workers()],
     )
 
 
-def queue_figures(session: Session, name: str) -> dict[str, Any]:
-    """The state and the figures of one queue."""
-    state = session.queue.queue_info(name).state
-    return {"queue": name, "state": state.value, **session.queue.get_queue_stats(name)}
+def queue_figures(info: QueueInfo) -> dict[str, Any]:
+    """A queue, its state, and how many jobs stand in each status."""
+    counts = {status.value: info.counts.get(status, 0) for status in Status}
+    return {"queue": info.name, "state": info.state.value, **counts}
+
+
+def _lately(queue: TaskQueue, name: str) -> dict[str, Any]:
+    metrics = queue.metrics(name, window_seconds=LATELY_SECONDS)
+    return {
+        **{field: getattr(metrics, field) for field in LATELY},
+        "wait_p95_seconds": metrics.wait.p95_seconds,
+        "run_p95_seconds": metrics.run.p95_seconds,
+    }
 
 
 def warnings_of(overview: Overview) -> Iterator[str]:

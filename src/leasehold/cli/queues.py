@@ -13,7 +13,15 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.filters import filter_options, is_everything
-from leasehold.cli.output import Column, Document, emit, emit_one, json_text, print_fields
+from leasehold.cli.output import (
+    Column,
+    Document,
+    emit,
+    emit_one,
+    jobs_counted,
+    json_text,
+    print_fields,
+)
 from leasehold.cli.overview import queue_figures
 from leasehold.cli.rules import rule_options
 from leasehold.cli.session import Session
@@ -65,7 +73,7 @@ def list_queues(session: Session) -> None:
     \b
     Example: queuectl queue list -o json
     """
-    documents = (_document(session, name) for name in session.queue.queues())
+    documents = map(_document, session.queue.list_queues())
     emit(session, documents, COLUMNS, nothing="there is no queue yet")
 
 
@@ -177,7 +185,10 @@ def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: boo
     if not count:
         session.tell(f"no waiting job of queue {name!r} fits")
     elif not agreed(
-        session, f"delete {_jobs(count)} from queue {name!r} for good", yes=yes, dry_run=dry_run
+        session,
+        f"delete {jobs_counted(count)} from queue {name!r} for good",
+        yes=yes,
+        dry_run=dry_run,
     ):
         return
     # Nothing was to be deleted, nothing was agreed to: what has come since then stays.
@@ -202,10 +213,10 @@ def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -
     running = session.queue.queue_info(name).running
     if (waiting or running) and not force:
         raise QueueNotEmptyError(
-            f"{_jobs(waiting)} wait and {running:,} run in queue {name!r}: let them finish "
+            f"{jobs_counted(waiting)} wait and {running:,} run in queue {name!r}: let them finish "
             "(`queue drain`), purge them, or say --force to make dead letters of those that wait"
         )
-    letters = f" and make dead letters of {_jobs(waiting)}" if waiting else ""
+    letters = f" and make dead letters of {jobs_counted(waiting)}" if waiting else ""
     if not agreed(session, f"delete queue {name!r}{letters}", yes=yes, dry_run=dry_run):
         return
     emit_one(session, {"queue": name, "dead": session.queue.delete_queue(name, force=force)})
@@ -214,17 +225,16 @@ def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -
 # -- helpers -----------------------------------------------------------------------------------
 
 
-def _document(session: Session, name: str) -> dict[str, Any]:
-    info = session.queue.queue_info(name)
+def _document(info: QueueInfo) -> dict[str, Any]:
     return {
-        **queue_figures(session, name),
+        **queue_figures(info),
         "config": document_of(info.config),
         "held_until": info.held_until,
     }
 
 
 def _print(session: Session, name: str) -> None:
-    document = _document(session, name)
+    document = _document(session.queue.queue_info(name))
 
     def show() -> None:
         figures = {name: value for name, value in document.items() if name != "config" and value}
@@ -259,7 +269,3 @@ def _waiting(session: Session, name: str, where: JobFilter) -> int:
     statuses = tuple(status for status in where.statuses or WAITING if status in WAITING)
     narrowed = msgspec.structs.replace(where, queues=(name,), statuses=statuses)
     return sum(1 for _ in session.queue.search(narrowed))
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job{'' if count == 1 else 's'}"

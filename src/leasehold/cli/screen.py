@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from rich.cells import set_cell_size
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from leasehold.cli.overview import Overview
 from leasehold.cli.safe import safe
+from leasehold.cli.spans import age_of, took
 from leasehold.core.queue_config import QueueState
 from leasehold.core.status import WAITING, Status
 
@@ -37,16 +38,21 @@ class Figure(NamedTuple):
     field: str
     heading: str
     width: int
+    show: Callable[[Any], str] = "{:,}".format
 
 
 FIGURES: Final = (
     Figure("pending", "PENDING", 10),
-    Figure("running", "RUNNING", 9),
-    Figure("waiting", "WAITING", 9),
-    Figure("dead", "DEAD", 8),
-    Figure("done", "DONE/S", 9),
+    Figure("running", "RUNNING", 8),
+    Figure("waiting", "WAITING", 8),
+    Figure("dead", "DEAD", 7),
+    Figure("throughput_per_second", "DONE/S", 8, "{:,.1f}".format),
+    Figure("oldest_pending_age_seconds", "OLDEST", 8, age_of),
+    Figure("error_rate", "FAIL%", 7, lambda rate: f"{100 * rate:.1f}"),
+    Figure("run_p95_seconds", "RUN P95", 9, took),
+    Figure("wait_p95_seconds", "WAIT P95", 10, took),
 )
-"""On a narrow terminal the last ones are left out."""
+"""On a narrow terminal the last ones are left out. What happens is that of the last 5 minutes."""
 SORTS: Final = ("queue", *(figure.field for figure in FIGURES))
 
 Row = Mapping[str, Any]
@@ -159,19 +165,17 @@ class View:
         return {
             **queue,
             "waiting": sum(queue[status.value] for status in WAITING) - queue["pending"],
-            "done": self._rate(queue["queue"], "total_completed"),
         }
 
-    def _rate(self, name: str | None, total: str) -> float | None:
-        """How much a total of a queue, or of all, grows per second; None before the second look."""
+    def _rate(self, total: str) -> float | None:
+        """How much a total of the store grows per second; None before the second look."""
         now, before = self._now, self._before
         if now is None or before is None:
             return None
         seconds = (now.at - before.at).total_seconds()
-        earlier, later = _totals(before, name), _totals(now, name)
-        if earlier is None or later is None or seconds <= 0:
+        if seconds <= 0:
             return None
-        return float(max(0, later[total] - earlier[total])) / seconds
+        return float(max(0, now.total[total] - before.total[total])) / seconds
 
     def _head(self, now: Overview, width: int) -> list[Text]:
         state = "held" if self.held else f"every {self.interval:g} s"
@@ -180,9 +184,7 @@ class View:
             for status in Status
             if status in ALWAYS_SHOWN or now.total[status.value]
         )
-        rates = "  ".join(
-            f"{name} {_per_second(self._rate(None, f'total_{name}'))}/s" for name in RATES
-        )
+        rates = "  ".join(f"{name} {_per_second(self._rate(f'total_{name}'))}/s" for name in RATES)
         clock = f"{now.at:%H:%M:%S} UTC  {state}  by {self.sort}"
         title = f"leasehold  {safe(now.store)}"
         return [
@@ -194,7 +196,7 @@ class View:
     def _queue_line(self, row: Row, figures: Sequence[Figure], width: int) -> Text:
         selected = row["queue"] == self.selected
         name = f"{'>' if selected else ' '} {safe(row['queue'])}"
-        cells = "".join(_number(row[each.field]).rjust(each.width) for each in figures)
+        cells = "".join(_cell(each, row[each.field]) for each in figures)
         line = _fitted(name, _name_width(figures, width)) + f" {row['state']:<9}" + cells
         return Text(_fitted(line, width), style="bold" if selected else "")
 
@@ -204,12 +206,6 @@ class View:
         else:
             text = safe(self.trouble or self.message) or HELP
         return Text(_fitted(text, width), style="reverse")
-
-
-def _totals(overview: Overview, name: str | None) -> Mapping[str, Any] | None:
-    if name is None:
-        return overview.total
-    return next((queue for queue in overview.queues if queue["queue"] == name), None)
 
 
 def _figures_for(width: int) -> list[Figure]:
@@ -258,10 +254,8 @@ def _around(rows: Sequence[Row], selected: str | None, room: int) -> Sequence[Ro
     return rows[start : start + room]
 
 
-def _number(value: float | None) -> str:
-    if value is None or isinstance(value, float):
-        return _per_second(value)
-    return f"{value:,}"
+def _cell(figure: Figure, value: float | None) -> str:
+    return ("-" if value is None else figure.show(value)).rjust(figure.width)
 
 
 def _per_second(rate: float | None) -> str:

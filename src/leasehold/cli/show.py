@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of, job_document
+from leasehold.cli.documents import document_of, full_document
 from leasehold.cli.history import COLUMNS as HISTORY_COLUMNS
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.listing import error_line
@@ -23,6 +23,7 @@ from leasehold.errors import JobNotFoundError
 
 LOG_LINES_SHOWN: Final = 20
 OUTPUT_LINES_SHOWN: Final = 20
+DOCUMENT_LENGTH_SHOWN: Final = 2000
 ATTEMPT_COLUMNS: Final = (
     Column("number", "NO", right=True),
     Column("lease_version", "LEASE", right=True, spare=2),
@@ -63,7 +64,7 @@ def show(session: Session, job: str) -> None:
         _show_archived(session, job)
         return
     document = {
-        "job": job_document(found),
+        "job": full_document(session, found),
         "attempts": [_attempt_document(attempt) for attempt in queue.attempts(found)],
         "history": [document_of(event) for event in queue.history(found)],
         **_links(queue.graph(found), found.id),
@@ -133,7 +134,7 @@ def _print(session: Session, job: Job, document: Mapping[str, Any]) -> None:
     print_fields({name: value for name, value in told.items() if name not in APART})
     for name in ("payload", "progress", "result"):
         if fields[name] is not None:
-            _section(name, json_text(fields[name], indent=2))
+            _section(name, beginning(json_text(fields[name], indent=2)))
     links = [
         {"link": link, **each}
         for link, name in (("needs", "dependencies"), ("needed by", "dependents"))
@@ -159,6 +160,14 @@ def _print_texts(job: Job, document: Mapping[str, Any]) -> None:
             _section(name, _last_lines(text.rstrip("\n").split("\n"), OUTPUT_LINES_SHOWN))
     if job.error is not None:
         _section("error", job.error.traceback or error_line(job.error))
+
+
+def beginning(text: str) -> str:
+    """A document as far as a person reads it."""
+    if len(text) <= DOCUMENT_LENGTH_SHOWN:
+        return text
+    shown = text[:DOCUMENT_LENGTH_SHOWN]
+    return f"{shown}\n... ({len(text):,} characters in all: -o json has them)"
 
 
 def _last_lines(lines: list[str], shown: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.output import Column, Document, cell, emit, emit_one
+from leasehold.cli.output import Column, Document, cell, emit, emit_one, jobs_counted
 from leasehold.cli.overview import look, warnings_of
 from leasehold.cli.session import Session
 from leasehold.core.status import Status
@@ -40,7 +40,7 @@ def status(session: Session) -> None:
 
     def show() -> None:
         jobs = sum(document["jobs"].values())
-        click.echo(f"store {cell(seen.store)}: {jobs:,} jobs\n")
+        click.echo(f"store {cell(seen.store)}: {jobs_counted(jobs)}\n")
         emit(session, seen.queues, queue_columns(seen.queues), nothing="there is no queue yet")
         click.echo()
         emit(session, seen.workers, WORKER_COLUMNS, nothing="no worker is running: `worker start`")

@@ -55,7 +55,7 @@ def _is_terminal() -> bool:
 
 
 def _print_once(session: Session, interval: float) -> None:
-    seen = look(session)
+    seen = look(session, lately=True)
 
     def show() -> None:
         from leasehold.cli.screen import View
@@ -77,7 +77,7 @@ def _watch(session: Session, interval: float) -> None:
     from leasehold.cli.screen import Quit, SetState, View
 
     view = View(interval)
-    view.saw(look(session))
+    view.saw(look(session, lately=True))
     terminal = console()
     clock = SYSTEM.clock
     due = clock.monotonic() + interval
@@ -99,7 +99,7 @@ def _watch(session: Session, interval: float) -> None:
 
 def _look_again(session: Session, view: View) -> None:
     try:
-        view.saw(look(session))
+        view.saw(look(session, lately=True))
     except StoreError as error:
         # It may be back with the next look; what was seen last stays on the screen.
         view.trouble = f"the store cannot be read: {error}"

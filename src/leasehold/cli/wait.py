@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import job_document
+from leasehold.cli.documents import full_document, job_document
 from leasehold.cli.exits import Exit
+from leasehold.cli.jobref import job_id_of
 from leasehold.cli.options import DURATION
 from leasehold.cli.output import Column, cell, emit, emit_one, json_text
 from leasehold.cli.safe import safe
@@ -31,14 +32,17 @@ def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -
     """Wait until jobs have ended.
 
     Exits with 0 if all are completed, 7 if one is dead or cancelled, 124 if the time is up. To see
-    their results: -o json.
+    their results: -o json. JOB is a job's id, or enough of its beginning to be the only one.
 
     \b
-    Example:
-      queuectl wait 0199c0de-... --timeout 5m
+    Example: queuectl wait 0199c0de --timeout 5m
     """
-    ended = session.queue.wait(jobs, timeout)
-    emit(session, [job_document(job) for job in ended], COLUMNS)
+    job_ids = [job_id_of(session, each) for each in jobs]
+    ended = session.queue.wait(job_ids, timeout)
+    # The table shows no results: then none is fetched.
+    for_people = session.format == "table"
+    documents = (job_document(job) if for_people else full_document(session, job) for job in ended)
+    emit(session, documents, COLUMNS)
     if not all(job.status is Status.COMPLETED for job in ended):
         raise click.exceptions.Exit(Exit.JOB_FAILED)
 
@@ -51,9 +55,10 @@ def show_end(session: Session, queue: TaskQueue, job: Job, *, is_duplicate: bool
         if job.task == COMMAND_TASK:
             _show_output(queue, job)
         elif job.status is Status.COMPLETED:
-            click.echo(json_text(job_document(job)["result"], indent=2))
+            click.echo(json_text(document["result"], indent=2))
 
-    emit_one(session, job_document(job) | {"is_duplicate": is_duplicate}, show=show)
+    document = full_document(session, job)
+    emit_one(session, document | {"is_duplicate": is_duplicate}, show=show)
     if job.status is not Status.COMPLETED:
         raise click.exceptions.Exit(Exit.JOB_FAILED)
 

@@ -33,7 +33,9 @@ def encode_document(
     return data
 
 
-def decode_document(text: str | bytes, what: str = "the document") -> Any:
+def decode_document(
+    text: str | bytes, what: str = "the document", bytes_max: int = PAYLOAD_BYTES_MAX
+) -> Any:
     """Plain data from JSON text that somebody else wrote.
 
     >>> decode_document('{"a": 1, "a": 2}')
@@ -42,7 +44,7 @@ def decode_document(text: str | bytes, what: str = "the document") -> Any:
     """
     try:
         data = text.encode() if isinstance(text, str) else bytes(text)
-        check_size(data, what)
+        check_size(data, what, bytes_max)
         value = json.loads(
             data.decode(),
             object_pairs_hook=_object,

@@ -6,7 +6,6 @@ Unpickling runs code, so nothing is unpickled before its signature is checked.
 from __future__ import annotations
 
 import hmac
-import pickle
 from typing import Any, Final
 
 from leasehold.errors import PayloadError
@@ -28,6 +27,8 @@ def check_key(key: bytes) -> bytes:
 
 def dumps(value: Any, key: bytes, what: str) -> bytes:
     """Pickle and sign. `what` (a call, a result) is signed too: one cannot pass for the other."""
+    import pickle  # Only whoever has a key needs it: a program that queues a job starts faster.
+
     try:
         data = pickle.dumps(value, protocol=5)
     except Exception as error:
@@ -44,6 +45,8 @@ def loads(data: bytes, key: bytes | None, what: str) -> Any:
         raise PayloadError(
             f"the {what} is a pickle signed with another key, or it was tampered with: refused"
         )
+    import pickle
+
     try:
         return pickle.loads(data)  # noqa: S301 - its signature was checked just now.
     except Exception as error:

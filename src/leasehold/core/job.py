@@ -15,6 +15,7 @@ from leasehold.core.limits import NAME_LENGTH_MAX, PAYLOAD_BYTES_MAX, SECONDS_MA
 from leasehold.core.outcome import JobError
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
+from leasehold.core.text import is_text
 from leasehold.errors import (
     IdempotencyConflictError,
     InvalidJobError,
@@ -393,3 +394,5 @@ def _check_metadata(metadata: dict[str, MetadataValue]) -> None:
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidJobError(f"metadata {key!r} must be a finite number, not {value!r}")
+        if not is_text(key) or (isinstance(value, str) and not is_text(value)):
+            raise InvalidJobError(f"metadata must be UTF-8 text, not {key!r}: {value!r}")

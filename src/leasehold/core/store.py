@@ -13,6 +13,10 @@ Clauses that hold for every method:
          same write.
 - ALL-5  Any number of threads may call at once.
 - ALL-6  A closed store raises StoreClosedError.
+- TXT-1  Text that is no UTF-8 (a lone surrogate) is not found, or refused with InvalidJobError,
+         wherever it is asked for.
+- TXT-2  An order about a job of such an id changes nothing, and the store goes on.
+- TXT-3  No job that holds such text is accepted.
 
 Clauses about jobs that depend on others, which hold whichever method ends, submits or replays them:
 

@@ -97,7 +97,8 @@ def failure_rate(figures: QueueFigures) -> Finding:
         "failure_rate",
         figures,
         level,
-        f"{rate:.1%} of {figures.attempts:,} attempts failed",
+        f"{rate:.1%} of {figures.attempts:,} attempts failed"
+        + ("" if enough else f" (fewer than {ATTEMPTS_MIN} are too few to judge)"),
         "retries cost time, and some of these jobs will be dead letters",
         "see the errors: queuectl list --status failed,dead",
     )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
 from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
 from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.text import is_text
 from leasehold.core.transactions import Connection
-from leasehold.errors import InvalidJobError
+from leasehold.errors import InvalidJobError, JobNotFoundError
 
 if TYPE_CHECKING:
     from leasehold.queue.task import BaseTask
@@ -100,8 +101,14 @@ class NewJob:
 
 
 def id_of(job: JobRef) -> str:
-    """The id of whatever was given in place of one."""
-    return job if isinstance(job, str) else job.id
+    """The id of whatever was given in place of one; raises JobNotFoundError if none can be it.
+
+    Every call that takes a job comes by here, so a store is never asked what it cannot be asked.
+    """
+    job_id = job if isinstance(job, str) else job.id
+    if not is_text(job_id):
+        raise JobNotFoundError(f"no job has the id {job_id!r}: ids are UTF-8 text")
+    return job_id
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], JobOptions]:

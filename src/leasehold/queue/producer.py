@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
+import msgspec
+
 from leasehold.codec import encode_document
 from leasehold.core.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
 from leasehold.core.store import Submitted
@@ -270,7 +272,11 @@ class Producing(TaskMaking):
         What depends on the store, such as an id that is taken or a queue that is full, only a
         submit can tell.
         """
-        self._draft_of(job)[1].check()
+        _, draft = self._draft_of(job)
+        if self.blobs is not None and has_large([draft]):
+            # A submit puts the payload away first.
+            draft = msgspec.structs.replace(draft, payload=b"")
+        draft.check()
 
     # -- awaiting ----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from leasehold.core.job import Job, PriorityLike, priority_of
-from leasehold.errors import LeaseholdError
+from leasehold.errors import JobNotFoundError, LeaseholdError
 from leasehold.queue.base import QueueBase
 from leasehold.queue.deadletters import AT_ONCE
 from leasehold.queue.options import JobRef, id_of
@@ -43,19 +43,22 @@ class Several(QueueBase):
 
     def discard_each(self, jobs: Iterable[JobRef]) -> list[Answer]:
         """`discard` several jobs, in bounded writes; one answer each, in order."""
-        return _in_parts(jobs, lambda job_ids: self.store.discard(job_ids, actor=self._actor))
+        answers = _in_parts(jobs, lambda job_ids: self.store.discard(job_ids, actor=self._actor))
+        if self.blobs is not None:
+            self.blobs.forget_jobs(answers)
+        return answers
 
     def reprioritize_each(self, jobs: Iterable[JobRef], priority: PriorityLike) -> list[Answer]:
         """`reprioritize` several jobs; one answer each, in order."""
         wanted = priority_of(priority)
 
-        def one(job_id: str) -> Answer:
+        def one(job: JobRef) -> Answer:
             try:
-                return self.store.reprioritize(job_id, wanted, actor=self._actor)
+                return self.store.reprioritize(id_of(job), wanted, actor=self._actor)
             except LeaseholdError as error:
                 return error
 
-        return [one(id_of(job)) for job in jobs]
+        return [one(job) for job in jobs]
 
     def _cancel(self, job_ids: Sequence[str], reason: str) -> Sequence[Answer]:
         return self.store.cancel(job_ids, reason=reason, actor=self._actor)
@@ -64,9 +67,18 @@ class Several(QueueBase):
 def _in_parts(
     jobs: Iterable[JobRef], change: Callable[[Sequence[str]], Sequence[Answer]]
 ) -> list[Answer]:
-    job_ids = [id_of(job) for job in jobs]
-    return [
+    meant = [_id_or_error(job) for job in jobs]
+    job_ids = [each for each in meant if isinstance(each, str)]
+    answers = (
         answer
         for start in range(0, len(job_ids), AT_ONCE)
         for answer in change(job_ids[start : start + AT_ONCE])
-    ]
+    )
+    return [next(answers) if isinstance(each, str) else each for each in meant]
+
+
+def _id_or_error(job: JobRef) -> str | JobNotFoundError:
+    try:
+        return id_of(job)
+    except JobNotFoundError as error:
+        return error

@@ -9,6 +9,8 @@ from pathlib import Path
 import apsw
 
 from leasehold.errors import (
+    InvalidJobError,
+    LeaseholdError,
     StoreCorruptError,
     StoreError,
     StoreFullError,
@@ -47,10 +49,17 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
             return StoreError(f"SQLite refused an operation on {path}: {error}")
 
 
+def not_text(error: UnicodeEncodeError) -> LeaseholdError:
+    """The error for a value that SQLite cannot even be asked about."""
+    return InvalidJobError(f"only UTF-8 text can be stored or looked for, not {error.object!r}")
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise whatever SQLite raises inside as a StoreError."""
+    """Raise whatever SQLite raises inside as one of our own errors."""
     try:
         yield
     except apsw.Error as error:
         raise translate(error, path) from error
+    except UnicodeEncodeError as error:
+        raise not_text(error) from error

@@ -25,7 +25,7 @@ from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.dependents import resolve
-from leasehold.stores.sqlite.failures import translate
+from leasehold.stores.sqlite.failures import not_text, translate
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.room import tell_of_room
@@ -262,6 +262,8 @@ class Writer:
     def _translated(self, error: Exception) -> Exception:
         if isinstance(error, apsw.Error):
             return translate(error, self._files.database)
+        if isinstance(error, UnicodeEncodeError):
+            return not_text(error)
         return error
 
 

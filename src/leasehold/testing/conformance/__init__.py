@@ -31,6 +31,7 @@ pytest.register_assert_rewrite(
             "referencing", "blobs",
             "measuring",
             "transacting", "transacting_rules",
+            "texts",
         )
     )
 )  # fmt: skip
@@ -56,6 +57,7 @@ from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: 
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
 from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
 from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
@@ -85,6 +87,7 @@ class StoreConformance(
     TransactingClauses,
     TransactingRulesClauses,
     KeyingClauses,
+    TextClauses,
 ):
     """Every clause of the contract, for one store."""
 

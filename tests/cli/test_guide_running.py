@@ -1,4 +1,4 @@
-"""The page about the shell is executed: every command on it, and what it says it prints."""
+"""docs/cli.md on queueing and running: every command is executed, and prints what it says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cli.crews import crews
 
 __all__ = ["crews"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "shell.md"
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+PART = PAGE[PAGE.index("## Queue a command") : PAGE.index("## What is there")]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -27,7 +28,7 @@ def test_every_command_prints_what_the_page_says(crews: Shell) -> None:
     program.chmod(0o755)
     environment = {**crews.environment, "PATH": f"{place}:{os.environ['PATH']}"}
     ran = 0
-    for kind, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    for kind, text in BLOCK.findall(PART):
         if kind == "python":
             name, _, code = text.partition("\n")
             (crews.folder / name.removeprefix("# ")).write_text(code)

@@ -1,0 +1,62 @@
+"""Metrics of a queue as flat documents: for tables, for programs, for the live view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from leasehold.core.histogram import Durations
+from leasehold.core.metrics import DayPoint, Figures, MinutePoint, QueueMetrics
+from leasehold.core.span import COUNTED
+from leasehold.core.status import Status
+
+STANDING = (Status.PENDING, Status.RUNNING, Status.SCHEDULED, Status.BLOCKED)
+"""Statuses of which it is told how many jobs stand in them; in the others they only arrive."""
+
+
+def metrics_document(metrics: QueueMetrics, state: str | None) -> dict[str, Any]:
+    """How a queue, or the whole store, stands, and what happened in the window before."""
+    return {
+        "queue": metrics.queue,
+        "state": state,
+        "at": metrics.at,
+        "since": metrics.since,
+        **{status.value: metrics.counts[status] for status in STANDING},
+        **{f"pending_{band}": count for band, count in metrics.pending_by_priority.items()},
+        "oldest_pending_age_seconds": metrics.oldest_pending_age_seconds,
+        "active_workers": metrics.active_workers,
+        "throughput_per_second": metrics.throughput_per_second,
+        **_happened(metrics),
+    }
+
+
+def point_document(queue: str | None, point: MinutePoint | DayPoint) -> dict[str, Any]:
+    """What happened to a queue, or in the whole store, in one minute or on one day."""
+    begin = {"at": point.at} if isinstance(point, MinutePoint) else {"day": point.day}
+    return {"queue": queue, **begin, "pending": point.pending, **_happened(point)}
+
+
+def error_percent(document: Mapping[str, Any]) -> float | None:
+    """The share of attempts that failed; None if none ended."""
+    ended = document["completed"] + document["failed"]
+    return 100 * float(document["error_rate"]) if ended else None
+
+
+def moment(value: datetime) -> str:
+    """The beginning of a minute, in UTC."""
+    return f"{value:%Y-%m-%d %H:%M}"
+
+
+def _happened(figures: Figures) -> dict[str, Any]:
+    return {
+        **{name: getattr(figures, name) for name in COUNTED},
+        "deepest": figures.deepest,
+        "error_rate": figures.error_rate,
+        **_flat("wait", figures.wait),
+        **_flat("run", figures.run),
+    }
+
+
+def _flat(name: str, durations: Durations) -> dict[str, Any]:
+    return {f"{name}_{field}": getattr(durations, field) for field in durations.__struct_fields__}

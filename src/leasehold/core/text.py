@@ -1,0 +1,21 @@
+"""What counts as text: what can be written as UTF-8."""
+
+from __future__ import annotations
+
+
+def is_text(value: str) -> bool:
+    r"""Whether it can be stored at all.
+
+    Bytes of a file name or an argument that are not UTF-8 come to Python as lone surrogates, which
+    neither a database nor JSON can hold.
+
+    >>> is_text("Zoë"), is_text("Zo\udceb")
+    (True, False)
+    """
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

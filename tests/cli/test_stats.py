@@ -1,0 +1,110 @@
+"""`stats`: how queues do, over a window, by minute or day, and in all their life."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.conftest import Shell
+from cli.seed import golden, run_here, store_of
+from cli.terminal import Terminal
+from cli.test_queues import FIGURES
+from cli.test_status import seed
+from leasehold.cli.exits import Exit
+
+HAPPENED = [
+    "submitted", "leased", "completed", "failed", "retried", "dead", "cancelled", "recovered",
+    "rejected", "cleaned", "deepest", "error_rate",
+    "wait_count", "wait_mean_seconds", "wait_p50_seconds", "wait_p95_seconds", "wait_p99_seconds",
+    "run_count", "run_mean_seconds", "run_p50_seconds", "run_p95_seconds", "run_p99_seconds",
+]  # fmt: skip
+TOTALS = [
+    "total_submitted", "total_completed", "total_failed", "total_retried", "total_dead",
+    "total_cancelled", "total_recovered", "total_rejected", "total_cleaned", "failure_percent",
+]  # fmt: skip
+
+
+@pytest.fixture
+def seeded(shell: Shell) -> Shell:
+    with store_of(shell) as queue:
+        seed(queue)
+    return shell
+
+
+def test_a_window_of_every_queue_and_the_whole_store(seeded: Shell) -> None:
+    *queues, whole = run_here(seeded, "stats", "-o", "json").json
+    assert [each["queue"] for each in queues] == ["default", "mail", "reports"]
+    assert list(whole) == [
+        "queue", "state", "at", "since", "pending", "running", "scheduled", "blocked",
+        "pending_low", "pending_medium", "pending_high", "pending_critical",
+        "oldest_pending_age_seconds", "active_workers", "throughput_per_second", *HAPPENED,
+    ]  # fmt: skip
+    assert (whole["queue"], whole["pending"], whole["submitted"]) == (None, 2, 4)
+    assert (queues[0]["completed"], queues[0]["failed"], queues[0]["error_rate"]) == (1, 1, 0.5)
+    assert queues[0]["run_count"] == 2
+    assert queues[0]["run_p95_seconds"] is not None
+    assert (queues[1]["state"], queues[1]["run_p95_seconds"]) == ("paused", None)
+    [one] = run_here(seeded, "stats", "mail", "--window", "48h", "-o", "jsonl").jsonl
+    assert (one["queue"], one["pending"]) == ("mail", 1)
+
+
+def test_a_narrow_terminal_does_without_some(seeded: Shell) -> None:
+    with Terminal(seeded.command("stats"), cwd=seeded.folder, env=seeded.environment) as terminal:
+        assert terminal.end() == 0
+        heading = terminal.text.splitlines()[0]
+    assert heading.split("  ")[0] == "QUEUE"
+    assert "PENDING   OLDEST   RUNNING   DONE/S   FAILED %   WAIT P95   RUN P95" in heading
+    assert "P99" not in heading
+    everything = run_here(seeded, "stats").out.splitlines()[0]
+    assert everything.split()[-3:] == ["RUN", "P99", "WORKERS"]
+
+
+def test_minutes_and_days(seeded: Shell) -> None:
+    minutes = run_here(seeded, "stats", "--by", "minute", "--last", "5", "-o", "json").json
+    assert [list(each) for each in minutes] == [["queue", "at", "pending", *HAPPENED]] * 5
+    assert sum(each["submitted"] for each in minutes) == 4
+    days = run_here(seeded, "stats", "mail", "default", "--by", "day", "-o", "jsonl").jsonl
+    assert [each["queue"] for each in days] == ["mail"] * 30 + ["default"] * 30
+    assert list(days[0]) == ["queue", "day", "pending", *HAPPENED]
+    assert sum(each["completed"] for each in days) == 1
+    table = run_here(seeded, "stats", "--by", "day", "--last", "2").out.splitlines()
+    assert table[0].split()[:3] == ["DAY", "SUBMITTED", "COMPLETED"]
+    assert [line.split()[0] for line in table[2:]] == [each["day"] for each in days[28:30]]
+    assert "QUEUE" in run_here(seeded, "stats", "mail", "--by", "minute").out
+
+
+def test_lifetime_totals(seeded: Shell) -> None:
+    command = seeded.command("stats", "--totals")
+    with Terminal(command, cwd=seeded.folder, env=seeded.environment) as terminal:
+        assert terminal.end() == 0
+        shown = terminal.text
+    assert golden(shown) == golden("""
+QUEUE     SUBMITTED   COMPLETED   FAILED   RETRIED   DEAD   CANCELLED   FAILED %
+────────────────────────────────────────────────────────────────────────────────
+default           2           1        1         0      1           0       50.0
+mail              1           0        0         0      0           0          -
+reports           1           0        0         0      0           0          -
+(all)             4           1        1         0      1           0       50.0
+""")
+    *queues, whole = run_here(seeded, "stats", "--totals", "-o", "json").json
+    assert list(whole) == ["queue", "state", *FIGURES, *TOTALS]
+    assert whole["queue"] is None
+    assert whole["total_submitted"] == sum(each["total_submitted"] for each in queues) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        (["nobody"], Exit.NOT_FOUND, "no queue 'nobody'"),
+        (["nobody", "--by", "day"], Exit.NOT_FOUND, "no queue 'nobody'"),
+        (["--totals", "--by", "day"], Exit.USAGE, "one of --window, --by and --totals"),
+        (["--totals", "--window", "1h"], Exit.USAGE, "one of --window, --by and --totals"),
+        (["--last", "5"], Exit.USAGE, "--last is for --by"),
+        (["--window", "49h"], Exit.USAGE, "--by day"),
+        (["--window", "0"], Exit.USAGE, "from 1s to 48h"),
+        (["--by", "minute", "--last", "2881"], Exit.USAGE, "at most 2,880"),
+    ],
+)
+def test_what_makes_no_sense(seeded: Shell, arguments: list[str], code: Exit, why: str) -> None:
+    done = run_here(seeded, "stats", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert why in done.err
