@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
     from leasehold.core.queue_retention import QueueRetention
     from leasehold.core.reason import Reason, ReasonKind
+    from leasehold.core.records import AuditRecord, WorkerInfo
     from leasehold.core.retention import CleanUp, RetentionPolicy
     from leasehold.core.retry import Constant, Delays, Exponential, Linear
     from leasehold.core.schedule import Schedule
     from leasehold.core.search import JobFilter, Page
     from leasehold.core.status import Event, Status
-    from leasehold.core.store import AuditRecord, WorkerInfo
     from leasehold.core.timing import Cron, Every
     from leasehold.core.transactions import Connection
     from leasehold.errors import (
@@ -221,7 +221,7 @@ _HOMES: Final = {
     "leasehold.core.reason": ("Reason", "ReasonKind"),
     "leasehold.core.search": ("JobFilter", "Page"),
     "leasehold.core.status": ("Event", "Status"),
-    "leasehold.core.store": ("AuditRecord", "WorkerInfo"),
+    "leasehold.core.records": ("AuditRecord", "WorkerInfo"),
     "leasehold.core.timing": ("Cron", "Every"),
     "leasehold.core.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),

@@ -18,11 +18,11 @@ from leasehold.core.archive import ArchivedJob
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike
 from leasehold.core.lease import Lease, Renewed, Settled, SweepReport
+from leasehold.core.records import WorkerInfo
 from leasehold.core.retention import CleanUp
 from leasehold.core.schedule import Schedule
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
-from leasehold.core.store import WorkerInfo
 from leasehold.core.timing import Timing
 from leasehold.core.transactions import Connection
 from leasehold.errors import LeaseholdError, LeaseLostError

@@ -43,6 +43,7 @@ def test_every_option_reaches_the_job(shell: Shell) -> None:
         *("--start-within", "2d", "--result-ttl", "10m", "--key", "k", "--depends-on", "first"),
         *("--on-dependency-failure", "ignore", "--meta", "tenant=acme", "--meta", "n=3"),
         *("--parent", "group"),
+        *("--limit-key", "acme"),
     )
     with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
         job = queue.get("job")
@@ -56,6 +57,7 @@ def test_every_option_reaches_the_job(shell: Shell) -> None:
     assert (job.start_by - job.created_at).total_seconds() == 2 * 86_400
     assert (job.idempotency_key, job.depends_on) == ("k", ("first",))
     assert (job.on_dependency_failure, job.parent_id) == ("ignore", "group")
+    assert job.limit_key == "acme"
     assert job.metadata == {"tenant": "acme", "n": 3}
 
 

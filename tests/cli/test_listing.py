@@ -17,8 +17,8 @@ FIELDS = [
     "timeout_seconds", "lease_seconds", "start_by", "result_ttl_seconds", "worker",
     "lease_version", "lease_acquired_at", "lease_expires_at", "heartbeat_at", "cancel_requested",
     "result_expired", "error", "reason", "progress", "metadata", "idempotency_key", "parent_id",
-    "depends_on", "on_dependency_failure", "inherited_priority", "payload", "result", "stdout_path",
-    "stderr_path",
+    "depends_on", "on_dependency_failure", "inherited_priority", "limit_key", "payload", "result",
+    "stdout_path", "stderr_path",
 ]  # fmt: skip
 
 

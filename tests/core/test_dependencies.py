@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from leasehold.core.dependencies import Plan, consequence, told
 from leasehold.core.graph import GraphNode, dependencies_first, graph_of
 from leasehold.core.job import Draft
+from leasehold.core.records import Submitted
 from leasehold.core.status import Status
-from leasehold.core.store import Submitted
 from leasehold.errors import (
     CycleError,
     DuplicateJobError,

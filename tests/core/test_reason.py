@@ -11,8 +11,8 @@ from leasehold.core.job import Job
 from leasehold.core.outcome import JobError
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.reason import ReasonKind, reason_for
+from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Status
-from leasehold.core.store import WorkerInfo
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=90)

@@ -10,8 +10,8 @@ import pytest
 
 from leasehold.core.job import Draft
 from leasehold.core.lease import StuckJob
+from leasehold.core.records import WorkerInfo
 from leasehold.core.schedule import ScheduleDraft, declared, refused
-from leasehold.core.store import WorkerInfo
 from leasehold.core.timing import Every
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.health import CHECKS, Facts, examine

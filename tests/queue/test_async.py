@@ -21,7 +21,7 @@ from leasehold import (
     TaskQueue,
 )
 from leasehold.core.job import Draft
-from leasehold.core.store import Submitted
+from leasehold.core.records import Submitted
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore
 

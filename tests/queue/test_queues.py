@@ -29,7 +29,7 @@ from leasehold import (
     Status,
     TaskQueue,
 )
-from leasehold.core.store import WorkerInfo
+from leasehold.core.records import WorkerInfo
 from leasehold.env import ManualClock
 
 from .conftest import MakeQueue

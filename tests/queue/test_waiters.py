@@ -11,7 +11,7 @@ from leasehold import Job, JobNotFoundError, QueueClosedError, Status
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
-from leasehold.core.store import Listener
+from leasehold.core.records import Listener
 from leasehold.env import Env, ManualClock
 from leasehold.queue.waiters import POLL_SECONDS, Ended, Waiters
 from leasehold.stores.memory import MemoryStore

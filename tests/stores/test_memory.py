@@ -13,10 +13,11 @@ from hypothesis import settings
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError
+from leasehold.core.records import WorkerInfo
 from leasehold.core.retention import RetentionPolicy
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.core.store import Store, WorkerInfo
+from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.errors import QueueFullError, UnsupportedError
 from leasehold.stores.memory import MemoryStore

@@ -16,10 +16,11 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
 from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.records import Submitted
 from leasehold.core.retry import Constant
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError, QueueFullError
 from leasehold.stores.memory import MemoryStore

@@ -14,7 +14,7 @@ import pytest
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
-from leasehold.core.store import WorkerInfo
+from leasehold.core.records import WorkerInfo
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import DuplicateJobError, LeaseholdError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
@@ -265,7 +265,7 @@ def worker_info(worker: str) -> WorkerInfo:
 HOLDER = """
 import sys
 from leasehold.core.lease import LeaseRequest
-from leasehold.core.store import WorkerInfo
+from leasehold.core.records import WorkerInfo
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 store = SQLiteStore(sys.argv[1])

@@ -12,8 +12,8 @@ from random import Random
 from leasehold.core.job import DependencyPolicy, Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome
+from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Status
-from leasehold.core.store import WorkerInfo
 from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore, step
 

@@ -9,7 +9,7 @@ from leasehold.core import key_limits
 from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Release
-from leasehold.core.store import Submitted, WorkerInfo
+from leasehold.core.records import Submitted, WorkerInfo
 from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore, parking
 

@@ -18,10 +18,10 @@ from leasehold.core.lease import (
     Settlement,
     SweepReport,
 )
+from leasehold.core.records import Stats, Submitted
 from leasehold.core.retention import RetentionPolicy
 from leasehold.core.retry import Constant
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Stats, Submitted
 from leasehold.env import Env
 from leasehold.errors import LeaseExpiredError, LeaseholdError, LeaseLostError
 from leasehold.stores.memory import MemoryStore

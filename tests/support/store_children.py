@@ -15,9 +15,9 @@ from random import Random
 from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.records import Submitted, WorkerInfo
 from leasehold.core.retry import Constant
 from leasehold.core.status import Status
-from leasehold.core.store import Submitted, WorkerInfo
 from leasehold.env import SYSTEM, Env, SystemClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore, connection

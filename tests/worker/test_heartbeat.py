@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core.lease import Lease
+from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Event
-from leasehold.core.store import WorkerInfo
 from leasehold.env import Env, ManualClock
 from leasehold.errors import (
     LeaseConflictError,

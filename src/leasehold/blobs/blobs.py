@@ -25,7 +25,8 @@ from leasehold.core.blob_retention import own_blobs
 from leasehold.core.job import Draft, Job
 from leasehold.core.lease import Lease
 from leasehold.core.limits import BLOB_BYTES_MAX, PAYLOAD_BYTES_MAX
-from leasehold.core.store import Store, Submitted
+from leasehold.core.records import Submitted
+from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env, to_micros
 from leasehold.errors import (
     BlobError,

@@ -19,7 +19,7 @@ from leasehold.observe.findings import Finding, Level, worst
 
 if TYPE_CHECKING:
     from leasehold.core.queue_config import QueueInfo
-    from leasehold.core.store import WorkerInfo
+    from leasehold.core.records import WorkerInfo
     from leasehold.observe.alerts import QueueFigures
     from leasehold.observe.health import Facts
     from leasehold.queue.facade import TaskQueue

@@ -54,6 +54,7 @@ LINE_COLUMNS = (
               help="What a dependency's bad end means.  [default: cancel]")  # fmt: skip
 @click.option("--meta", type=TAG, multiple=True, help="A tag; may be repeated.")
 @click.option("--parent", "parent_id", metavar="JOB", help="The job it belongs to.")
+@click.option("--limit-key", metavar="KEY", help="Whose it is, in a queue with limits per key.")
 @click.option("--cwd", type=click.Path(), help="Where a command runs.  [default: the worker's]")
 @click.option("--env", multiple=True, metavar="NAME=VALUE",
               help="A variable for a command; may be repeated.")  # fmt: skip
@@ -80,7 +81,7 @@ def enqueue(
     A JSON document has fields named like the options: id, command (text for the shell, or a list),
     task, args, kwargs, payload, queue, priority, max_retries, timeout, delay, run_at, deadline,
     start_within, result_ttl, idempotency_key, depends_on, on_dependency_failure, metadata,
-    parent_id, cwd, env, stdin. Options fill in what it does not say.
+    parent_id, limit_key, cwd, env, stdin. Options fill in what it does not say.
 
     With --file, everything is stored in one write, or nothing is: one bad line is enough. All of it
     is held in memory, and other writers wait for about two seconds per 100,000 jobs. --partial

@@ -49,6 +49,7 @@ class JobDocument(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     on_dependency_failure: Literal["cancel", "fail", "ignore"] | None = None
     metadata: dict[str, MetadataValue] | None = None
     parent_id: str | None = None
+    limit_key: str | None = None
 
     def new_job(self) -> NewJob:
         """What to submit; raises InvalidJobError with the field that makes no sense."""
@@ -136,5 +137,6 @@ _OPTIONS: Final[dict[str, tuple[str, Any]]] = {
     "on_dependency_failure": ("on_dependency_failure", _as_it_is),
     "metadata": ("metadata", _as_it_is),
     "parent_id": ("parent_id", _as_it_is),
+    "limit_key": ("limit_key", _as_it_is),
 }
 FIELDS: Final = tuple(sorted(JobDocument.__struct_fields__))

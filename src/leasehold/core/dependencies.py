@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from leasehold.core.job import DependencyPolicy, Draft
+from leasehold.core.records import Submitted
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Submitted
 from leasehold.errors import (
     CycleError,
     InvalidTransitionError,

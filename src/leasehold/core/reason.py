@@ -11,8 +11,8 @@ import msgspec
 
 from leasehold.core.job import Job
 from leasehold.core.queue_config import QueueInfo, QueueState
+from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Status
-from leasehold.core.store import WorkerInfo
 
 
 class ReasonKind(StrEnum):

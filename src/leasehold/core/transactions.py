@@ -15,7 +15,7 @@ from leasehold.core.lease import Settled, Settlement
 from leasehold.errors import LeaseholdError
 
 if TYPE_CHECKING:
-    from leasehold.core.store import Submitted
+    from leasehold.core.records import Submitted
 
 
 class Cursor(Protocol):

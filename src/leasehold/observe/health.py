@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.lease import StuckJob
+from leasehold.core.records import WorkerInfo
 from leasehold.core.schedule import Schedule
-from leasehold.core.store import WorkerInfo
 from leasehold.observe.findings import Finding, Level
 
 SKEW_SECONDS_WARNING: Final = 2.0

@@ -9,7 +9,8 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from leasehold.core.job import Draft
-from leasehold.core.store import Store, Submitted
+from leasehold.core.records import Submitted
+from leasehold.core.store import Store
 from leasehold.errors import QueueClosedError
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.job import Draft
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.store import Submitted
+from leasehold.core.records import Submitted
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.worker.large import fetch
 

@@ -11,11 +11,11 @@ from typing import Any, Unpack
 import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
+from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.settings import SettingValue
 from leasehold.core.status import WAITING, Status
-from leasehold.core.store import AuditRecord, WorkerInfo
 from leasehold.queue.archive import Archive
 from leasehold.queue.deadletters import DeadLetters, change_many, only
 from leasehold.queue.filters import FilterFields, filter_of, found

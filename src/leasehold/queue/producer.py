@@ -10,7 +10,7 @@ import msgspec
 
 from leasehold.codec import encode_document
 from leasehold.core.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
-from leasehold.core.store import Submitted
+from leasehold.core.records import Submitted
 from leasehold.core.transactions import Connection
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.queue.commands import command_job

@@ -9,8 +9,8 @@ import msgspec
 
 from leasehold.core.graph import Graph
 from leasehold.core.job import Draft, Job
+from leasehold.core.records import Submitted
 from leasehold.core.status import Status
-from leasehold.core.store import Submitted
 from leasehold.core.transactions import Connection
 from leasehold.errors import (
     InvalidJobError,

@@ -29,8 +29,9 @@ import msgspec
 from leasehold.core.job import Draft, Job
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.core.records import Submitted
 from leasehold.core.status import Event
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, ResultTimeoutError, UnknownTaskError

@@ -16,9 +16,10 @@ import msgspec
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import DEFAULT_QUEUE
+from leasehold.core.records import WorkerInfo, WorkerLife
 from leasehold.core.retention import RetentionPolicy
 from leasehold.core.settings import RETENTION_NAMES
-from leasehold.core.store import Store, WorkerInfo, WorkerLife
+from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError
 from leasehold.worker.emptiness import LOOK_SECONDS

@@ -20,8 +20,8 @@ from leasehold.core.dependencies import (
 )
 from leasehold.core.graph import Graph, GraphNode, graph_of, order_of
 from leasehold.core.job import Draft
+from leasehold.core.records import Submitted
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Submitted
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import inheritance
 from leasehold.stores.memory.record import Record

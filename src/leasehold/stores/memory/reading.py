@@ -8,10 +8,10 @@ from heapq import nsmallest
 import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
+from leasehold.core.records import WorkerInfo
 from leasehold.core.retention import without_old_result
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
-from leasehold.core.store import WorkerInfo
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import order_of
 from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot

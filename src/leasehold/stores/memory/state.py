@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
     CLEANUP_RECORDS_MAX,
     MEMORY_RETENTION,
@@ -23,7 +24,6 @@ from leasehold.core.schedule import Schedule
 from leasehold.core.settings import retention_by
 from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
-from leasehold.core.store import AuditRecord, Stats, WorkerInfo
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.figures import Figures

@@ -24,6 +24,7 @@ from leasehold.core.lease import (
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.retention import (
     BATCH_MAX,
     DAILY,
@@ -36,7 +37,6 @@ from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
-from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from leasehold.core.drain import RETRY_SECONDS_UNKNOWN
 from leasehold.core.job import Draft
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.records import Submitted
 from leasehold.core.status import Status
-from leasehold.core.store import Submitted
 from leasehold.env import to_micros
 from leasehold.errors import (
     DuplicateJobError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.core.records import Stats
 from leasehold.core.status import Status
-from leasehold.core.store import Stats
 from leasehold.stores.sqlite.step import Step
 
 FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"

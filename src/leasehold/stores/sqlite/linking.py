@@ -15,8 +15,8 @@ from leasehold.core.dependencies import Plan, Verdict, consequence, refuse_disca
 from leasehold.core.graph import order_of
 from leasehold.core.job import Draft, Job
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.records import Submitted
 from leasehold.core.status import Status
-from leasehold.core.store import Submitted
 from leasehold.errors import DuplicateJobError, LeaseholdError, QueueFullError
 from leasehold.stores.sqlite import inheritance
 from leasehold.stores.sqlite.codes import POLICY_CODE, STATUS_OF

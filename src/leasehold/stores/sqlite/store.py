@@ -21,12 +21,12 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.retention import (
     without_old_result,
 )
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import TRANSITIONS, Event
-from leasehold.core.store import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.transactions import Connection
 from leasehold.env import from_micros
 from leasehold.errors import (

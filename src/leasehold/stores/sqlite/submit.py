@@ -12,8 +12,8 @@ import msgspec
 
 from leasehold.core.job import Draft
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.records import Submitted
 from leasehold.core.status import Status
-from leasehold.core.store import Submitted
 from leasehold.env import to_micros
 from leasehold.errors import (
     DuplicateJobError,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
-from leasehold.core.store import Listener
+from leasehold.core.records import Listener
 from leasehold.env import Env
 from leasehold.stores.sqlite.step import Hints
 

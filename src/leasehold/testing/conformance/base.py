@@ -14,9 +14,10 @@ import pytest
 from leasehold.core.job import Draft, HistoryEvent, Job
 from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.core.records import Submitted
 from leasehold.core.retry import Constant
 from leasehold.core.status import Event, Status, allowed
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, UnsupportedError

@@ -10,8 +10,9 @@ from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Cancel, Complete, Outcome
+from leasehold.core.records import Submitted
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.env import ManualClock
 from leasehold.errors import (
     CycleError,

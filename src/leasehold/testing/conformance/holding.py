@@ -9,8 +9,9 @@ import pytest
 from leasehold.core.lease import Renewal, Renewed, next_heartbeat_seconds
 from leasehold.core.limits import EXTENSION_SECONDS_MAX
 from leasehold.core.outcome import Complete, Release
+from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Event
-from leasehold.core.store import Store, WorkerInfo
+from leasehold.core.store import Store
 from leasehold.env import ManualClock
 from leasehold.errors import (
     InvalidTransitionError,

@@ -12,9 +12,10 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, LeaseRequest, Settlement
 from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
 from leasehold.core.queue_config import QueueConfig
+from leasehold.core.records import Submitted
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError, InvalidQueueError, LeaseholdError, RateLimitedError
 from leasehold.testing.conformance.base import (

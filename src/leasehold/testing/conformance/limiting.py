@@ -10,9 +10,10 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError, Release
 from leasehold.core.queue_config import QueueConfig
+from leasehold.core.records import Submitted
 from leasehold.core.retry import Constant
 from leasehold.core.status import Status
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.env import ManualClock
 from leasehold.errors import (
     DuplicateJobError,

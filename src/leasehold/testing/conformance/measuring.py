@@ -15,10 +15,11 @@ from leasehold.core.metrics import (
 )
 from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
 from leasehold.core.queue_config import QueueConfig
+from leasehold.core.records import WorkerInfo
 from leasehold.core.retention import RetentionPolicy, Scope
 from leasehold.core.span import BANDS, COUNTED, DAYS_KEPT, MINUTES_KEPT
 from leasehold.core.status import Status
-from leasehold.core.store import Store, WorkerInfo
+from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.errors import InvalidWindowError, LeaseholdError
 from leasehold.testing.conformance.base import (

@@ -8,8 +8,9 @@ import pytest
 
 from leasehold.core.lease import Renewal
 from leasehold.core.outcome import Complete, Release
+from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Store, WorkerInfo
+from leasehold.core.store import Store
 from leasehold.env import ManualClock
 from leasehold.errors import LeaseLostError
 from leasehold.testing.conformance.base import (

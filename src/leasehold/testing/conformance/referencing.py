@@ -12,9 +12,10 @@ from leasehold.core.blob import BLOB_CODEC, BlobKey, BlobReference
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
+from leasehold.core.records import Submitted
 from leasehold.core.schedule import ScheduleDraft
 from leasehold.core.search import JobFilter
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.core.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import IdempotencyConflictError

@@ -10,9 +10,10 @@ import pytest
 from leasehold.core.job import Draft
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import Complete
+from leasehold.core.records import Submitted
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.env import ManualClock
 from leasehold.errors import (
     DuplicateJobError,

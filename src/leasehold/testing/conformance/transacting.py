@@ -13,8 +13,9 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig
+from leasehold.core.records import Submitted
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
 from leasehold.env import Env, ManualClock
 from leasehold.errors import (

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.core.lease import Exchange, Settled, SweepReport
-from leasehold.core.store import Store, Submitted
+from leasehold.core.records import Submitted
+from leasehold.core.store import Store
 from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator import judge_final, judge_leases, judge_people
 from leasehold.testing.simulator.calllog import Applied, CallLog

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from leasehold.core.job import HistoryEvent, Job
+from leasehold.core.records import Submitted
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Store, Submitted
+from leasehold.core.store import Store
 from leasehold.testing.simulator.calllog import CallLog, Verdict
 from leasehold.testing.simulator.judge_people import judge_get
 from leasehold.testing.simulator.model import (

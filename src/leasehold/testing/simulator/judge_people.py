@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from leasehold.core.job import Draft, Job
+from leasehold.core.records import Stats, Submitted
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Stats, Submitted
 from leasehold.errors import (
     DuplicateJobError,
     IdempotencyConflictError,
