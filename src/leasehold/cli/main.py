@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.errors import LeaseholdError
 
+OBJECTS_UNTIL_COLLECTION: Final = 50_000
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
+    # What is imported lives as long as the process: looking through it for garbage every few
+    # hundred objects only makes a quick command slower, by a few milliseconds.
+    gc.set_threshold(OBJECTS_UNTIL_COLLECTION)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
