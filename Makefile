@@ -40,8 +40,9 @@ types: $(VENV)/test     ## Types, strictly
 layers: $(VENV)/test    ## Who may import whom
 	$(BIN)/lint-imports
 
+# Many tests wait for processes they have started or killed: three at a time keep two cores busy.
 tests: $(VENV)/test     ## The test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 bench: $(VENV)/bench    ## Measure, beside the raw limit and a rival
 	$(BIN)/python -m benchmarks

@@ -11,7 +11,7 @@ belongs into another tier; only jobs with a deadline ever cross.
 - Within the horizon of its deadline, a job's tier is that deadline, rounded up to a multiple of the
   rebalance interval: all of a tier have the same boost. Their turn is the moment at which they
   would have been worth nothing, which orders them as long as they go on gaining by waiting. Those
-  that gain no more have a tier of their own, by priority.
+  that gain no more have a tier of their own, by priority, then first available first.
 
 So a deadline counts as up to one interval later than it is, and that is all by which the order
 served lags behind the formula.
@@ -55,6 +55,11 @@ _LOWEST: Final = -2 * EFFECTIVE_MAX * _MILLI
 """A value below this is worth 0 for ever, whatever aging and deadline add to it."""
 FIRST_DEADLINE_TIER: Final = 1 << 40
 """The tiers of deadlines begin here: first that of those which have passed, then by deadline."""
+
+
+_SINCE_BITS: Final = 42
+"""Where waiting adds nothing any more, a turn is what the job is worth and, in so many bits, the
+millisecond since when it is available."""
 
 
 def _check(name: str, value: float, least: float, most: float, unit: str) -> None:
@@ -182,7 +187,7 @@ def place(
         turn = available_at - value * aging // _MILLI
         crossings.append(capped_at)
     else:
-        turn = -value
+        turn = (-value << _SINCE_BITS) + available_at // 1000
         tier += 1
     return Place(tier, turn, min(crossings, default=None))
 
@@ -225,11 +230,10 @@ def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) ->
     end = band * round(scoring.rebalance_interval * 1e6)
     boost = _boost(end - now, scoring) if band else scoring.deadline_weight
     aging = scoring.aging_micros
-    if aging is None:
-        return _clamped(boost - turn / _MILLI)
-    if capped:
-        return _clamped(boost - turn / _MILLI + scoring.max_aging_bonus)
-    return _clamped(boost + (now - turn) / aging)
+    if aging is not None and not capped:
+        return _clamped(boost + (now - turn) / aging)
+    bonus = 0.0 if aging is None else scoring.max_aging_bonus
+    return _clamped(boost + bonus - (turn >> _SINCE_BITS) / _MILLI)
 
 
 def score_limit(tier: int, now: int, scoring: Scoring) -> float:
