@@ -89,7 +89,7 @@ def fill_finished(path: str, jobs: int) -> None:
         db.execute(
             numbers + "INSERT INTO job SELECT i, printf('0190f4a2-0000-7000-8000-%012d', i),"
             " 1, 50, 2, i, 3, 4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"
-            ' \'{"args":[],"kwargs":{}}\' FROM n',
+            ' \'{"args":[],"kwargs":{}}\', NULL FROM n',
             span,
         )
         db.execute(

@@ -126,4 +126,5 @@ def _job(number: int, now: int) -> tuple[object, ...]:
         4,
         *(None,) * 10,
         PAYLOAD,
+        None,
     )
