@@ -4,11 +4,10 @@
     ├── InvalidJobError                what was submitted cannot be a job
     │   ├── PayloadError               a payload or result cannot be encoded or decoded
     │   │   └── PayloadTooLargeError
-    │   └── TaskNotImportableError     a lambda or local function was given as a task
-    ├── InvalidScheduleError           what was given cannot be a schedule
-    ├── ScheduleNotFoundError
     │   ├── TaskNotImportableError     a lambda or local function was given as a task
     │   └── CycleError                 jobs that would wait for each other for ever
+    ├── InvalidScheduleError           what was given cannot be a schedule
+    ├── ScheduleNotFoundError
     ├── InvalidRetentionError          a retention policy, or a clean-up, that makes no sense
     ├── InvalidSettingError            no such setting, or it cannot have that value
     ├── DuplicateJobError              a job with this id exists already

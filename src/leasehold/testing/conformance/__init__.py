@@ -20,18 +20,9 @@ pytest.register_assert_rewrite(
         f"{__name__}.{module}"
         for module in (
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
-            "people", "reading", "waking", "breaking",
-            "scheduling",
-            "people", "reading", "waking", "breaking", "queueing", "limiting",
-            "depending",
-            "scoring", "inheriting",
-            "keying",
-            "people", "reading", "waking", "breaking", "retaining",
-            "configuring",
-            "referencing", "blobs",
-            "measuring",
-            "transacting", "transacting_rules",
-            "texts",
+            "people", "reading", "waking", "breaking", "scheduling", "queueing", "limiting",
+            "depending", "scoring", "inheriting", "keying", "retaining", "configuring",
+            "referencing", "blobs", "measuring", "transacting", "transacting_rules", "texts",
         )
     )
 )  # fmt: skip
