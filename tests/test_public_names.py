@@ -109,6 +109,7 @@ NAMES = [
     "StoreUnavailableError",
     "StoreFullError",
     "StoreCorruptError",
+    "StoreLostError",
     "StoreVersionError",
     "StoreClosedError",
 ]

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         StoreCorruptError,
         StoreError,
         StoreFullError,
+        StoreLostError,
         StoreUnavailableError,
         StoreVersionError,
         TaskNotImportableError,
@@ -199,6 +200,7 @@ __all__ = [
     "StoreUnavailableError",
     "StoreFullError",
     "StoreCorruptError",
+    "StoreLostError",
     "StoreVersionError",
     "StoreClosedError",
 ]

@@ -42,6 +42,7 @@
         ├── StoreUnavailableError      it may work again later
         ├── StoreFullError             no room left for new jobs
         ├── StoreCorruptError
+        ├── StoreLostError             its file is gone or replaced, or was open across a fork
         ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
         └── StoreClosedError
 
@@ -214,6 +215,13 @@ class StoreFullError(StoreError):
 
 class StoreCorruptError(StoreError):
     """Raised when the store's data is damaged. Nothing is repaired on its own: restore a backup."""
+
+
+class StoreLostError(StoreError):
+    """Raised when this process cannot go on with a store it had opened; nothing was changed.
+
+    Its file was deleted, moved away or replaced, or it was open when the process was forked.
+    """
 
 
 class StoreVersionError(StoreError):

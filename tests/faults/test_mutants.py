@@ -207,10 +207,10 @@ def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Writer._carry_out
 
     def carry_out(self: Writer, ticket: Any, step: Step) -> None:
-        self._db.execute("SAVEPOINT mutant")
+        self._side.db.execute("SAVEPOINT mutant")
         original(self, ticket, step)
-        self._db.execute("ROLLBACK TO mutant")
-        self._db.execute("RELEASE mutant")
+        self._side.db.execute("ROLLBACK TO mutant")
+        self._side.db.execute("RELEASE mutant")
 
     monkeypatch.setattr(Writer, "_carry_out", carry_out)
 

@@ -15,7 +15,13 @@ from typing import Final
 from leasehold.core.lease import Exchange, Lease, Settlement
 from leasehold.core.outcome import Cancel, Fail, JobError, Outcome, Release
 from leasehold.env import Env
-from leasehold.errors import StoreClosedError, StoreCorruptError, StoreError, UnknownTaskError
+from leasehold.errors import (
+    StoreClosedError,
+    StoreCorruptError,
+    StoreError,
+    StoreLostError,
+    UnknownTaskError,
+)
 from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.context import JobContext, StopCause
 from leasehold.worker.dependencies import fetch_results
@@ -396,7 +402,7 @@ class Loop:
         )
 
     def _store_failed(self, error: StoreError) -> None:
-        if isinstance(error, StoreClosedError | StoreCorruptError):
+        if isinstance(error, StoreClosedError | StoreCorruptError | StoreLostError):
             logger.error("worker %s stops: its store is gone: %s", self._leases.worker, error)
             self._stopping.give_up(StopReason.STORE_LOST)
             return

@@ -23,6 +23,7 @@ from leasehold.stores.sqlite.connection import (
     WAL_BYTES_KEPT,
     WAL_PAGES_BEFORE_CHECKPOINT,
     Durability,
+    tidy_on_close,
 )
 from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.rules import Rules
@@ -59,12 +60,15 @@ class ApplicationConnection(apsw.Connection):
         """Whom to wake when the open transaction is committed."""
         self.is_kept_open = False
         """Whether nobody may commit now, because a job's completion is still to join."""
-        self._turn = turn
+        self.turn = turn
         self._after_commit = after_commit
         self._entered: list[Transaction] = []
         self._note: str | None = None
         self._key: tuple[int, Path] | None = None
         self.pid = os.getpid()
+        self.is_closed = False
+        # Closing it never deletes files: see `watch.py`.
+        tidy_on_close(self, False)
         self._configure(durability)
 
     def _configure(self, durability: Durability) -> None:
@@ -106,8 +110,9 @@ class ApplicationConnection(apsw.Connection):
 
     def begin(self, purpose: str = "") -> None:
         """Begin to write, in turn; waits for whoever writes now."""
+        self.turn.before_commit()
         check_not_inside(self.database)
-        with translated(self.database), self._turn.taken():
+        with translated(self.database), self.turn.taken():
             self.execute("BEGIN IMMEDIATE")
         self.take_note(purpose)
 
@@ -117,16 +122,18 @@ class ApplicationConnection(apsw.Connection):
             _open_transactions.pop(self._key, None)
         self._key = (threading.get_ident(), self.database)
         _open_transactions[self._key] = self
-        self._note = self._note or self._turn.note(purpose)
+        self._note = self._note or self.turn.note(purpose)
 
     def commit(self) -> None:
+        self.turn.before_commit()
         with translated(self.database):
             self.execute("COMMIT")
         self.ended()
 
     def roll_back(self) -> None:
         """Undo everything; harmless where SQLite has done so already."""
-        if self.in_transaction:
+        # A process that was forked inside the transaction leaves it alone: it is the parent's.
+        if self.pid == os.getpid() and self.in_transaction:
             self.execute("ROLLBACK")
         self.ended()
 
@@ -136,7 +143,7 @@ class ApplicationConnection(apsw.Connection):
             _open_transactions.pop(self._key, None)
             self._key = None
         if self._note is not None:
-            self._turn.strike_out(self._note)
+            self.turn.strike_out(self._note)
             self._note = None
 
     def tell(self) -> None:
@@ -146,8 +153,11 @@ class ApplicationConnection(apsw.Connection):
             self._after_commit(hints)
 
     def close(self, force: bool = False) -> None:
-        """Close it; an open transaction is rolled back."""
+        """Close it; an open transaction is rolled back. In a forked process it stays as it is."""
+        if self.pid != os.getpid():
+            return
         super().close(force)
+        self.is_closed = True
         self.hints = Hints()
         self.ended()
 
@@ -239,6 +249,8 @@ def _rolled_back(itself: Callable[[], ApplicationConnection | None]) -> None:
 
 def _may_commit(itself: Callable[[], Any]) -> bool:
     connection = itself()
+    if connection is not None:
+        connection.turn.before_commit()
     if connection is not None and connection.is_kept_open:
         raise TransactionError(
             "ctx.transaction() commits by itself, together with the job's completion, when the "

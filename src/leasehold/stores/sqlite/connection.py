@@ -9,8 +9,7 @@ import apsw
 
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.sqlite.failures import translated
-from leasehold.stores.sqlite.files import private_umask
-from leasehold.stores.sqlite.migrate import migrate, schema_version
+from leasehold.stores.sqlite.migrate import migrate, migrations, schema_version
 
 Durability = Literal["full", "normal"]
 
@@ -35,13 +34,11 @@ def check_sqlite_version() -> None:
 def open_writer(path: Path, durability: Durability) -> apsw.Connection:
     """A connection that may write, its schema up to date. Call it under the store's file lock.
 
-    Creates the file if it is not there. A file of another program is refused untouched.
+    A file of another program is refused untouched.
     """
-    with translated(path), private_umask():
-        db = apsw.Connection(str(path))
+    with translated(path):
+        db = connected(path)
         try:
-            db.set_busy_timeout(BUSY_MILLIS)
-            _keep_plans(db)
             schema_version(db, path)
             # Each pragma is its own call: apsw runs a string of several only up to the first row.
             for pragma in (
@@ -66,12 +63,31 @@ def open_reader(path: Path) -> apsw.Connection:
     """A connection that can only read, and never waits for a writer."""
     with translated(path):
         # Not opened read-only: the last one to close must be able to checkpoint the WAL.
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        db.set_busy_timeout(BUSY_MILLIS)
-        _keep_plans(db)
+        db = connected(path)
         db.execute("PRAGMA query_only = ON").fetchall()
         db.execute("PRAGMA cache_size = -16384").fetchall()
         return db
+
+
+def is_up_to_date(db: apsw.Connection, path: Path) -> bool:
+    """Whether the schema is ours and the newest; a file of another program is refused."""
+    with translated(path):
+        return schema_version(db, path) == migrations()[-1][0]
+
+
+def connected(path: Path) -> apsw.Connection:
+    """A connection to a file that must be there, settled as all of ours are."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    db.set_busy_timeout(BUSY_MILLIS)
+    _keep_plans(db)
+    # Until it is closed on purpose: garbage collection must not delete files.
+    tidy_on_close(db, False)
+    return db
+
+
+def tidy_on_close(db: apsw.Connection, wanted: bool) -> None:
+    """Whether closing this connection, if it is the last one, empties and deletes the WAL."""
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0 if wanted else 1)
 
 
 def _keep_plans(db: apsw.Connection) -> None:

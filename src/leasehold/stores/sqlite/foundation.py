@@ -5,28 +5,29 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import apsw
 
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import InvalidJobError, StoreError
-from leasehold.stores.sqlite import dependents
-from leasehold.stores.sqlite.application import check_not_inside
+from leasehold.errors import InvalidJobError, StoreError, StoreLostError
+from leasehold.stores.sqlite import dependents, forks
+from leasehold.stores.sqlite.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
-from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
+from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, is_up_to_date
 from leasehold.stores.sqlite.disk import DiskReserve
-from leasehold.stores.sqlite.epoch import open_epoch
-from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.files import FileId, StoreFiles
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.life import Deaths
-from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
 from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
 from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Wake
+from leasehold.stores.sqlite.watch import FileWatch
+from leasehold.stores.sqlite.write_side import WriteSide
 from leasehold.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -52,25 +53,41 @@ class Foundation:
         self._durability = durability
         self._files = StoreFiles.at(path)
         self._files.prepare()
-        with contextlib.ExitStack() as undo:
-            lock = WriteLock(self._files.write_lock)
-            undo.callback(lock.close)
-            with lock:
-                db = open_writer(self._files.database, durability)
-                undo.callback(db.close)
-                open_epoch(db, self._files, durability, env)
-            undo.pop_all()
+        self._watch = FileWatch(self._files, env)
+        self._side = WriteSide(self._files, durability, env, self._watch)
         self._wake = Wake(self._files.wake, env)
         self._unresolved = False
         self._store_clock = StoreClock(env)
-        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._after_commit)
-        self._readers = Readers(self._files.database)
+        self._writer = Writer(
+            self._side, self._files, env, self._store_clock, self._check_place, self._after_commit
+        )
+        self._readers = Readers(self._files.database, self._watch)
         self._deaths = Deaths(self._files.workers)
         self._lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self._disk = DiskReserve(self._files, env)
-        self._turn = Turn(self._files, env)
+        self._turn = Turn(self._files, env, self._check_place)
+        self._application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
+        forks.register(self)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Make the store or bring it up to date; one that is needs no write, and no lock."""
+        if self._files.has_content():
+            with self._readers.lend() as db:
+                if is_up_to_date(db, self._files.database):
+                    return
+        self._open_to_write()
+
+    def _open_to_write(self) -> None:
+        """Open the write side if it is not; the first write does it anyway."""
+        if not self._side.is_open:
+            self._writer.open()
 
     def close(self) -> None:
         if self._pid != os.getpid():
@@ -79,6 +96,41 @@ class Foundation:
         self._readers.close()
         self._turn.close()
         self._writer.close()
+        forks.forget(self)
+
+    # -- forks (see forks.py) ----------------------------------------------------------------
+
+    def close_for_fork(self, seconds: float) -> str | None:
+        if self._pid != os.getpid():
+            return "it was inherited before"
+        if self.connections_of_others():
+            return "a connection of the application to it (queue.connect()) was open"
+        if not self._writer.pause(seconds):
+            return "a write to it was under way"
+        if not self._readers.pause(seconds):
+            return "a read from it was under way"
+        self._side.close()
+        self._readers.close_idle()
+        return None
+
+    def resume_after_fork(self) -> None:
+        self._writer.resume()
+        self._readers.resume()
+
+    def begin_anew_in_child(self) -> None:
+        self._pid = os.getpid()
+        self._writer.begin_anew()
+        self._readers.begin_anew()
+        self._wake.begin_anew()
+        self._turn.begin_anew()
+
+    def inherited_file(self) -> FileId | None:
+        return self._watch.file
+
+    def connections_of_others(self) -> list[apsw.Connection]:
+        return [db for db in list(self._application_connections) if not db.is_closed]
+
+    # -- writing and reading -----------------------------------------------------------------
 
     def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         self._check_process()
@@ -124,7 +176,11 @@ class Foundation:
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
-            raise StoreError(
-                f"{self._files.database} was opened before this process was forked, and a SQLite "
-                "connection must not be carried across: open the queue again in the child"
-            )
+            reason = forks.why_inherited(self._watch.file)
+            if self._pid != os.getpid():
+                raise StoreLostError(forks.refusal(self._files.database, reason))
+
+    def _check_place(self) -> None:
+        """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
+        self._check_process()
+        self._watch.check()

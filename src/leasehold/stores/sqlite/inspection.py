@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,8 @@ from leasehold.core.status import Status
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite import graph, inheritance, key_check, metrics
 from leasehold.stores.sqlite.codes import STATUS_CODE
-from leasehold.stores.sqlite.files import StoreFiles, file_system, private_umask
+from leasehold.stores.sqlite.epoch import mark_as_copy
+from leasehold.stores.sqlite.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.identity import read_store_id
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
 
@@ -92,16 +94,17 @@ def backup(db: apsw.Connection, target: Path) -> None:
     """A consistent copy, made in one step; it appears under its name only when it is whole."""
     if target.exists():
         raise StoreError(f"{target} exists already: a backup never overwrites anything")
-    partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
+    partial = target.with_name(f"{target.name}.partial-{os.getpid()}-{threading.get_ident()}")
     try:
-        with private_umask():
-            copy = apsw.Connection(str(partial))
-            try:
-                # One step: a backup in several starts again at every commit of another process.
-                with copy.backup("main", db, "main") as work:
-                    work.step(-1)
-            finally:
-                copy.close()
+        create_private(partial)
+        copy = apsw.Connection(str(partial))
+        try:
+            # One step: a backup in several starts again at every commit of another process.
+            with copy.backup("main", db, "main") as work:
+                work.step(-1)
+            mark_as_copy(copy)
+        finally:
+            copy.close()
         partial.rename(target)
     except OSError as error:
         raise StoreError(f"cannot write the backup {target}: {error.strerror}") from error

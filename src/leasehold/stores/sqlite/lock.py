@@ -25,11 +25,14 @@ class WriteLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        if self._fd >= 0:  # A process that was forked inside the block has lost it.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
         _open_locks.discard(self)
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 _open_locks: weakref.WeakSet[WriteLock] = weakref.WeakSet()

@@ -32,11 +32,18 @@ class KeepsTransactions(Foundation):
     """Connections for applications, and what can be done inside their transactions."""
 
     def connect(self) -> ApplicationConnection:
+        self._check_process()
+        # What is known of an older copy has to be acted on before anything is written.
+        self._open_to_write()
         # A read, so that a closed store is found out here and not in the first transaction.
         with self._read(), translated(self._files.database):
-            return ApplicationConnection(
-                self._files.database, self._durability, self._turn, self._after_commit
+            connection = self._watch.opened(
+                lambda: ApplicationConnection(
+                    self._files.database, self._durability, self._turn, self._after_commit
+                )
             )
+            self._application_connections.add(connection)
+            return connection
 
     def owns(self, connection: Connection) -> bool:
         return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,9 +24,13 @@ from leasehold.stores.sqlite.lock import WriteLock
 class Turn:
     """What the transactions of all of a store's application connections begin with."""
 
-    def __init__(self, files: StoreFiles, env: Env) -> None:
+    def __init__(
+        self, files: StoreFiles, env: Env, before_commit: Callable[[], None] = lambda: None
+    ) -> None:
         self._files = files
         self._env = env
+        self.before_commit = before_commit
+        """Raises where nothing may be committed any more."""
         # The file lock is held by the process; among its threads this one decides.
         self._mutex = threading.Lock()
         self._lock: WriteLock | None = None
@@ -60,6 +64,11 @@ class Turn:
         with suppress(OSError):
             if path.read_text(encoding="utf-8") == note:
                 path.unlink()
+
+    def begin_anew(self) -> None:
+        """In a forked child: the parent's lock is closed there, and its threads are gone."""
+        self._mutex = threading.Lock()
+        self._lock = None
 
     def close(self) -> None:
         with self._mutex:

@@ -40,13 +40,28 @@ class Wake:
         self._folder = folder
         self._folder_path = os.fspath(folder)
         self._env = env
-        self._name = f"{os.getpid()}-{env.new_id()}"
+        self._peers: dict[str, int] = {}
+        self._inbox: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._name = f"{os.getpid()}-{self._env.new_id()}"
         self._listeners: list[Listener] = []
         self._mutex = threading.Lock()
-        self._peers: dict[str, int] = {}
         self._listed: tuple[int, int] = (-1, 0)
-        self._inbox: int | None = None
         self._thread: threading.Thread | None = None
+
+    def begin_anew(self) -> None:
+        """In a forked child: close what is the parent's, its listeners included, and start empty.
+
+        As long as the child had the parent's FIFO open, nobody could tell that the parent is gone.
+        """
+        inbox, self._inbox = self._inbox, None
+        peers, self._peers = self._peers, {}
+        for fd in (*peers.values(), *(() if inbox is None else (inbox,))):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._begin()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call this listener from now on; the answer ends it."""

@@ -13,6 +13,7 @@ some of them for seconds.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,13 +26,13 @@ from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.dependents import resolve
-from leasehold.stores.sqlite.failures import not_text, translate
+from leasehold.stores.sqlite.failures import not_text, translate, translated
 from leasehold.stores.sqlite.files import StoreFiles
-from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.room import tell_of_room
 from leasehold.stores.sqlite.rules import Rules
 from leasehold.stores.sqlite.settings import KnownSettings
 from leasehold.stores.sqlite.step import Hints, Step
+from leasehold.stores.sqlite.write_side import WriteSide
 
 T = TypeVar("T")
 
@@ -63,31 +64,41 @@ class Writer:
 
     def __init__(
         self,
-        db: apsw.Connection,
+        side: WriteSide,
         files: StoreFiles,
-        lock: WriteLock,
         env: Env,
         clock: StoreClock,
+        before_commit: Callable[[], None],
         after_commit: Callable[[Hints], None],
     ) -> None:
-        self._db = db
+        self._side = side
         self._files = files
-        self._lock = lock
         self._env = env
         self._clock = clock
+        self._before_commit = before_commit
         self._after_commit = after_commit
         self._rules = Rules()
         self._settings = KnownSettings()
+        self._closed = False
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Make what threads wait at; in a forked child again, where those threads are not."""
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
+        self._resumed = threading.Condition(self._mutex)
         self._queue: deque[_Ticket[Any]] = deque()
         self._leading = False
-        self._closed = False
+        self._leader: int | None = None
+        self._paused = False
+        self._pid = os.getpid()
 
     def run(self, operation: Callable[[Step], T]) -> T:
         """Carry out one operation; returns when it is durable, raises what it raised."""
         ticket = _Ticket(operation)
         with self._mutex:
+            while self._paused:
+                self._resumed.wait()
             if self._closed:
                 raise StoreClosedError(f"the store {self._files.database} is closed")
             self._queue.append(ticket)
@@ -98,6 +109,25 @@ class Writer:
             self._lead()
         return ticket.outcome()
 
+    def open(self) -> None:
+        """Open the write side without writing anything, if it is not open."""
+        with self._mutex:
+            while self._paused:
+                self._resumed.wait()
+            while self._leading and not self._side.is_open:
+                self._idle.wait()
+            if self._side.is_open:
+                return
+            self._leading = True
+            self._leader = threading.get_ident()
+        try:
+            with translated(self._files.database), self._side.lock:
+                self._side.open()
+        finally:
+            self._leader = None
+            with self._mutex:
+                self._pass_on()
+
     def close(self) -> None:
         """Let what is queued finish, then refuse the rest and close the connection."""
         with self._mutex:
@@ -106,8 +136,29 @@ class Writer:
             self._closed = True
             while self._leading:
                 self._idle.wait()
-        self._db.close()
-        self._lock.close()
+        self._side.close()
+
+    def pause(self, seconds: float) -> bool:
+        """Let nobody begin a write, and wait for those under way; False if that takes too long.
+
+        It cannot be done by a thread that is itself inside a write. Whatever the answer, `resume`
+        must follow.
+        """
+        if not self._mutex.acquire(timeout=seconds):
+            return False
+        try:
+            self._paused = True
+            if self._leader == threading.get_ident():
+                return False
+            return self._idle.wait_for(lambda: not self._leading, seconds)
+        finally:
+            self._mutex.release()
+
+    def resume(self) -> None:
+        """Let writes begin again."""
+        with self._mutex:
+            self._paused = False
+            self._resumed.notify_all()
 
     def _wait(self, ticket: _Ticket[Any]) -> None:
         """Until another caller has carried it out, or it is this one's turn to lead."""
@@ -134,9 +185,11 @@ class Writer:
     def _lead(self) -> None:
         batch: list[_Ticket[Any]] = []
         hints = Hints()
+        self._leader = threading.get_ident()
         try:
             self._commit(batch, hints)
         finally:
+            self._leader = None
             with self._mutex:
                 self._pass_on()
             for ticket in batch:
@@ -148,7 +201,7 @@ class Writer:
     def _commit(self, batch: list[_Ticket[Any]], hints: Hints) -> None:
         """One transaction under the file lock. What goes wrong is told to every caller in it."""
         try:
-            with self._lock:
+            with self._side.lock:
                 self._transaction(batch, hints)
         except Exception as error:  # noqa: BLE001  # raised again, in every caller
             self._fail(batch, hints, self._translated(error))
@@ -171,7 +224,7 @@ class Writer:
             ticket.error = ticket.error or error
 
     def _transaction(self, batch: list[_Ticket[Any]], hints: Hints) -> None:
-        db = self._db
+        db = self._side.db
         db.execute("BEGIN IMMEDIATE")
         try:
             step = Step.begin(db, self._env, self._clock, self._rules, self._settings)
@@ -183,10 +236,12 @@ class Writer:
             changed = db.total_changes() != changes
             if changed:
                 step.end()
+            self._before_commit()
             # That a minute has ended is not worth a write: whoever next has one notes it.
             db.execute("COMMIT" if changed or step.ended_minute is None else "ROLLBACK")
         except BaseException:
-            if db.in_transaction:
+            # A process that was forked inside the write leaves it alone: it is the parent's.
+            if db.in_transaction and self._pid == os.getpid():
                 db.execute("ROLLBACK")
             raise
 
@@ -220,7 +275,7 @@ class Writer:
     def _do_together(
         self, tickets: list[_Ticket[Any]], together: Callable[..., list[Any]], step: Step
     ) -> bool:
-        db = self._db
+        db = step.db
         step.is_first = False
         db.execute("SAVEPOINT operation")
         try:
@@ -240,7 +295,7 @@ class Writer:
         return True
 
     def _carry_out(self, ticket: _Ticket[Any], step: Step) -> None:
-        db = self._db
+        db = step.db
         if not step.is_first:
             db.execute("SAVEPOINT operation")
         try:
