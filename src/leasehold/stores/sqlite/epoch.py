@@ -58,25 +58,31 @@ def open_epoch(
     with translated(files.database), _synced(db, durability), transaction(db):
         ensure_store_id(db, env)
         before = {key: _read(db, key) for key in now}
-        is_copy = _read(db, "copy") is not None
-        left = continuity.noted()
-        is_new = before["identity"] is None
-        if not is_new and (
-            is_copy
-            or before["identity"] != now["identity"]
-            # Where the system does not tell one start from another, each opening may be one.
-            or before["boot"] != now["boot"]
-            or not now["boot"]
-            or not continuity.is_unbroken(Progress.of(db))
-        ):
+        if before["identity"] is not None and not _goes_on(db, before, now, continuity):
+            left = continuity.noted()
             floor = 0 if left is None else left.version_floor
             db.execute(RAISE, (floor, env.now_micros() // 1_000_000))
-        if is_copy:
             db.execute(UNMARK)
         if before != now:
             for key, value in now.items():
                 db.execute(WRITE, (key, value))
     continuity.note(Progress.of(db))
+
+
+def _goes_on(
+    db: apsw.Connection,
+    before: dict[str, str | None],
+    now: dict[str, str],
+    continuity: Continuity,
+) -> bool:
+    """Whether the store is known to be where it was left."""
+    return (
+        before == now
+        # Where the system does not tell one start from another, every opening may be the first.
+        and bool(now["boot"])
+        and _read(db, "copy") is None
+        and continuity.is_unbroken(Progress.of(db))
+    )
 
 
 def mark_as_copy(db: apsw.Connection) -> None:
