@@ -10,14 +10,16 @@ import apsw
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.files import private_umask
-from leasehold.stores.sqlite.migrate import migrate, schema_version
+from leasehold.stores.sqlite.migrate import migrate, migrations, schema_version
+from leasehold.stores.sqlite.transaction import wait_when_busy
 
 Durability = Literal["full", "normal"]
 
 SQLITE_OLDEST: Final = (3, 51, 3)
 """Up to 3.51.2 a reset of the write-ahead log can corrupt the database."""
 
-BUSY_MILLIS: Final = 10_000
+BUSY_SECONDS: Final = 10.0
+"""How long to wait for SQLite's own locks: for an application's transaction, as a rule."""
 WAL_PAGES_BEFORE_CHECKPOINT: Final = 4000
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
 
@@ -40,7 +42,7 @@ def open_writer(path: Path, durability: Durability) -> apsw.Connection:
     with translated(path), private_umask():
         db = apsw.Connection(str(path))
         try:
-            db.set_busy_timeout(BUSY_MILLIS)
+            wait_when_busy(db, BUSY_SECONDS)
             _keep_plans(db)
             schema_version(db, path)
             # Each pragma is its own call: apsw runs a string of several only up to the first row.
@@ -67,11 +69,17 @@ def open_reader(path: Path) -> apsw.Connection:
     with translated(path):
         # Not opened read-only: the last one to close must be able to checkpoint the WAL.
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        db.set_busy_timeout(BUSY_MILLIS)
+        db.set_busy_timeout(round(BUSY_SECONDS * 1000))
         _keep_plans(db)
         db.execute("PRAGMA query_only = ON").fetchall()
         db.execute("PRAGMA cache_size = -16384").fetchall()
         return db
+
+
+def is_up_to_date(db: apsw.Connection, path: Path) -> bool:
+    """Whether the schema is ours and the newest; a file of another program is refused."""
+    with translated(path):
+        return schema_version(db, path) == migrations()[-1][0]
 
 
 def _keep_plans(db: apsw.Connection) -> None:

@@ -92,6 +92,12 @@ class StoreFiles:
         status = self.database.stat()
         return f"{status.st_dev}:{status.st_ino}"
 
+    def has_content(self) -> bool:
+        """Whether there is more than an empty file."""
+        with suppress(FileNotFoundError):
+            return self.database.stat().st_size > 0
+        return False
+
     def exposure(self) -> str | None:
         """A warning if others may read the database, None if not."""
         mode = stat.S_IMODE(self.database.stat().st_mode)

@@ -12,16 +12,26 @@ import apsw
 
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, StoreError
+from leasehold.interrupts import shielded
 from leasehold.stores.sqlite import dependents
 from leasehold.stores.sqlite.application import check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
-from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
+from leasehold.stores.sqlite.connection import (
+    Durability,
+    check_sqlite_version,
+    is_up_to_date,
+    open_writer,
+)
 from leasehold.stores.sqlite.disk import DiskReserve
 from leasehold.stores.sqlite.epoch import open_epoch
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.life import Deaths
-from leasehold.stores.sqlite.lock import WriteLock
+from leasehold.stores.sqlite.lock import (
+    LOCK_TIMEOUT_SECONDS,
+    LOCK_TIMEOUT_SECONDS_MAX,
+    WriteLock,
+)
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
 from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
@@ -43,35 +53,65 @@ class Foundation:
         *,
         env: Env = SYSTEM,
         durability: Durability = "full",
+        lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
     ) -> None:
         if durability not in ("full", "normal"):
             raise InvalidJobError(f'durability is "full" or "normal", not {durability!r}')
+        if not 0 < lock_timeout_seconds <= LOCK_TIMEOUT_SECONDS_MAX:
+            raise InvalidJobError(
+                f"lock_timeout_seconds is above 0 and at most {LOCK_TIMEOUT_SECONDS_MAX:g}, "
+                f"not {lock_timeout_seconds!r}"
+            )
         check_sqlite_version()
         self._env = env
         self._pid = os.getpid()
         self._durability = durability
         self._files = StoreFiles.at(path)
         self._files.prepare()
-        with contextlib.ExitStack() as undo:
-            lock = WriteLock(self._files.write_lock)
-            undo.callback(lock.close)
-            with lock:
-                db = open_writer(self._files.database, durability)
-                undo.callback(db.close)
-                open_epoch(db, self._files, durability, env)
-            undo.pop_all()
+        self._lock_timeout_seconds = lock_timeout_seconds
+        lock = WriteLock(self._files.write_lock, env, lock_timeout_seconds)
         self._wake = Wake(self._files.wake, env)
         self._unresolved = False
         self._store_clock = StoreClock(env)
-        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._after_commit)
+        self._writer = Writer(
+            self._connect_to_write, self._files, lock, env, self._store_clock, self._after_commit
+        )
         self._readers = Readers(self._files.database)
         self._deaths = Deaths(self._files.workers)
         self._lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self._disk = DiskReserve(self._files, env)
-        self._turn = Turn(self._files, env)
+        self._turn = Turn(self._files, env, lock_timeout_seconds)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
+    def _prepare(self) -> None:
+        """Make the store or bring it up to date; one that is needs no write, and no lock."""
+        if self._files.has_content():
+            with self._readers.lend() as db:
+                if is_up_to_date(db, self._files.database):
+                    return
+        self._open_to_write()
+
+    def _open_to_write(self) -> None:
+        """Open the connection that writes if it is not; the first write does it anyway."""
+        if not self._writer.is_open:
+            self._writer.run(lambda _: None)
+
+    def _connect_to_write(self) -> apsw.Connection:
+        db = open_writer(self._files.database, self._durability)
+        try:
+            open_epoch(db, self._files, self._durability, self._env)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    @shielded
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # The parent's connections and locks are the parent's to close.

@@ -11,6 +11,7 @@ from typing import Final
 import apsw
 
 from leasehold.errors import StoreClosedError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.connection import open_reader
 from leasehold.stores.sqlite.failures import translated
 
@@ -39,9 +40,12 @@ class Readers:
                 db.execute("BEGIN")
                 yield db
         finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            self._take_back(db)
+            # An interrupt on its way here leaves it to whoever closes this generator: it is then
+            # taken back a little later, with the traceback.
+            with SHIELD:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                self._take_back(db)
 
     def _take_back(self, db: apsw.Connection) -> None:
         with self._mutex:
