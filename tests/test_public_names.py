@@ -107,6 +107,7 @@ NAMES = [
     "UnsupportedError",
     "StoreError",
     "StoreUnavailableError",
+    "StoreBusyError",
     "StoreFullError",
     "StoreCorruptError",
     "StoreLostError",

@@ -40,6 +40,7 @@
     ├── UnsupportedError               this store cannot do that
     └── StoreError                     the store itself cannot work
         ├── StoreUnavailableError      it may work again later
+        │   └── StoreBusyError         another process keeps its write lock too long
         ├── StoreFullError             no room left for new jobs
         ├── StoreCorruptError
         ├── StoreLostError             its file is gone or replaced, or was open across a fork
@@ -207,6 +208,20 @@ class StoreError(LeaseholdError):
 
 class StoreUnavailableError(StoreError):
     """Raised when the store cannot be reached or is locked; it may work again later."""
+
+
+class StoreBusyError(StoreUnavailableError):
+    """Raised when a write had to wait too long for its turn; says who has it. Nothing was written.
+
+    Trying again may help: once that process goes on, or has ended.
+    """
+
+    def __init__(
+        self, message: str, *, holder_pid: int | None = None, is_holder_stopped: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.holder_pid = holder_pid
+        self.is_holder_stopped = is_holder_stopped
 
 
 class StoreFullError(StoreError):

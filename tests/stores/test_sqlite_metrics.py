@@ -151,7 +151,7 @@ def test_what_a_failed_operation_measured_is_dropped(
     submit = PlainSubmit(store._lanes, [Draft(id="next", task="t")])
     batch: list[_Ticket[Any]] = [_Ticket(fails), _Ticket(submit)]
     store._writer._queue.extend(batch)
-    store._writer._lead()
+    store._writer._lead(batch[0])
     assert isinstance(batch[0].error, OSError)
     assert batch[1].error is None
     assert store.metrics().wait.count == 0

@@ -152,7 +152,7 @@ def test_an_interrupted_leader_lets_the_others_go_on(store: SQLiteStore) -> None
 def test_a_foreign_lock_is_reported_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.connection.BUSY_MILLIS", 50)
+    monkeypatch.setattr("leasehold.stores.sqlite.connection.BUSY_SECONDS", 0.05)
     store = SQLiteStore(tmp_path / "jobs.db")
     intruder = apsw.Connection(str(tmp_path / "jobs.db"))
     intruder.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,7 @@
-"""The memory store: the contract's methods, each one verb under one lock."""
+"""The memory store: the contract's methods, each one verb under one lock.
+
+A verb runs inside the shield against interrupts: Ctrl-C finds it done, or not begun.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,7 @@ from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.memory import (
     admin,
     dependents,
@@ -334,12 +338,12 @@ class MemoryStore:
     # -- the store itself --------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        with self._lock:
+        with SHIELD, self._lock:
             self._check_open()
             self._listen([*self._listeners, listener])
 
         def end() -> None:
-            with self._lock:
+            with SHIELD, self._lock:
                 self._listen([each for each in self._listeners if each is not listener])
 
         return end
@@ -373,7 +377,7 @@ class MemoryStore:
         return self._run(_health)
 
     def close(self) -> None:
-        with self._lock:
+        with SHIELD, self._lock:
             self._closed = True
             self._listen([])
 
@@ -384,16 +388,17 @@ class MemoryStore:
     ) -> T:
         """Let a verb work on the state alone, then wake whom it concerns."""
         state = self._state
-        with self._lock:
-            if self._closed:
-                self._check_open()
-            state.tick()
-            answer = verb(state, *args, **kwargs)
-            if state.links.ended or state.links.lowered:
-                dependents.resolve(state)
-            news, listeners = self._take_news() if state.news else (None, [])
-        if news is not None:
-            _publish(news, listeners)
+        with SHIELD:
+            with self._lock:
+                if self._closed:
+                    self._check_open()
+                state.tick()
+                answer = verb(state, *args, **kwargs)
+                if state.links.ended or state.links.lowered:
+                    dependents.resolve(state)
+                news, listeners = self._take_news() if state.news else (None, [])
+            if news is not None:
+                _publish(news, listeners)
         if state.links.ended:
             self._resolve_the_rest()
         return answer
@@ -408,11 +413,12 @@ class MemoryStore:
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one hold of the lock."""
         while self._state.links.ended:
-            with self._lock:
-                dependents.resolve(self._state)
-                news, listeners = self._take_news()
-            if news is not None:
-                _publish(news, listeners)
+            with SHIELD:
+                with self._lock:
+                    dependents.resolve(self._state)
+                    news, listeners = self._take_news()
+                if news is not None:
+                    _publish(news, listeners)
 
     def _listen(self, listeners: list[Listener]) -> None:
         # Lists are replaced, never changed: whoever goes through one is not disturbed.
@@ -425,7 +431,7 @@ class MemoryStore:
 
     def _leave(self, worker: str) -> None:
         # Not through _run: a worker may leave in peace after its store was closed.
-        with self._lock:
+        with SHIELD, self._lock:
             self._state.workers.pop(worker, None)
 
 

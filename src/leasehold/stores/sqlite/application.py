@@ -18,8 +18,9 @@ from typing import Any, Final, Literal, Self
 import apsw
 
 from leasehold.errors import TransactionError
+from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.connection import (
-    BUSY_MILLIS,
+    BUSY_SECONDS,
     WAL_BYTES_KEPT,
     WAL_PAGES_BEFORE_CHECKPOINT,
     Durability,
@@ -29,6 +30,7 @@ from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.rules import Rules
 from leasehold.stores.sqlite.settings import KnownSettings
 from leasehold.stores.sqlite.step import Hints
+from leasehold.stores.sqlite.transaction import begin, wait_when_busy
 from leasehold.stores.sqlite.turn import Turn
 
 _open_transactions: Final[weakref.WeakValueDictionary[tuple[int, Path], ApplicationConnection]] = (
@@ -72,7 +74,7 @@ class ApplicationConnection(apsw.Connection):
         self._configure(durability)
 
     def _configure(self, durability: Durability) -> None:
-        self.set_busy_timeout(BUSY_MILLIS)
+        wait_when_busy(self, BUSY_SECONDS)
         for pragma in (
             f"synchronous = {durability.upper()}",
             f"journal_size_limit = {WAL_BYTES_KEPT}",
@@ -108,14 +110,19 @@ class ApplicationConnection(apsw.Connection):
         self._entered.pop().__exit__(etype, evalue, etraceback)
         return False
 
+    @shielded
     def begin(self, purpose: str = "") -> None:
-        """Begin to write, in turn; waits for whoever writes now."""
+        """Begin to write, in turn; waits for whoever writes now.
+
+        An interrupt may be delivered when it has begun: whoever calls it then rolls back.
+        """
         self.turn.before_commit()
         check_not_inside(self.database)
         with translated(self.database), self.turn.taken():
-            self.execute("BEGIN IMMEDIATE")
+            begin(self)
         self.take_note(purpose)
 
+    @shielded
     def take_note(self, purpose: str = "") -> None:
         """Let it be known that this thread has a transaction open here."""
         if self._key is not None:
@@ -124,12 +131,14 @@ class ApplicationConnection(apsw.Connection):
         _open_transactions[self._key] = self
         self._note = self._note or self.turn.note(purpose)
 
+    @shielded
     def commit(self) -> None:
         self.turn.before_commit()
         with translated(self.database):
             self.execute("COMMIT")
         self.ended()
 
+    @shielded
     def roll_back(self) -> None:
         """Undo everything; harmless where SQLite has done so already."""
         # A process that was forked inside the transaction leaves it alone: it is the parent's.
@@ -137,6 +146,7 @@ class ApplicationConnection(apsw.Connection):
             self.execute("ROLLBACK")
         self.ended()
 
+    @shielded
     def ended(self) -> None:
         """The transaction is over, one way or the other: the thread may write elsewhere again."""
         if self._key is not None:
@@ -152,6 +162,7 @@ class ApplicationConnection(apsw.Connection):
         if hints:
             self._after_commit(hints)
 
+    @shielded
     def close(self, force: bool = False) -> None:
         """Close it; an open transaction is rolled back. In a forked process it stays as it is."""
         if self.pid != os.getpid():
@@ -174,15 +185,21 @@ class Transaction:
     def __init__(self, connection: ApplicationConnection) -> None:
         self._connection = connection
         self._savepoint: str | None = None
+        self._has_begun = False
 
     def __enter__(self) -> ApplicationConnection:
         connection = self._connection
         if connection.in_transaction:
             self._savepoint = f"part_{id(self)}"
             connection.execute(f"SAVEPOINT {self._savepoint}")
-        else:
+            return connection
+        self._has_begun = True
+        try:
             connection.begin()
-        return connection
+            return connection
+        except BaseException:
+            self._roll_back()
+            raise
 
     def __exit__(
         self,
@@ -198,13 +215,24 @@ class Transaction:
                     connection.execute(f"ROLLBACK TO {self._savepoint}")
                 connection.execute(f"RELEASE {self._savepoint}")
         elif kind is not None:
-            connection.roll_back()
+            self._roll_back()
         else:
             try:
                 connection.commit()
-            except BaseException:
-                connection.roll_back()
-                raise
+            finally:
+                # What was not committed is not to be, whatever kept it from it.
+                self._roll_back()
+
+    @shielded
+    def _roll_back(self) -> None:
+        if self._has_begun:
+            self._connection.roll_back()
+            self._has_begun = False
+
+    def __del__(self) -> None:
+        # An interrupt in the very call of __exit__ leaves nobody but this one to end it.
+        if self._has_begun:
+            self._roll_back()
 
 
 def is_inside(database: Path) -> bool:

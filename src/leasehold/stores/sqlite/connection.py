@@ -10,13 +10,15 @@ import apsw
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.migrate import migrate, migrations, schema_version
+from leasehold.stores.sqlite.transaction import wait_when_busy
 
 Durability = Literal["full", "normal"]
 
 SQLITE_OLDEST: Final = (3, 51, 3)
 """Up to 3.51.2 a reset of the write-ahead log can corrupt the database."""
 
-BUSY_MILLIS: Final = 10_000
+BUSY_SECONDS: Final = 10.0
+"""How long to wait for SQLite's own locks: for an application's transaction, as a rule."""
 WAL_PAGES_BEFORE_CHECKPOINT: Final = 4000
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
 
@@ -39,6 +41,7 @@ def open_writer(path: Path, durability: Durability) -> apsw.Connection:
     with translated(path):
         db = connected(path)
         try:
+            wait_when_busy(db, BUSY_SECONDS)
             schema_version(db, path)
             # Each pragma is its own call: apsw runs a string of several only up to the first row.
             for pragma in (
@@ -78,7 +81,7 @@ def is_up_to_date(db: apsw.Connection, path: Path) -> bool:
 def connected(path: Path) -> apsw.Connection:
     """A connection to a file that must be there, settled as all of ours are."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    db.set_busy_timeout(BUSY_MILLIS)
+    db.set_busy_timeout(round(BUSY_SECONDS * 1000))
     _keep_plans(db)
     # Until it is closed on purpose: garbage collection must not delete files.
     tidy_on_close(db, False)

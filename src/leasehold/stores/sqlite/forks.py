@@ -32,7 +32,7 @@ from leasehold.errors import StoreLostError
 from leasehold.stores.sqlite.files import FileId
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long a fork waits for the reads and writes under way in other threads, all stores together."""
+"""How long a fork waits for reads and writes of other threads, in all stores together."""
 
 NOT_PREPARED: Final = (
     "it was open while the process was forked by other means than Python's os.fork(), so that it "
@@ -163,7 +163,7 @@ def _notice_unannounced_fork() -> None:
 
 def _adopt(fork: _Fork | None) -> None:
     """Begin a child's own record, from what its parent prepared for the fork."""
-    global _process  # noqa: PLW0603  # one per process, and this is another process
+    global _process  # one per process, and this is another process
     parent, _process = _process, _Process()
     _process.inherited = parent.inherited
     _process.kept = parent.kept

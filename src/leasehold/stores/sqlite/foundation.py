@@ -13,6 +13,7 @@ import apsw
 
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, StoreError, StoreLostError
+from leasehold.interrupts import shielded
 from leasehold.stores.sqlite import dependents, forks
 from leasehold.stores.sqlite.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
@@ -21,6 +22,7 @@ from leasehold.stores.sqlite.disk import DiskReserve
 from leasehold.stores.sqlite.files import FileId, StoreFiles
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.life import Deaths
+from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
 from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
@@ -44,17 +46,24 @@ class Foundation:
         *,
         env: Env = SYSTEM,
         durability: Durability = "full",
+        lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
     ) -> None:
         if durability not in ("full", "normal"):
             raise InvalidJobError(f'durability is "full" or "normal", not {durability!r}')
+        if not 0 < lock_timeout_seconds <= LOCK_TIMEOUT_SECONDS_MAX:
+            raise InvalidJobError(
+                f"lock_timeout_seconds is above 0 and at most {LOCK_TIMEOUT_SECONDS_MAX:g}, "
+                f"not {lock_timeout_seconds!r}"
+            )
         check_sqlite_version()
         self._env = env
         self._pid = os.getpid()
         self._durability = durability
         self._files = StoreFiles.at(path)
         self._files.prepare()
+        self._lock_timeout_seconds = lock_timeout_seconds
         self._watch = FileWatch(self._files, env)
-        self._side = WriteSide(self._files, durability, env, self._watch)
+        self._side = WriteSide(self._files, durability, env, self._watch, lock_timeout_seconds)
         self._wake = Wake(self._files.wake, env)
         self._unresolved = False
         self._store_clock = StoreClock(env)
@@ -67,7 +76,7 @@ class Foundation:
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self._disk = DiskReserve(self._files, env)
-        self._turn = Turn(self._files, env, self._check_place)
+        self._turn = Turn(self._files, env, lock_timeout_seconds, self._check_place)
         self._application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
         forks.register(self)
         try:
@@ -89,6 +98,7 @@ class Foundation:
         if not self._side.is_open:
             self._writer.open()
 
+    @shielded
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # The parent's connections and locks are the parent's to close.

@@ -12,6 +12,7 @@ from typing import Final
 import apsw
 
 from leasehold.errors import StoreClosedError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.connection import open_reader
 from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.watch import FileWatch
@@ -57,7 +58,10 @@ class Readers:
                 db.execute("BEGIN")
                 yield db
         finally:
-            self._take_back(db, borrower)
+            # An interrupt on its way here leaves it to whoever closes this generator: it is then
+            # taken back a little later, with the traceback.
+            with SHIELD:
+                self._take_back(db, borrower)
 
     def _take_back(self, db: apsw.Connection | None, borrower: int) -> None:
         if self._pid != os.getpid():

@@ -17,6 +17,7 @@ import apsw
 from leasehold.core.lease import Settled, Settlement
 from leasehold.core.transactions import Connection
 from leasehold.errors import LeaseLostError, TransactionError
+from leasehold.interrupts import shielded
 from leasehold.stores.sqlite import renew, settle
 from leasehold.stores.sqlite.application import ApplicationConnection
 from leasehold.stores.sqlite.dependents import resolve
@@ -52,8 +53,12 @@ class KeepsTransactions(Foundation):
         )
 
     def address(self) -> str | None:
-        return f"sqlite:///{quote(str(self._files.database))}?durability={self._durability}"
+        return (
+            f"sqlite:///{quote(str(self._files.database))}?durability={self._durability}"
+            f"&lock_timeout_seconds={self._lock_timeout_seconds:g}"
+        )
 
+    @shielded
     def open_transaction(self, job_id: str, version: int) -> HeldTransaction:
         db = self.connect()
         try:
@@ -71,6 +76,7 @@ class KeepsTransactions(Foundation):
 
     # -- inside ------------------------------------------------------------------------------
 
+    @shielded
     def _within(self, connection: Connection, operation: Callable[[Step], T]) -> T:
         """Carry out one operation as a part of the open transaction, or undo it alone."""
         self._check_process()
@@ -149,6 +155,7 @@ class HeldTransaction:
     def append_log(self, lines: Sequence[str]) -> None:
         self._fenced(lambda step: renew.append_log(step, self._job_id, self._version, lines))
 
+    @shielded
     def complete(self, settlement: Settlement) -> Settled:
         answer = self._fenced(lambda step: settle.settle(step, [settlement], {})[0])
         assert isinstance(answer, Settled)
@@ -158,6 +165,7 @@ class HeldTransaction:
         self._db.close()
         return answer
 
+    @shielded
     def roll_back(self) -> None:
         if not self._is_over:
             self._is_over = True

@@ -2,8 +2,9 @@
 
 Deleted (`rm`), replaced (`mv` over it) or moved away with its folder, an open file goes on taking
 commits that nobody will ever read. So a write looks at the path before each commit, and a read at
-most a second after the last look. What was lost once stays lost, even if the file is moved back: what
-others wrote meanwhile is unknown here. Opening the store again is the application's decision.
+most a second after the last look. What was lost once stays lost, even if the file is moved back:
+what others wrote meanwhile is unknown here. Opening the store again is for the application to
+decide.
 
 A file that was made, deleted and made again may get the same inode, but not while it is open here.
 """

@@ -24,12 +24,18 @@ class WriteSide:
     """Used by one thread at a time: whoever leads the writes."""
 
     def __init__(
-        self, files: StoreFiles, durability: Durability, env: Env, watch: FileWatch
+        self,
+        files: StoreFiles,
+        durability: Durability,
+        env: Env,
+        watch: FileWatch,
+        lock_timeout_seconds: float,
     ) -> None:
         self._files = files
         self._durability: Durability = durability
         self._env = env
         self._watch = watch
+        self._lock_timeout_seconds = lock_timeout_seconds
         self._lock: WriteLock | None = None
         self._db: apsw.Connection | None = None
         self._continuity: Continuity | None = None
@@ -42,7 +48,7 @@ class WriteSide:
     def lock(self) -> WriteLock:
         """The lock around every write, of all processes."""
         if self._lock is None:
-            self._lock = WriteLock(self._files.write_lock)
+            self._lock = WriteLock(self._files.write_lock, self._env, self._lock_timeout_seconds)
         return self._lock
 
     @property
