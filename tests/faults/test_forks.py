@@ -84,18 +84,18 @@ def in_fork(act: Callable[[], object], fork: Callable[[], int] = os.fork) -> str
         try:
             act()
             told = ""
-        except BaseException as error:  # noqa: BLE001  # told to the parent
+        except BaseException as error:  # told to the parent
             told = f"{type(error).__name__}: {error}"
         finally:
             os.write(news_end, told.encode())
             os._exit(0)
     os.close(news_end)
-    told = b""
+    found = b""
     while part := os.read(news, 65536):
-        told += part
+        found += part
     os.close(news)
     os.waitpid(child, 0)
-    return told.decode()
+    return found.decode()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import apsw
@@ -235,3 +236,44 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
         store.submit([Draft(id="a", task="t")])
     with pytest.raises(StoreClosedError):
         store.get("a")
+
+
+def test_opening_stores_in_many_threads_leaves_the_umask_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        barrier = threading.Barrier(8)
+
+        def open_some(thread: int) -> None:
+            barrier.wait()
+            for number in range(6):
+                store = SQLiteStore(tmp_path / f"{thread}-{number}.db")
+                store.submit([Draft(id="a", task="t")])
+                store.backup(str(tmp_path / f"{thread}-{number}.backup"))
+                seen.append(stat.S_IMODE((tmp_path / f"{thread}-{number}.db-wal").stat().st_mode))
+                store.close()
+
+        seen: list[int] = []
+        threads = [threading.Thread(target=open_some, args=(thread,)) for thread in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert os.umask(0o022) == 0o022
+        assert seen == [0o600] * 48
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("*.[db]*[!n]")]
+        assert set(modes) == {0o600}
+    finally:
+        os.umask(before)
+
+
+def test_files_are_private_whatever_the_umask_allows(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SQLiteStore(tmp_path / "jobs.db")
+        store.submit([Draft(id="a", task="t")])
+        store.backup(str(tmp_path / "backup.db"))
+        for path in (*tmp_path.glob("*.db*"), *(tmp_path / "jobs.db-run").iterdir()):
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+        store.close()
+    finally:
+        os.umask(before)

@@ -158,7 +158,9 @@ class Play:
     def fork(self) -> Callable[[], None]:
         """Start the child; the answer waits for it."""
         if self.scene.forks == "multiprocessing":
-            process = multiprocessing.get_context("fork").Process(target=self.child, args=("child",))
+            process = multiprocessing.get_context("fork").Process(
+                target=self.child, args=("child",)
+            )
             process.start()
             return process.join
         pid = os.fork()

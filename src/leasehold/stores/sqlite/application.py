@@ -24,7 +24,6 @@ from leasehold.stores.sqlite.connection import (
     WAL_BYTES_KEPT,
     WAL_PAGES_BEFORE_CHECKPOINT,
     Durability,
-    tidy_on_close,
 )
 from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.rules import Rules
@@ -69,8 +68,6 @@ class ApplicationConnection(apsw.Connection):
         self._key: tuple[int, Path] | None = None
         self.pid = os.getpid()
         self.is_closed = False
-        # Closing it never deletes files: see `watch.py`.
-        tidy_on_close(self, False)
         self._configure(durability)
 
     def _configure(self, durability: Durability) -> None:

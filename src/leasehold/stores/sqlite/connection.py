@@ -83,14 +83,7 @@ def connected(path: Path) -> apsw.Connection:
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     db.set_busy_timeout(round(BUSY_SECONDS * 1000))
     _keep_plans(db)
-    # Until it is closed on purpose: garbage collection must not delete files.
-    tidy_on_close(db, False)
     return db
-
-
-def tidy_on_close(db: apsw.Connection, wanted: bool) -> None:
-    """Whether closing this connection, if it is the last one, empties and deletes the WAL."""
-    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0 if wanted else 1)
 
 
 def _keep_plans(db: apsw.Connection) -> None:

@@ -66,7 +66,7 @@ def open_epoch(
         if before != now:
             for key, value in now.items():
                 db.execute(WRITE, (key, value))
-    continuity.note(Progress.of(db))
+    continuity.note_in_use(Progress.of(db))
 
 
 def _goes_on(

@@ -81,7 +81,7 @@ class Readers:
             if self._paused:
                 self._changed.notify_all()
         if db is not None:
-            self._watch.close(db)
+            db.close()
 
     def pause(self, seconds: float) -> bool:
         """Let nobody begin a read, and wait for those under way; False if that takes too long.
@@ -110,7 +110,7 @@ class Readers:
         with self._mutex:
             idle, self._idle = self._idle, []
         for db in idle:
-            self._watch.close(db)
+            db.close()
 
     def close(self) -> None:
         with self._mutex:

@@ -7,6 +7,8 @@ what others wrote meanwhile is unknown here. Opening the store again is for the 
 decide.
 
 A file that was made, deleted and made again may get the same inode, but not while it is open here.
+Closing the connections of a lost file harms nobody: SQLite deletes the write-ahead log by its name,
+which may be another file's by then, but looks whether the database has moved before it does.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ import apsw
 from leasehold.env import Env
 from leasehold.errors import StoreLostError
 from leasehold.stores.sqlite import forks
-from leasehold.stores.sqlite.connection import tidy_on_close
 from leasehold.stores.sqlite.files import FileId, StoreFiles
 
 LOOK_SECONDS: Final = 1.0
@@ -89,20 +90,6 @@ class FileWatch:
             self._lost is not None or self._clock.monotonic() - self._looked_at >= LOOK_SECONDS
         ):
             self.check()
-
-    def close(self, connection: apsw.Connection) -> None:
-        """Close a connection; where it is the last one, SQLite empties and deletes the WAL.
-
-        It deletes by name: after a replacement that would be the WAL of the other file, with
-        commits in it. So a connection to a lost file leaves everything as it is.
-        """
-        try:
-            self.check()
-        except StoreLostError:
-            tidy_on_close(connection, False)
-        else:
-            tidy_on_close(connection, True)
-        connection.close()
 
     def _lose(self, what: str) -> None:
         self._lost = self._lost or (

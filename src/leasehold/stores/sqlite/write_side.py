@@ -83,9 +83,9 @@ class WriteSide:
         if continuity is not None and db is not None:
             # Without a note the next opening takes the store for one that may be older.
             with suppress(apsw.Error, OSError):
-                continuity.note(Progress.of(db))
+                continuity.note_left(Progress.of(db))
             continuity.close()
         if db is not None:
-            self._watch.close(db)
+            db.close()
         if lock is not None:
             lock.close()
