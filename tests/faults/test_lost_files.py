@@ -92,7 +92,7 @@ def test_nothing_is_acknowledged_into_a_lost_file(
         lambda: store.exchange((), LeaseRequest(worker="w")),
         lambda: store.renew("w", []),
         lambda: store.get("a"),
-        lambda: store.connect(),
+        store.connect,
     ):
         with pytest.raises(StoreLostError, match=f"{path}.*open the queue again"):
             use()
