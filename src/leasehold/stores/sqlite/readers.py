@@ -30,7 +30,7 @@ class Readers:
     @contextmanager
     def lend(self) -> Iterator[apsw.Connection]:
         """A connection inside one read transaction, so that several queries see the same moment."""
-        with self._mutex:
+        with SHIELD, self._mutex:
             if self._closed:
                 raise StoreClosedError(f"the store {self._path} is closed")
             db = self._idle.pop() if self._idle else None
