@@ -147,7 +147,8 @@ class Shield:
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
         if self._depth:
-            self._noted.append(signum)
+            if signum not in self._noted:  # As the kernel does: twice before it is heard is once.
+                self._noted.append(signum)
             return
         # Called on the way in or out, or after an interrupt on that way has left us in place.
         try:

@@ -179,10 +179,11 @@ class ApplicationConnection(apsw.Connection):
 class Transaction:
     """One block of `with connection.transaction()`."""
 
+    _has_begun = False
+
     def __init__(self, connection: ApplicationConnection) -> None:
         self._connection = connection
         self._savepoint: str | None = None
-        self._has_begun = False
 
     def __enter__(self) -> ApplicationConnection:
         connection = self._connection

@@ -43,15 +43,18 @@ class Readers:
     def lend(self) -> Iterator[apsw.Connection]:
         """A connection inside one read transaction, so that several queries see the same moment."""
         borrower = threading.get_ident()
-        with self._mutex:
-            # A thread that reads already may read more: whoever pauses waits for it.
-            while self._paused and borrower not in self._borrowers:
-                self._changed.wait()
-            if self._closed:
-                raise StoreClosedError(f"the store {self._path} is closed")
-            db = self._idle.pop() if self._idle else None
-            self._borrowers[borrower] = self._borrowers.get(borrower, 0) + 1
+        db: apsw.Connection | None = None
+        is_counted = False
         try:
+            with self._mutex:
+                # A thread that reads already may read more: whoever pauses waits for it.
+                while self._paused and borrower not in self._borrowers:
+                    self._changed.wait()
+                if self._closed:
+                    raise StoreClosedError(f"the store {self._path} is closed")
+                self._borrowers[borrower] = self._borrowers.get(borrower, 0) + 1
+                is_counted = True
+                db = self._idle.pop() if self._idle else None
             self._watch.check_now_and_then()
             db = db or self._watch.opened(lambda: open_reader(self._path))
             with translated(self._path):
@@ -61,7 +64,8 @@ class Readers:
             # An interrupt on its way here leaves it to whoever closes this generator: it is then
             # taken back a little later, with the traceback.
             with SHIELD:
-                self._take_back(db, borrower)
+                if is_counted:
+                    self._take_back(db, borrower)
 
     def _take_back(self, db: apsw.Connection | None, borrower: int) -> None:
         if self._pid != os.getpid():
