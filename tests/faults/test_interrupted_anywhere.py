@@ -81,7 +81,8 @@ class SQLiteScene:
         writer = self.store._writer
         assert not writer._leading
         assert not writer._queue
-        assert not (writer.is_open and writer._db.in_transaction)
+        side = self.store._side
+        assert not (side.is_open and side.db.in_transaction)
         assert not self.connection.in_transaction
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.flock(self._lock_fd, fcntl.LOCK_UN)

@@ -43,18 +43,18 @@ class Readers:
     def lend(self) -> Iterator[apsw.Connection]:
         """A connection inside one read transaction, so that several queries see the same moment."""
         borrower = threading.get_ident()
-        db: apsw.Connection | None = None
-        is_counted = False
-        try:
-            with self._mutex:
+        while True:
+            with SHIELD, self._mutex:
                 # A thread that reads already may read more: whoever pauses waits for it.
-                while self._paused and borrower not in self._borrowers:
-                    self._changed.wait()
-                if self._closed:
-                    raise StoreClosedError(f"the store {self._path} is closed")
-                self._borrowers[borrower] = self._borrowers.get(borrower, 0) + 1
-                is_counted = True
-                db = self._idle.pop() if self._idle else None
+                if not self._paused or borrower in self._borrowers:
+                    if self._closed:
+                        raise StoreClosedError(f"the store {self._path} is closed")
+                    db = self._idle.pop() if self._idle else None
+                    self._borrowers[borrower] = self._borrowers.get(borrower, 0) + 1
+                    break
+            with self._mutex:
+                self._changed.wait_for(lambda: not self._paused)
+        try:
             self._watch.check_now_and_then()
             db = db or self._watch.opened(lambda: open_reader(self._path))
             with translated(self._path):
@@ -64,8 +64,7 @@ class Readers:
             # An interrupt on its way here leaves it to whoever closes this generator: it is then
             # taken back a little later, with the traceback.
             with SHIELD:
-                if is_counted:
-                    self._take_back(db, borrower)
+                self._take_back(db, borrower)
 
     def _take_back(self, db: apsw.Connection | None, borrower: int) -> None:
         if self._pid != os.getpid():
