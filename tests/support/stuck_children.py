@@ -20,7 +20,7 @@ def stop_inside_a_write(store: SQLiteStore) -> None:
     """Stop in the middle of a write, with the file lock held; go on once resumed."""
 
     def renew(_: Step) -> None:
-        print("inside", flush=True)
+        say_so()
         os.kill(os.getpid(), signal.SIGSTOP)
 
     store._writer.run(renew)
@@ -31,9 +31,14 @@ def keep_a_transaction_open(store: SQLiteStore) -> None:
     connection = store.connect()
     with connection.transaction():
         store.submit_within(connection, [Draft(id=SYSTEM.new_id(), task="t")])
-        print("inside", flush=True)
+        say_so()
         sys.stdin.readline()
     connection.close()
+
+
+def say_so() -> None:
+    sys.stdout.write("inside\n")
+    sys.stdout.flush()
 
 
 WAYS = {"stopped": stop_inside_a_write, "transaction": keep_a_transaction_open}
