@@ -22,6 +22,8 @@ SKEW_SECONDS_CRITICAL: Final = 60.0
 FREE_BYTES_WARNING: Final = 1024**3
 FREE_BYTES_CRITICAL: Final = 64 * 1024**2
 WAL_BYTES_WARNING: Final = 256 * 1024**2
+WRITE_SECONDS_WARNING: Final = 5.0
+WRITE_SECONDS_CRITICAL: Final = 30.0
 WORKER_SILENT_SECONDS: Final = 120.0
 LOST_WITH_THE_MACHINE: Final = frozenset({"tmpfs", "ramfs"})
 LOST_WITH_THE_CONTAINER: Final = frozenset({"overlay", "aufs"})
@@ -152,6 +154,30 @@ def write_ahead_log(facts: Facts) -> Finding | None:
     )
 
 
+def write_lock(facts: Facts) -> Finding | None:
+    """A write takes milliseconds: whoever keeps the others waiting for seconds is stuck."""
+    if "writing" not in facts.store:
+        return None
+    for held in facts.store["writing"]:
+        seconds = (facts.wall_clock - datetime.fromisoformat(held["since"])).total_seconds()
+        if seconds < WRITE_SECONDS_WARNING and not held["stopped"]:
+            continue
+        pid = held["pid"]
+        stopped = " (stopped)" if held["stopped"] else ""
+        return Finding(
+            check="write_lock",
+            level=Level.CRITICAL
+            if held["stopped"] or seconds >= WRITE_SECONDS_CRITICAL
+            else Level.WARNING,
+            found=f"process {pid}{stopped} {held['what']} for {max(0.0, seconds):,.0f} s",
+            meaning="nobody else can submit, lease or settle until it goes on or ends",
+            advice=f"resume it: kill -CONT {pid}; or end it: kill -KILL {pid}"
+            if held["stopped"]
+            else f"look at process {pid}; if it is stuck, end it",
+        )
+    return _ok("write_lock", "nobody keeps the others waiting")
+
+
 # -- time --------------------------------------------------------------------------------------
 
 
@@ -280,6 +306,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     permissions,
     disk,
     write_ahead_log,
+    write_lock,
     clock,
     workers,
     pid_files,

@@ -42,8 +42,7 @@ class Holder:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it cannot go on by itself: stopped by a signal, or by a debugger."""
-        return process_state(self.pid) in ("T", "t")
+        return is_stopped(self.pid)
 
     def in_words(self) -> str:
         """Who it is, since when, what it does, and what to do about it."""
@@ -138,8 +137,11 @@ def _verb(name: str) -> str:
     return _VERBS.get(function, function)
 
 
-def process_state(pid: int) -> str:
-    """The state letter of a process, as in ps; "" where the system does not tell."""
+def is_stopped(pid: int) -> bool:
+    """Whether a process cannot go on by itself: stopped by a signal, or by a debugger.
+
+    False where the system does not tell.
+    """
     with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return ""
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    return False

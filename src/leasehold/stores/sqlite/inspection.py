@@ -19,6 +19,7 @@ from leasehold.stores.sqlite.epoch import mark_as_copy
 from leasehold.stores.sqlite.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.identity import read_store_id
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
+from leasehold.stores.sqlite.turn import who_writes
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
 _PLACES: Final = """
@@ -130,4 +131,5 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
         "file_system": file_system(files.database.parent),
         "free_bytes": files.free_bytes(),
         "warning": files.exposure(),
+        "writing": who_writes(files),
     }

@@ -14,12 +14,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from leasehold.env import Env
+from leasehold.env import Env, from_micros
 from leasehold.errors import StoreBusyError, StoreClosedError
 from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.files import StoreFiles
-from leasehold.stores.sqlite.holder import process_state
+from leasehold.stores.sqlite.holder import holder_of, is_stopped
 from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 
@@ -110,6 +111,26 @@ def open_transaction_of(database: Path) -> tuple[int, str] | None:
     return None
 
 
+def who_writes(files: StoreFiles) -> list[dict[str, Any]]:
+    """Who keeps others from writing at this moment: an open transaction first, for whoever holds
+    the lock may wait for it. Takes no lock, and so can tell while somebody holds it.
+    """
+    found = []
+    transaction = open_transaction_of(files.database)
+    if transaction is not None:
+        pid, note = transaction
+        since = note.rpartition(" since ")[2].partition(",")[0]
+        found.append((pid, "has a transaction open", since))
+    holder = holder_of(files.write_lock)
+    if holder is not None:
+        since = from_micros(holder.since_micros).isoformat(timespec="seconds")
+        found.append((holder.pid, f"holds the write lock, doing: {holder.doing}", since))
+    return [
+        {"pid": pid, "what": what, "since": since, "stopped": is_stopped(pid)}
+        for pid, what, since in found
+    ]
+
+
 def busy(database: Path) -> StoreBusyError:
     """Who keeps the store from writing, as far as is known."""
     found = open_transaction_of(database)
@@ -118,10 +139,10 @@ def busy(database: Path) -> StoreBusyError:
             f"{database} stays locked: another program holds a transaction open on it"
         )
     pid, note = found
-    is_stopped = process_state(pid) in ("T", "t")
-    advice = f"; that process is stopped: resume it with `kill -CONT {pid}`" if is_stopped else ""
+    stopped = is_stopped(pid)
+    advice = f"; that process is stopped: resume it with `kill -CONT {pid}`" if stopped else ""
     return StoreBusyError(
         f"{database} stays locked: process {note} holds a transaction open on it{advice}",
         holder_pid=pid,
-        is_holder_stopped=is_stopped,
+        is_holder_stopped=stopped,
     )
