@@ -15,13 +15,13 @@ from leasehold.codec import CallCodec
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Cancel, Complete, Fail, Outcome, Retry, Snooze
 from leasehold.errors import JobCancelledError, PermanentError, RetryableError
-from leasehold.worker.attempt import (
+from leasehold.worker.attempt import attempt
+from leasehold.worker.context import JobContext, StopCause, current_job
+from leasehold.worker.describe import (
     MESSAGE_LENGTH_MAX,
     TRACEBACK_LENGTH_MAX,
-    attempt,
     describe_error,
 )
-from leasehold.worker.context import JobContext, StopCause, current_job
 from leasehold.worker.task import TaskDefinition
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -33,12 +32,13 @@ from leasehold.worker.loop import Loop, Rules
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.pruner import Pruner, PrunerStatistics
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.sweep import RecoverySweep, SweepStatistics
 from leasehold.worker.task import ExecutorKind, TaskRegistry
 from leasehold.worker.tuning import Tuning
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 SIGNAL_SECONDS: Final = 1.0
 """How often the main thread wakes up to heed signals. The kernel may give one to any thread, as it

@@ -21,9 +21,10 @@ import msgspec
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.errors import PayloadTooLargeError, StoreUnavailableError
-from leasehold.worker.attempt import attempt, describe_error
+from leasehold.worker.attempt import attempt
 from leasehold.worker.context import JobContext
 from leasehold.worker.dependencies import DependencyResult
+from leasehold.worker.describe import describe_error
 from leasehold.worker.executors.childbacking import ChildBacking
 from leasehold.worker.executors.importable import load
 from leasehold.worker.executors.largeviaworker import LargeViaWorker

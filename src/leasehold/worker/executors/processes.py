@@ -17,8 +17,9 @@ from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.env import Env
 from leasehold.errors import BlobError, TaskNotImportableError
-from leasehold.worker.attempt import describe_error, outcome_of_error
+from leasehold.worker.attempt import outcome_of_error
 from leasehold.worker.backing import WorkerBacking
+from leasehold.worker.describe import describe_error
 from leasehold.worker.executors.childprocess import ChildProcess
 from leasehold.worker.executors.helper import describe_status
 from leasehold.worker.executors.importable import locate

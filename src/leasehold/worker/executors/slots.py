@@ -9,7 +9,6 @@ them all.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -17,8 +16,9 @@ from collections.abc import Callable
 
 from leasehold.core.outcome import Fail, JobError, Outcome, Release
 from leasehold.worker.run import Run
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _CLOSED = Release(reason="the worker was stopped before the job had ended")
 
