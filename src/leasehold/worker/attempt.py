@@ -155,7 +155,8 @@ def _retry_after_seconds(
     error: BaseException, lease: Lease, backoff: Callable[[int, BaseException], float] | None
 ) -> float | None:
     try:
-        seconds = error.retry_after_seconds if issubclass(type(error), RetryableError) else None
+        # `isinstance` would ask the error for its `__class__` too, which is caught here.
+        seconds = error.retry_after_seconds if isinstance(error, RetryableError) else None
         if seconds is None and backoff is not None:
             seconds = backoff(lease.attempt, error)
         if seconds is None:

@@ -15,7 +15,13 @@ from typing import Final
 from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.outcome import Fail, JobError, Outcome, Release
 from leasehold.env import SYSTEM, Env
-from leasehold.worker.attempt import BROKE_OFF, broke_off, conclude, outcome_of_error, outcome_of_value
+from leasehold.worker.attempt import (
+    BROKE_OFF,
+    broke_off,
+    conclude,
+    outcome_of_error,
+    outcome_of_value,
+)
 from leasehold.worker.context import enter_context
 from leasehold.worker.copies import leave_copy
 from leasehold.worker.describe import guarded
@@ -158,11 +164,12 @@ class AsyncExecutor:
         if self._tasks.pop(run, None) is None:
             return
         run.finished = self._clock.monotonic()
+        outcome: Outcome = BROKE_OFF
         if task.cancelled():  # It was cancelled before its first step.
             cancelled = asyncio.CancelledError()
             outcome = outcome_of_error(cancelled, run.lease, run.task, run.context)
-        else:
-            outcome = guarded(task.result, BROKE_OFF)
+        elif task.exception() is None:
+            outcome = task.result()
         run.finish(conclude(outcome, run.context))
 
     def _begin_to_shut_down(self) -> None:

@@ -41,10 +41,10 @@ class SharedLoop(asyncio.SelectorEventLoop):
                 how = "was stopped by one of its tasks"
             except (SystemExit, KeyboardInterrupt) as error:
                 how = f"was left by a task with {describe_briefly(error)}"
-            except BaseException as error:
+            except BaseException:
                 self._leave_if_copy()
                 # Not from a task, whose errors asyncio keeps: the loop itself is broken.
-                logger.exception("the event loop of async tasks broke: %s", describe_briefly(error))
+                logger.exception("the event loop of async tasks broke")
                 return
             self._leave_if_copy()
             if is_wanted() and not told:
@@ -63,16 +63,14 @@ class SharedLoop(asyncio.SelectorEventLoop):
             _leave_copy_of_loop()
 
 
-class _HomeSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _HomeSelector(selectors.DefaultSelector):
     """Waits for events in the process that made it, and in no other."""
 
     def __init__(self) -> None:
         super().__init__()
         self._home = os.getpid()
 
-    def select(
-        self, timeout: float | None = None
-    ) -> list[tuple[selectors.SelectorKey, selectors._EventMask]]:
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if os.getpid() != self._home:
             _leave_copy_of_loop()
         return super().select(timeout)
