@@ -1,0 +1,43 @@
+"""The worker process in which the zoo lives: `python -m support.zoo.host <path> <executor>`.
+
+A process of its own, as some members change what their whole process shares. It says on standard
+output that it is ready, and then that it has stopped and why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from leasehold import TaskQueue
+
+SLOTS = 2
+
+
+def main() -> None:
+    path, executor = sys.argv[1:]
+    # Members close the standard streams: speak through a descriptor that they do not know.
+    news = os.dup(1)
+    chosen: Any = executor if executor == "process" else None
+    queue = TaskQueue(
+        path,
+        num_workers=0,
+        import_tasks=["support.zoo", "support.zoo.good"],
+        allow_commands=True,
+        lease_seconds=600,
+    )
+    reason = queue.run_worker(
+        slots=SLOTS,
+        executor=chosen,
+        grace_seconds=3,
+        on_ready=lambda _: os.write(news, b"ready\n") and None,
+    )
+    queue.shutdown()
+    os.write(news, f"{reason}\n".encode())
+    # Not by way of the interpreter's end: what members have left for it is not the worker's.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
