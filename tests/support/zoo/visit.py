@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from leasehold import NewJob, Status, TaskQueue
 from leasehold.core.job import Job
@@ -65,11 +65,16 @@ class Zoo:
     def visit(self, member: Member) -> Job:
         """Let one member loose."""
         task = "on_loop" if self._executor == "async" else "in_place"
-        return self.let_loose(f"support.zoo.good:{task}", member.name, ends=member.ends)
+        new = NewJob(f"support.zoo.good:{task}", (member.name,), max_retries=0)
+        return self._let_loose(new, member.ends)
 
-    def let_loose(self, task: str, *args: Any, ends: Ends) -> Job:
+    def run_command(self, script: str, ends: Ends) -> Job:
+        """Let a shell script loose."""
+        return self._let_loose(command_job(["/bin/sh", "-c", script], max_retries=0), ends)
+
+    def _let_loose(self, new: NewJob, ends: Ends) -> Job:
         """Run a hostile job to its end, then good ones on every slot."""
-        [job] = self._run([NewJob(task, args, max_retries=0)])
+        [job] = self._run([new])
         assert job.status in _STATUSES[ends], (job.status, job.error, self.log()[-3000:])
         # One lease, one attempt, one end: not handed back, not recovered, not ended twice.
         assert job.attempts == 1

@@ -32,7 +32,7 @@ from leasehold.worker.safelog import safe_logger
 
 logger = safe_logger("leasehold.worker")
 
-CLOSE_SECONDS_MAX: Final = 5.0
+CLOSE_SECONDS_MAX: Final = 2.0
 
 _LOOP_DIED: Final = Fail(
     JobError(
@@ -57,6 +57,7 @@ class AsyncExecutor:
         self._over = False
         self._ending: Task[None] | None = None
         self._loop = SharedLoop()
+        self._broken_loops: list[SharedLoop] = []
         self._thread = threading.Thread(target=self._serve, name=f"{name}-asyncio", daemon=True)
         self._thread.start()
 
@@ -105,8 +106,10 @@ class AsyncExecutor:
 
     def _replace_loop(self) -> None:
         logger.error("the event loop of async tasks died; what ran on it has failed")
-        broken, self._loop = self._loop, SharedLoop()
-        guarded(broken.close, None)
+        # Never closed, nor left to the garbage collector: where a task has closed its descriptors,
+        # their numbers may be those of somebody else's files by now.
+        self._broken_loops.append(self._loop)
+        self._loop = SharedLoop()
         self._fail_what_runs()
         for _ in range(len(self._waiting)):
             self._call(self._begin)
@@ -123,7 +126,7 @@ class AsyncExecutor:
         except IndexError:
             return  # It was taken back.
         try:
-            # Not by `loop.create_task`, for which a task can install a factory of its own.
+            self._loop.reset()
             task = self._tasks[run] = Task(self._drive(run), loop=self._loop)
             task.add_done_callback(partial(self._finish, run))
         except BaseException:

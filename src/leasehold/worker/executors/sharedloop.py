@@ -51,6 +51,13 @@ class SharedLoop(asyncio.SelectorEventLoop):
                 told = True  # Once: a task may do so at every step.
                 logger.error("the event loop of async tasks %s; it goes on", how)
 
+    def reset(self) -> None:
+        """Undo what one task may have set for all: how tasks are made, and how errors are told."""
+        if self.get_task_factory() is not None:
+            self.set_task_factory(None)
+        if self.get_exception_handler() is not None:
+            self.set_exception_handler(None)
+
     def forget_what_is_due(self) -> None:
         """Said in a forked copy: run no step any more, not even those that are due already."""
         # asyncio takes as many steps from here as it has counted before; it finds none.
