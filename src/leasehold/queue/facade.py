@@ -75,8 +75,8 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
     `blobs` says where payloads and results over 256 KiB are kept: a folder, or `s3://bucket/prefix`;
     by default a folder beside the database. With `blobs=False` they are refused.
 
-    In a process forked from the one that made it, a queue submits, looks and waits as before, as far
-    as its store can be used there (see `leasehold.connect`); the workers stay the parent's.
+    In a process forked from the one that made it, a queue submits, looks and waits as far as its
+    store can be used there; the workers stay the parent's, and none are started in their place.
 
     Command jobs run only with `allow_commands`; what they print is kept in files under
     `output_dir`, by default a folder beside the database.

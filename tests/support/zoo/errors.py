@@ -34,7 +34,7 @@ def error_str_exits() -> None:
 
 @hostile(*EVERYWHERE, ends="fails", because="its text never ends")
 def error_str_recurses() -> None:
-    raise _error_with(__str__=lambda self: str(self))
+    raise _error_with(__str__=lambda self: f"{self}")
 
 
 @hostile(*EVERYWHERE, ends="fails", because="every attribute of it raises")
@@ -153,7 +153,7 @@ def error_with_hostile_text() -> None:
 @hostile(*EVERYWHERE, ends="fails", because="it does not say when to try again")
 def error_with_hostile_delay() -> None:
     class LaterError(RetryableError):
-        retry_after_seconds = property(_exit)  # type: ignore[assignment]
+        retry_after_seconds = property(_exit)
 
         def __init__(self) -> None:
             Exception.__init__(self)

@@ -207,7 +207,7 @@ def fork_by_multiprocessing() -> None:
 
 @hostile("thread", "process", ends="completes", because="a subprocess runs Python before it begins")
 def fork_by_subprocess() -> None:
-    subprocess.run(["/bin/true"], preexec_fn=_work_of_a_process, check=True)  # noqa: PLW1509
+    subprocess.run(["/bin/true"], preexec_fn=_work_of_a_process, check=True)
 
 
 @hostile(*EVERYWHERE, ends="fails", because="both copies raise")

@@ -7,8 +7,8 @@ import os
 import time
 
 from leasehold.worker.context import current_job
-from support.zoo.members import members_of
 from support.zoo import members
+from support.zoo.members import members_of
 
 SECONDS = 20.0
 

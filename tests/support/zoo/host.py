@@ -18,7 +18,7 @@ SLOTS = 2
 def main() -> None:
     path, executor = sys.argv[1:]
     # Members close the standard streams: speak through a descriptor that they do not know.
-    news = os.dup(1)
+    news = os.fdopen(os.dup(1), "w")
     chosen: Any = executor if executor == "process" else None
     queue = TaskQueue(
         path,
@@ -31,10 +31,10 @@ def main() -> None:
         slots=SLOTS,
         executor=chosen,
         grace_seconds=3,
-        on_ready=lambda _: os.write(news, b"ready\n") and None,
+        on_ready=lambda _: print("ready", file=news, flush=True),
     )
     queue.shutdown()
-    os.write(news, f"{reason}\n".encode())
+    print(reason, file=news, flush=True)
     # Not by way of the interpreter's end: what members have left for it is not the worker's.
     os._exit(0)
 

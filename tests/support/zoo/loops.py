@@ -187,7 +187,7 @@ async def leave_a_generator() -> None:
 @hostile_on_loop(ends="completes", because="the loop watches itself")
 async def turn_on_debugging() -> None:
     asyncio.get_running_loop().set_debug(True)
-    time.sleep(0.15)
+    time.sleep(0.15)  # noqa: ASYNC251 - it blocks the loop, on purpose.
     asyncio.get_running_loop().set_debug(False)
 
 

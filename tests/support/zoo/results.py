@@ -18,7 +18,7 @@ class _Kind:
     """A class of which every question exits."""
 
     __slots__ = ()
-    __eq__ = __hash__ = __iter__ = __len__ = __reduce__ = __reduce_ex__ = _exit  # type: ignore[assignment]
+    __eq__ = __hash__ = __iter__ = __len__ = __reduce__ = __reduce_ex__ = _exit
     __str__ = __repr__ = __bool__ = __getattr__ = __float__ = __index__ = _exit
 
 
@@ -30,8 +30,8 @@ def result_exits() -> object:
 @hostile(*EVERYWHERE, ends="fails", because="it raises when asked for its class")
 def result_class_raises() -> object:
     class NoClass:
-        @property
-        def __class__(self) -> type:  # type: ignore[override]
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
             raise RuntimeError("no class")
 
     return NoClass()
@@ -80,7 +80,7 @@ def result_is_nan() -> float:
 
 @hostile(*EVERYWHERE, ends="either", because="it is a number that few can read")
 def result_is_a_huge_number() -> int:
-    return int(10**5000)
+    return 10**5000
 
 
 @hostile(*EVERYWHERE, ends="either", because="it is too large for a row")
@@ -97,7 +97,7 @@ def result_has_surrogates() -> str:
 def result_has_hostile_keys() -> dict[Any, Any]:
     class Key(str):
         __slots__ = ()
-        __eq__ = __str__ = _exit  # type: ignore[assignment]
+        __eq__ = __str__ = _exit
         __hash__ = str.__hash__
 
     return {Key("one"): 1}
@@ -106,7 +106,7 @@ def result_has_hostile_keys() -> dict[Any, Any]:
 @hostile(*EVERYWHERE, ends="either", because="its items exit")
 def result_items_exit() -> object:
     class Items(dict[str, int]):
-        items = keys = __iter__ = __len__ = _exit  # type: ignore[assignment]
+        items = keys = __iter__ = __len__ = _exit
 
     return Items(one=1)
 

@@ -68,7 +68,7 @@ def replace_standard_streams() -> None:
         closed = False
         write = flush = fileno = _raise
 
-    sys.stdout = sys.stderr = Garbage()  # type: ignore[assignment]
+    sys.stdout = sys.stderr = Garbage()
 
 
 @hostile(*EVERYWHERE, ends="either", because="what it prints is no text")
@@ -257,7 +257,9 @@ def exit_inside_a_transaction() -> None:
         sys.exit("inside")
 
 
-@hostile("thread", "process", ends="fails", because="it leaves its transaction open and fails badly")
+@hostile(
+    "thread", "process", ends="fails", because="it leaves its transaction open and fails badly"
+)
 def leave_a_transaction_open() -> None:
     class BadError(Exception):
         __str__ = _raise
@@ -270,8 +272,8 @@ def leave_a_transaction_open() -> None:
 @hostile("thread", "process", ends="fails", because="its result is hostile, its transaction open")
 def hostile_result_of_a_transaction() -> object:
     class NoClass:
-        @property
-        def __class__(self) -> type:  # type: ignore[override]
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
             raise RuntimeError("no class")
 
     with current_job().transaction():

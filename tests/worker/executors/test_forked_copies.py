@@ -16,6 +16,9 @@ from leasehold.worker.executors.threads import ThreadExecutor
 from support import forking_tasks
 from support.runs import WatchedRun, call_run
 
+# Newer Pythons warn of what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+
 
 @pytest.fixture
 def pool() -> Iterator[ProcessExecutor]:
@@ -101,7 +104,7 @@ def test_a_copy_of_an_event_loop_takes_no_further_step(tmp_path: Path) -> None:
     async def fork() -> None:
         copy = os.fork()
         if copy:
-            os.waitpid(copy, 0)
+            os.waitpid(copy, 0)  # noqa: ASYNC222 - nothing else is to run meanwhile.
 
     async def note(number: int) -> None:
         with ledger.open("a") as file:

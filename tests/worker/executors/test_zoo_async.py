@@ -1,4 +1,4 @@
-"""Hostile tasks on the shared event loop: each ends in one outcome, and the worker goes on as before."""
+"""Hostile tasks on the shared event loop: each ends in one outcome, and the worker goes on."""
 
 from __future__ import annotations
 

@@ -43,6 +43,11 @@ _LOOP_DIED: Final = Fail(
 )
 
 
+_broken_loops: Final[list[SharedLoop]] = []
+"""Never closed, nor left to the garbage collector: where a task has closed their descriptors, the
+numbers may be those of somebody else's files by now."""
+
+
 class AsyncExecutor:
     """Runs every async function as a task of one event loop. Stopping one cancels its task.
 
@@ -57,7 +62,6 @@ class AsyncExecutor:
         self._over = False
         self._ending: Task[None] | None = None
         self._loop = SharedLoop()
-        self._broken_loops: list[SharedLoop] = []
         self._thread = threading.Thread(target=self._serve, name=f"{name}-asyncio", daemon=True)
         self._thread.start()
 
@@ -106,9 +110,7 @@ class AsyncExecutor:
 
     def _replace_loop(self) -> None:
         logger.error("the event loop of async tasks died; what ran on it has failed")
-        # Never closed, nor left to the garbage collector: where a task has closed its descriptors,
-        # their numbers may be those of somebody else's files by now.
-        self._broken_loops.append(self._loop)
+        _broken_loops.append(self._loop)
         self._loop = SharedLoop()
         self._fail_what_runs()
         for _ in range(len(self._waiting)):

@@ -213,6 +213,9 @@ class SlotExecutor:
         except asyncio.CancelledError:
             await slot.close()
             raise
+        except GeneratorExit:
+            outcome = _DIED  # The event loop has ended under it, and nothing can be awaited.
+            raise
         except BaseException as error:
             logger.exception("job %s: its executor failed", run.lease.job_id)
             outcome = _broken(error)
