@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -34,6 +35,7 @@ from leasehold.queue.queues import Queues
 from leasehold.queue.room import Block, check_may_wait
 from leasehold.queue.scheduling import Scheduling
 from leasehold.queue.upkeep import Upkeep
+from leasehold.queue.waiters import Waiters
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
@@ -72,6 +74,9 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
 
     `blobs` says where payloads and results over 256 KiB are kept: a folder, or `s3://bucket/prefix`;
     by default a folder beside the database. With `blobs=False` they are refused.
+
+    In a process forked from the one that made it, a queue submits, looks and waits as far as its
+    store can be used there; the workers stay the parent's, and none are started in their place.
 
     Command jobs run only with `allow_commands`; what they print is kept in files under
     `output_dir`, by default a folder beside the database.
@@ -160,6 +165,7 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
         self._lock = threading.Lock()
         self._worker: Worker | None = None
         self._bridge_made: Bridge | None = None
+        _queues_here.add(self)
 
     def __repr__(self) -> str:
         state = ", shut down" if self._closed else ""
@@ -260,6 +266,16 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
             self._worker = worker
             # A program that forgets to shut down still lets its running jobs finish.
             atexit.register(self.shutdown)
+
+    def _begin_in_fork(self) -> None:
+        """Said in a process forked from the one that made this: none of its threads are here.
+
+        The parent's workers stay the parent's, and no others are started in their place.
+        """
+        self._lock = threading.Lock()
+        self._waiters = Waiters(self.store, self._env)
+        self._bridge_made = None
+        vars(self).pop("ready", None)
 
     def _new_worker(
         self, slots: int, queues: str | Sequence[str] | None, limits: Mapping[str, Any]
@@ -402,3 +418,14 @@ def _names(names: str | Iterable[str]) -> tuple[str, ...]:
 
 def _given(**options: Any) -> Mapping[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+_queues_here: Final[weakref.WeakSet[TaskQueue]] = weakref.WeakSet()
+
+
+def _begin_in_fork() -> None:
+    for queue in list(_queues_here):
+        queue._begin_in_fork()  # noqa: SLF001 - it is this class's own business.
+
+
+os.register_at_fork(after_in_child=_begin_in_fork)

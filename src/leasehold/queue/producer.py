@@ -31,7 +31,7 @@ from leasehold.queue.room import Block, check_may_wait, store_when_room
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import TaskMaking
 from leasehold.worker.context import open_connection
-from leasehold.worker.hooks import call_hook
+from leasehold.worker.hooks import call_hook_of_caller
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -444,7 +444,7 @@ class Producing(TaskMaking):
             return
         for draft, answer in zip(drafts, answers, strict=True):
             if isinstance(answer, Submitted) and not answer.is_duplicate:
-                call_hook(self._hooks.on_submit, draft)
+                call_hook_of_caller(self._hooks.on_submit, draft)
 
     def _answer(
         self, task: BaseTask[..., Any], answer: Submitted | LeaseholdError

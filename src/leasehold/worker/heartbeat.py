@@ -7,7 +7,6 @@ abandoned, so that two workers never both believe that they hold a job.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
@@ -17,8 +16,9 @@ from leasehold.core.status import Event
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 MARGIN_SHARE: Final = 0.1
 MARGIN_SECONDS_MAX: Final = 5.0

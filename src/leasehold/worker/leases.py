@@ -28,7 +28,7 @@ from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, S
 from leasehold.core.retry import is_retryable
 from leasehold.core.store import Store
 from leasehold.errors import LeaseLostError
-from leasehold.worker.attempt import describe_error
+from leasehold.worker.describe import describe_error
 
 
 class LeaseManager:

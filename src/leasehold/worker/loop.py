@@ -6,7 +6,6 @@ leave word in its `Inbox`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +23,9 @@ from leasehold.errors import (
 )
 from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.context import JobContext, StopCause
+from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.dependencies import fetch_results
+from leasehold.worker.describe import message_of
 from leasehold.worker.emptiness import Emptiness
 from leasehold.worker.executors.team import COMMAND, KILLING, Team
 from leasehold.worker.heartbeat import Heartbeat
@@ -35,6 +36,7 @@ from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.reports import Reports
 from leasehold.worker.run import Run
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.settling import Settling
 from leasehold.worker.stopping import Stopping, StopReason
 from leasehold.worker.task import COMMAND_TASK, TaskDefinition, TaskRegistry
@@ -42,7 +44,7 @@ from leasehold.worker.ticking import Ticking
 from leasehold.worker.unrunnable import Unrunnable
 from leasehold.worker.wear import Wear
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 STORE_RETRY_SECONDS_FIRST: Final = 0.1
 STORE_RETRY_SECONDS_MAX: Final = 5.0
@@ -95,6 +97,7 @@ class Loop:
         self._env = env
         self._clock = env.clock
         self._team: Team
+        self._pid: int
         self._may_replace_stuck = False
         self._reports = Reports(leases.store, env, inbox.wake)
         self._large = large
@@ -138,12 +141,16 @@ class Loop:
     def begin(self, team: Team, *, replace_stuck: bool) -> None:
         """Give the loop who runs its jobs; a simulator then ticks it itself."""
         self._team = team
+        self._pid = here()
         self._may_replace_stuck = replace_stuck
 
     def _tick_safely(self) -> float:
         try:
             return self.tick()
-        except Exception:
+        except BaseException as error:
+            if here() != self._pid:
+                leave_copy(error)
+            # The worker depends on this thread, whatever a hook or a logging handler has raised.
             # Nothing is lost by a tick that broke half-way: what was not done waits for the next.
             logger.exception("worker %s: a tick broke", self._leases.worker)
             return STORE_RETRY_SECONDS_MAX
@@ -311,6 +318,8 @@ class Loop:
         for lease in leases:
             try:
                 task = self._find_task(lease)
+                if here() != self._pid:
+                    leave_copy()  # Importing it has forked.
                 context = JobContext(
                     lease, self._reports, self._env, self._fetch, self._large, self._backing
                 )
@@ -319,7 +328,9 @@ class Loop:
                 if on_start is not None:
                     call_hook(on_start, lease)
                 self._team.start(run)
-            except Exception as error:  # noqa: BLE001 - importing a task runs anybody's code.
+            except BaseException as error:  # noqa: BLE001 - importing a task runs anybody's code.
+                if here() != self._pid:
+                    leave_copy(error)
                 self._hand_back_unrunnable(lease, error)
                 continue
             self.started_jobs += 1
@@ -386,18 +397,19 @@ class Loop:
             raise UnknownTaskError("this worker runs no commands: start it with allow_commands")
         return COMMAND
 
-    def _hand_back_unrunnable(self, lease: Lease, error: Exception) -> None:
+    def _hand_back_unrunnable(self, lease: Lease, error: BaseException) -> None:
         run = self._in_hand.find(lease)
         if run is not None:
             self._in_hand.forget(run)
             self._in_hand.give_up(run)
-        release = self._unrunnable.release(lease, str(error))
+        reason = message_of(error)
+        release = self._unrunnable.release(lease, reason)
         self.settling.add(lease, release)
         logger.warning(
             "job %s is handed back for %.0f s: %s",
             lease.job_id,
             release.delay_seconds,
-            error,
+            reason,
             extra={"job_id": lease.job_id},
         )
 

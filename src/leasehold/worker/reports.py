@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -17,8 +16,9 @@ from leasehold.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 WRITE_INTERVAL_SECONDS: Final = 0.5
 LINES_MAX: Final = 1000

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Outcome
+from leasehold.worker.copies import leave_copy
 
 if TYPE_CHECKING:
     from leasehold.worker.context import JobContext
@@ -79,6 +81,8 @@ class Run:
 
     def finish(self, outcome: Outcome) -> None:
         """Said by the executor, exactly once: the code has ended, with this outcome."""
+        if os.getpid() != self.context.pid:
+            leave_copy()  # The last gate: a forked copy reports nothing and goes no further.
         with self._lock:
             if self.outcome is None:
                 self.outcome = outcome

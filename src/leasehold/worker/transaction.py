@@ -6,7 +6,9 @@ the store, so nobody can take the job away: its lease needs no renewal, and wait
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
@@ -38,10 +40,20 @@ class Backing(Protocol):
 class TaskTransaction:
     """What `ctx.transaction()` gives: enter it with `with`, in an async task with `async with`."""
 
-    def __init__(self, lease: Lease, backing: Backing, sink: Sink) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        backing: Backing,
+        sink: Sink,
+        is_concluded: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._lease = lease
         self._backing = backing
         self._sink = sink
+        self._is_concluded = is_concluded
+        """Whether the attempt is over: then nobody would end what is opened."""
+        self._pid = os.getpid()
+        self._opening = threading.Lock()
         self._held: JobTransaction | None = None
         self._progress: bytes | None = None
         self._lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
@@ -64,8 +76,25 @@ class TaskTransaction:
                 f"job {self._lease.job_id}: to wait for the turn to write would stop the event "
                 "loop: write `async with ctx.transaction()`"
             )
-        self._held = self._backing.open(self._lease)
-        return self._held.connection
+        return self._take(self._backing.open(self._lease), _nothing)
+
+    def _take(self, held: JobTransaction, leave_turn: Callable[[], None]) -> Connection:
+        with self._opening:
+            self._leave_turn = leave_turn
+            self._held = held
+            if not self._is_concluded():
+                return held.connection
+        # A thread, or a task of the event loop, that outlived the attempt.
+        self.roll_back()
+        raise TransactionError(
+            f"job {self._lease.job_id}: its attempt was over before its transaction was open: open "
+            "it in the task itself, or let the task wait for whoever does"
+        )
+
+    def is_settled_open(self) -> bool:
+        """Whether it is open, with nobody just about to open it."""
+        with self._opening:
+            return self._held is not None
 
     def __exit__(
         self,
@@ -79,10 +108,10 @@ class TaskTransaction:
     async def __aenter__(self) -> Connection:
         from leasehold.worker.asyncturn import open_in_turn
 
-        self._held, self._leave_turn = await open_in_turn(
+        held, leave_turn = await open_in_turn(
             lambda: self._backing.open(self._lease), lambda: self._backing.gave_up(self._lease)
         )
-        return self._held.connection
+        return self._take(held, leave_turn)
 
     async def __aexit__(
         self,
@@ -130,11 +159,13 @@ class TaskTransaction:
     def roll_back(self) -> None:
         """Undo all of it; harmless when it is over. What was logged is kept: it tells why."""
         held, self._held = self._held, None
-        if held is None:
-            return
-        held.roll_back()
-        self._leave_turn()
-        self._backing.gave_up(self._lease)
+        if held is None or os.getpid() != self._pid:
+            return  # In a forked copy: the connection and its transaction are the parent's.
+        try:
+            held.roll_back()
+        finally:
+            self._leave_turn()
+            self._backing.gave_up(self._lease)
         for line in self._lines:
             self._sink.log(self._lease, line)
         self._lines.clear()
