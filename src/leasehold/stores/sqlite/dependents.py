@@ -1,7 +1,7 @@
 """What a job's end does to the jobs that wait for it.
 
-Whoever ends a job says so in `step.hints.ended`, for all who wait: dependents are among them, and
-are dealt with in the same write. Guard: the row in `blocker` is deleted, so each end counts once.
+Whoever ends a job says so by `step.job_ended`, and its dependents are dealt with in the same write.
+Guard: the row in `blocker` is deleted, so each end counts once.
 
 One write deals with so many; a job that still blocks others then has a row in `resolving`, written
 with its end, and the next write goes on from there, whichever process does it.
@@ -86,12 +86,10 @@ def _resolve(step: Step) -> None:
 
 def _remember(step: Step) -> None:
     """Note which of the jobs that this operation has ended block others."""
-    hints = step.hints
-    if step.somebody_waits and len(hints.ended) > hints.looked_at:
-        new = hints.ended[hints.looked_at :]
-        step.execute(REMEMBER, (msgspec.json.encode(new).decode(),))
+    if step.somebody_waits and step.ended:
+        step.execute(REMEMBER, (msgspec.json.encode(step.ended).decode(),))
         step.some_unresolved = step.some_unresolved or step.db.changes() > 0
-    hints.looked_at = len(hints.ended)
+    step.ended.clear()
 
 
 def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:
