@@ -39,6 +39,15 @@ def said(what: msgspec.Struct) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if value is not None}
 
 
+class Purged(msgspec.Struct, frozen=True):
+    """What one purge did."""
+
+    purged: int
+    """How many jobs it deleted."""
+    more: bool
+    """Whether there may be more that fit: call again."""
+
+
 class QueueRules(Protocol):
     """What a store does for queues that have rules of their own."""
 
@@ -72,11 +81,17 @@ class QueueRules(Protocol):
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
-        """Delete waiting jobs of a queue that fit, at most `limit`; answers how many.
+    ) -> Purged:
+        """Delete waiting jobs of a queue that fit, at most `limit`, those submitted last first.
 
         - QUE-7  Only jobs that wait (pending, scheduled, failed, blocked) are deleted, with all
                  their records; they count as cancelled and cleaned. DIS-2 and DIS-3 hold for them.
+        - QUE-11  Whoever waits for a job that is purged, in whichever queue, is told as if it had
+                 been cancelled (DEP-4); what is told so and is not purged itself stays as that
+                 leaves it. With more dependents than one write deals with, the job is deleted when
+                 the last of them was told (DEP-5), unless it was replayed before. DEP-7 does not
+                 hold here: one that ignores the purge goes on without the job.
+        - QUE-12  The answer says whether there may be more that fit.
         """
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:

@@ -332,7 +332,8 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
                  have not ended are left alone, and so are those that unfinished ones depend on. At
                  most `limit` jobs per call.
         - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
-                 is an emergency that asks for them.
+                 is an emergency that asks for them. Nor does a store of limited capacity forget
+                 them to make room.
         - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
                  one, not while another one is at work, and only if there are enough ended jobs to
                  be worth it. `force` and `emergency` begin at once. Of many callers one begins.

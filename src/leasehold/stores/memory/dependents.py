@@ -82,7 +82,9 @@ def resolve(state: State) -> None:
         if needed is None or not needed.status.is_terminal or not blocked:
             if needed is not None and needed.status.is_terminal:
                 needed.base = needed.priority  # Nobody waits for it any more.
-            links.ended.popleft()
+                if needed.id in links.purged:
+                    erase(state, needed)
+            links.purged.discard(links.ended.popleft())
             continue
         for job_id in list(islice(blocked, left)):
             _tell(state, state.records[job_id], needed)
@@ -105,6 +107,12 @@ def _tell(state: State, record: Record, needed: Record) -> None:
         due = record.run_at <= state.now
         record.run_at = max(record.run_at, state.now)
         state.step(record, Event.UNBLOCKED, Status.PENDING if due else Status.SCHEDULED, message)
+
+
+def erase(state: State, record: Record) -> None:
+    """Delete an ended job with all its records; nobody waits for it."""
+    state.forget(record)
+    state.free_key(record)
 
 
 # -- people ------------------------------------------------------------------------------------
@@ -133,7 +141,7 @@ def replay_order(state: State, job_ids: Sequence[str]) -> list[int]:
 
 def check_not_needed(state: State, record: Record) -> None:
     """Refuse to discard a job that an unfinished one depends on."""
-    if record.id in state.links.unfinished:
+    if record.seq in state.links.unfinished:
         for dependent in _dependents(state, record):
             if not dependent.status.is_terminal:
                 raise refuse_discard(record.id, dependent.id)

@@ -23,7 +23,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.queue_rules import PURGE_AT_ONCE, Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.retention import (
     BATCH_MAX,
@@ -70,7 +70,8 @@ class MemoryStore:
 
     It holds at most `capacity` jobs that have not ended, and as many that have: beyond, a submit
     raises QueueFullError, and the job that ended first is forgotten before its `retention` is over.
-    It forgets by itself, whether somebody prunes or not.
+    Dead letters are not forgotten to make room: when they alone are that many, a submit raises
+    QueueFullError. It forgets by itself, whether somebody prunes or not.
 
     >>> store = MemoryStore()
     >>> store.submit([Draft(id="one", task="greet")])
@@ -273,7 +274,7 @@ class MemoryStore:
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
+    ) -> Purged:
         return self._run(queues.purge, queue, where, actor, limit)
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
@@ -391,6 +392,8 @@ class MemoryStore:
             answer = verb(state, *args, **kwargs)
             if state.links.ended or state.links.lowered:
                 dependents.resolve(state)
+            if state.is_overfull:
+                state.make_room()
             news, listeners = self._take_news() if state.news else (None, [])
         if news is not None:
             _publish(news, listeners)
@@ -410,6 +413,7 @@ class MemoryStore:
         while self._state.links.ended:
             with self._lock:
                 dependents.resolve(self._state)
+                self._state.make_room()
                 news, listeners = self._take_news()
             if news is not None:
                 _publish(news, listeners)

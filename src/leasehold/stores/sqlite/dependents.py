@@ -17,6 +17,7 @@ from leasehold.core.dependencies import consequence, told
 from leasehold.core.status import Event, Status
 from leasehold.stores.sqlite import inheritance, ready
 from leasehold.stores.sqlite.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.erase import erase
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.lease import FORGET_WAITING
 from leasehold.stores.sqlite.locate import WAIT_FOR_NOBODY
@@ -24,13 +25,13 @@ from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.step import INSERT_EVENT, Step
 
 REMEMBER: Final = """
-    INSERT OR IGNORE INTO resolving
+    INSERT OR IGNORE INTO resolving (seq)
     SELECT seq FROM job JOIN finished USING (seq)
     WHERE id IN (SELECT value FROM json_each(?))
         AND EXISTS (SELECT 1 FROM blocker WHERE needs = job.seq)
 """
 NEXT_ENDED: Final = """
-    SELECT seq, job.id, finished.status, finished.reason
+    SELECT seq, job.id, finished.status, finished.reason, purged
     FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq) LIMIT 1
 """
 RESOLVED: Final = "DELETE FROM resolving WHERE seq = ?"
@@ -80,6 +81,8 @@ def _resolve(step: Step) -> None:
         if _tell(step, ended, asked_for) < asked_for:
             step.execute(RESOLVED, (ended[0],))
             inheritance.ended(step, ended[0])
+            if ended[4]:
+                erase(step, ended[0])
         # Some of them may have been ended just now, and others wait for those.
         _remember(step)
 
@@ -94,7 +97,7 @@ def _remember(step: Step) -> None:
 
 def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:
     """Tell up to `limit` dependents of one job's end; answers how many there were."""
-    needed, needed_id, code, reason = ended
+    needed, needed_id, code, reason, _ = ended
     status = STATUS_OF[code]
     dependents: list[Dependent] = step.execute(BLOCKED_BY, (needed, limit)).fetchall()
     # Looking counts too: whom a job blocked may have been ended by another, many times over.

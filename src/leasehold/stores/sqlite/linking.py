@@ -41,7 +41,7 @@ FIND_DEPENDENCY: Final = """
 ADD_DEPENDENT: Final = "INSERT INTO dependent VALUES (?, ?, ?, NULL)"
 ADD_DEPENDENCY: Final = "INSERT INTO dependency VALUES (?, ?, ?, ?)"
 ADD_BLOCKER: Final = "INSERT INTO blocker VALUES (?, ?)"
-REMEMBER_ENDED: Final = "INSERT OR IGNORE INTO resolving VALUES (?)"
+REMEMBER_ENDED: Final = "INSERT OR IGNORE INTO resolving (seq) VALUES (?)"
 
 # What was discarded since is not waited for: the join leaves it out.
 DEPENDENCIES_NOW: Final = """

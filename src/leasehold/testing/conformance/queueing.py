@@ -169,7 +169,7 @@ class QueueingClauses(ConformanceBase):
             draft("later", delay_seconds=60),
             draft("elsewhere", queue="q2"),
         )
-        assert store.purge_queue("default", JobFilter(), actor="me") == 3
+        assert store.purge_queue("default", JobFilter(), actor="me").purged == 3
         left = {job.id for job in store.search(JobFilter()).jobs}
         assert left == {"done", "runs", "elsewhere"}
         stats = store.stats("default")
@@ -190,11 +190,11 @@ class QueueingClauses(ConformanceBase):
             draft("three", task="resize"),
         )
         where = JobFilter(tasks=("mail",))
-        assert store.purge_queue("default", where, actor="me", limit=1) == 1
-        assert store.purge_queue("default", where, actor="me") == 1
+        assert store.purge_queue("default", where, actor="me", limit=1).purged == 1
+        assert store.purge_queue("default", where, actor="me").purged == 1
         assert [job.id for job in store.search(JobFilter()).jobs] == ["three"]
         for nothing in (JobFilter(statuses=(Status.RUNNING,)), JobFilter(queues=("q2",))):
-            assert store.purge_queue("default", nothing, actor="me") == 0
+            assert store.purge_queue("default", nothing, actor="me").purged == 0
 
     def test_que_8_a_queue_with_jobs_is_not_deleted(self, store: Store) -> None:
         store.create_queue("mail", QueueConfig(max_concurrency=1), actor="me")

@@ -21,7 +21,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.queue_rules import PURGE_AT_ONCE, Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
 from leasehold.core.retention import (
     BATCH_MAX,
@@ -210,7 +210,7 @@ class Channel:
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
+    ) -> Purged:
         return self._call("purge_queue", queue=queue, where=where, actor=actor, limit=limit)  # type: ignore[no-any-return]
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
