@@ -236,13 +236,10 @@ class AsyncTaskQueue(AsyncQueues, AsyncMetrics):
         )
 
     async def submit_workflow(
-        self, workflow: Workflow, *, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
     ) -> dict[str, AsyncJobHandle[Any]]:
         """Submit all jobs of a workflow in one write; their handles by name."""
-        if connection is not None:
-            run = self.queue.submit_workflow(workflow, connection=connection)
-        else:
-            run = await self._call(self.queue.submit_workflow, workflow)
+        run = await self.queue.asubmit_workflow(workflow, block=block, connection=connection)
         return {name: AsyncJobHandle(handle) for name, handle in run.items()}
 
     # -- looking and waiting -----------------------------------------------------------------

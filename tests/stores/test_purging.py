@@ -204,7 +204,8 @@ def test_what_runs_and_depends_on_nobody_any_more_is_left_alone(kind: str) -> No
 def test_a_fan_out_too_large_for_one_write_is_purged_all_the_same(kind: str) -> None:
     with opened(kind, 3) as store:
         many = [
-            Draft(id=f"w{number}", task="t", queue="b", depends_on=("root",)) for number in range(20)
+            Draft(id=f"w{number}", task="t", queue="b", depends_on=("root",))
+            for number in range(20)
         ]
         store.submit([Draft(id="root", task="t", queue="a"), *many])
         answer = store.purge_queue("a", JobFilter(), actor="eve")

@@ -37,6 +37,14 @@ def consequence(policy: DependencyPolicy, ended: Status) -> Status | None:
     return Status.DEAD if policy == "fail" else Status.CANCELLED
 
 
+def is_in_the_way(policy: DependencyPolicy, ended: Status | None) -> bool:
+    """Whether a dependency keeps its dependent from being pending; None for one not ended.
+
+    One that ended badly does, unless that is ignored: it ends its dependent instead.
+    """
+    return ended is None or consequence(policy, ended) is not None
+
+
 def told(dependency: str, ended: Status, reason: str | None) -> str:
     """A dependency's end in words: the message in its dependent's history, and its reason.
 

@@ -2,9 +2,11 @@
 
 What a queue's rules mean for `submit` and `exchange` (its limits per key are in `core.key_limits`):
 
-- LIM-1  Jobs are submitted only while fewer than `max_depth` jobs of the queue are pending, however
-         many processes submit at once; else QueueFullError says when to try again. What comes back
-         by itself (promoted, retried, released, recovered, replayed) is never refused.
+- LIM-1  A submit makes jobs pending only while fewer than `max_depth` jobs of the queue are,
+         however many processes submit at once; else QueueFullError names the queue and says when to
+         try again, or that so many new pending jobs never fit at once. Jobs that are due later or
+         wait for others do not count, and promotions, retries, releases, recoveries, replays and
+         unblocking are never refused.
 - LIM-2  At most `max_concurrency` jobs of the queue run at once, however many processes lease; the
          slot of a job whose holder was lost is free when the job is taken back. Meanwhile jobs of
          other queues are leased.

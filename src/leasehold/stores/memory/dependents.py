@@ -14,6 +14,7 @@ from leasehold.core.dependencies import (
     ENDED_AS,
     Plan,
     consequence,
+    is_in_the_way,
     refuse_discard,
     refuse_replay,
     told,
@@ -52,7 +53,8 @@ def link(state: State, record: Record, needs: Sequence[str]) -> None:
     """Link a new job, not yet entered, to those it depends on; it is blocked if it must wait."""
     needed = [state.records[job_id] for job_id in needs]
     state.links.add(record, {each.id: each.seq for each in needed})
-    blocked_by = {each.id for each in needed if _is_in_the_way(record, each)}
+    policy = record.draft.on_dependency_failure
+    blocked_by = {each.id for each in needed if is_in_the_way(policy, ended_as(each))}
     if blocked_by:
         record.status = Status.BLOCKED
         state.links.block(record, blocked_by)
@@ -60,10 +62,9 @@ def link(state: State, record: Record, needs: Sequence[str]) -> None:
         state.links.ended.extend(each.id for each in needed if each.status.is_terminal)
 
 
-def _is_in_the_way(record: Record, needed: Record) -> bool:
-    if not needed.status.is_terminal:
-        return True
-    return consequence(record.draft.on_dependency_failure, needed.status) is not None
+def ended_as(record: Record) -> Status | None:
+    """How a job has ended; None if it has not."""
+    return record.status if record.status.is_terminal else None
 
 
 # -- ends --------------------------------------------------------------------------------------
@@ -124,7 +125,7 @@ def waits_again_for(state: State, record: Record) -> set[str]:
     for needed in _dependencies(state, record):
         if not needed.status.is_terminal:
             waits_for.add(needed.id)
-        elif _is_in_the_way(record, needed):
+        elif is_in_the_way(record.draft.on_dependency_failure, needed.status):
             raise refuse_replay(record.id, needed.id, needed.status)
     return waits_for
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.job import Draft
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
     CLEANUP_RECORDS_MAX,
@@ -299,6 +300,13 @@ class State:
             known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
             if known is not None and known.job_id == record.id:
                 del self.keys[record.draft.queue, record.draft.idempotency_key]
+
+    def known_id(self, draft: Draft) -> str | None:
+        """The job that a draft's idempotency key stands for, if it was used before."""
+        if draft.idempotency_key is None:
+            return None
+        known = self.keys.get((draft.queue, draft.idempotency_key))
+        return None if known is None else known.job_id
 
     def drop_expired_keys(self) -> None:
         while self.keys:
