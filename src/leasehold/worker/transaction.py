@@ -7,13 +7,12 @@ the store, so nobody can take the job away: its lease needs no renewal, and wait
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leasehold.core.joblog import LogLine, LogTail
 from leasehold.core.lease import Lease, Settled, Settlement
-from leasehold.core.limits import LOG_LINES_MAX
 from leasehold.core.outcome import Complete, Outcome, within_limits
 from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.errors import TransactionError
@@ -44,7 +43,7 @@ class TaskTransaction:
         self._sink = sink
         self._held: JobTransaction | None = None
         self._progress: bytes | None = None
-        self._lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
+        self._log = LogTail()
         self._leave_turn: Callable[[], None] = _nothing
 
     @property
@@ -98,8 +97,8 @@ class TaskTransaction:
         """To be written with the rest: only the latest counts, and nobody sees it earlier."""
         self._progress = document
 
-    def log(self, line: str) -> None:
-        self._lines.append(line)
+    def log(self, line: LogLine) -> None:
+        self._log.add(line)
 
     # -- its end -----------------------------------------------------------------------------
 
@@ -118,8 +117,8 @@ class TaskTransaction:
                 return None  # It timed out, or was handed back: that is how it ends.
             if self._progress is not None:
                 held.report_progress(self._progress)
-            if self._lines:
-                held.append_log(list(self._lines))
+            if self._log:
+                held.append_log(list(self._log.lines), dropped=self._log.dropped)
             settled = held.complete(Settlement(lease.job_id, lease.version, outcome))
             self._held = None
             self._leave_turn()
@@ -135,9 +134,9 @@ class TaskTransaction:
         held.roll_back()
         self._leave_turn()
         self._backing.gave_up(self._lease)
-        for line in self._lines:
+        for line in self._log.lines:
             self._sink.log(self._lease, line)
-        self._lines.clear()
+        self._log.clear()
         self._progress = None
 
 

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine
 from leasehold.core.lease import (
     Exchange,
     LeaseRequest,
@@ -145,8 +146,10 @@ class MemoryStore:
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         self._run(holding.report_progress, job_id, version, progress)
 
-    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
-        self._run(holding.append_log, job_id, version, lines)
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        self._run(holding.append_log, job_id, version, lines, dropped)
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
         self._run(holding.tell, job_id, event, worker, version, message)
@@ -215,7 +218,7 @@ class MemoryStore:
     def history(self, job_id: str) -> list[HistoryEvent]:
         return self._run(reading.history, job_id)
 
-    def log(self, job_id: str) -> list[str]:
+    def log(self, job_id: str) -> JobLog:
         return self._run(reading.log, job_id)
 
     def stats(self, queue: str | None = None) -> Stats:

@@ -18,6 +18,7 @@ import threading
 
 import msgspec
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.errors import PayloadTooLargeError, StoreUnavailableError
@@ -60,7 +61,7 @@ class _WireSink:
     def progress(self, _lease: Lease, document: bytes) -> None:
         self._worker.send(Progress(document))
 
-    def log(self, _lease: Lease, line: str) -> None:
+    def log(self, _lease: Lease, line: LogLine) -> None:
         self._worker.send(Log(line))
 
 

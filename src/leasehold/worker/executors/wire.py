@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError, Outcome
 from leasehold.errors import PayloadTooLargeError
@@ -92,7 +93,7 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
 class Log(msgspec.Struct, frozen=True, tag="log"):
     """A line that the task logged."""
 
-    line: str
+    line: LogLine
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
