@@ -38,6 +38,8 @@ NAMES = [
     "Attempt",
     "HistoryEvent",
     "JobError",
+    "JobLog",
+    "LogLine",
     "JobFilter",
     "Page",
     "WorkerInfo",

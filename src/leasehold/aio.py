@@ -17,6 +17,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 from leasehold.core.archive import ArchivedJob
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike
+from leasehold.core.joblog import JobLog
 from leasehold.core.lease import Lease, Renewed, Settled, SweepReport
 from leasehold.core.records import WorkerInfo
 from leasehold.core.retention import CleanUp
@@ -236,13 +237,10 @@ class AsyncTaskQueue(AsyncQueues, AsyncMetrics):
         )
 
     async def submit_workflow(
-        self, workflow: Workflow, *, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
     ) -> dict[str, AsyncJobHandle[Any]]:
         """Submit all jobs of a workflow in one write; their handles by name."""
-        if connection is not None:
-            run = self.queue.submit_workflow(workflow, connection=connection)
-        else:
-            run = await self._call(self.queue.submit_workflow, workflow)
+        run = await self.queue.asubmit_workflow(workflow, block=block, connection=connection)
         return {name: AsyncJobHandle(handle) for name, handle in run.items()}
 
     # -- looking and waiting -----------------------------------------------------------------
@@ -296,6 +294,9 @@ class AsyncTaskQueue(AsyncQueues, AsyncMetrics):
 
     async def log(self, job: JobRef) -> list[str]:
         return await self._call(self.queue.log, job)
+
+    async def job_log(self, job: JobRef) -> JobLog:
+        return await self._call(self.queue.job_log, job)
 
     async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         return await self._call(self.queue.get_queue_stats, queue)

@@ -129,12 +129,16 @@ class LeaseExpiredError(LeaseLostError):
 class QueueFullError(LeaseholdError):
     """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to retry.
 
-    It is None where waiting would not help: so many jobs never fit at once.
+    It is None where waiting would not help: so many jobs never fit at once. `queue` is the one
+    without room; None where the whole store has none.
     """
 
-    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after_seconds: float | None = None, *, queue: str | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        self.queue = queue
 
 
 class RateLimitedError(QueueFullError):

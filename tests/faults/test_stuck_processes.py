@@ -106,7 +106,7 @@ def test_a_store_that_gave_up_can_be_closed(tmp_path: Path) -> None:
 
 def test_an_open_transaction_is_named(store: SQLiteStore, tmp_path: Path) -> None:
     store.submit([draft()])
-    store._writer._db.set_busy_timeout(50)
+    store._side.db.set_busy_timeout(50)
     with stuck(tmp_path / "jobs.db", "transaction") as child:
         with pytest.raises(StoreBusyError) as raised:
             store.submit([draft()])

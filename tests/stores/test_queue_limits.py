@@ -87,7 +87,7 @@ class LimitsMachine(RuleBasedStateMachine):
         elif queue == "a" and self.config.max_depth is not None:
             room = self.config.max_depth - pending
             # A delayed job adds nothing to the depth.
-            fitting = min(jobs, max(0, room)) if not delay else jobs if room > 0 else 0
+            fitting = jobs if delay else min(jobs, max(0, room))
             if fitting < jobs:
                 fitting = fitting if partial else 0
                 more = self.store.stats(queue).rejected - rejected

@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.outcome import Complete
+from leasehold.env import SYSTEM
 from leasehold.worker.context import current_job
 from leasehold.worker.executors.wire import Ended, LeaseKey, Log, to_frame
 
@@ -76,7 +78,7 @@ def forge_an_end(seconds: float) -> int:
     def send() -> None:
         time.sleep(seconds)
         about = LeaseKey("job-2", version=7)
-        connection.sendall(to_frame(Log(about, "forged")))
+        connection.sendall(to_frame(Log(about, LogLine(SYSTEM.now(), "forged"))))
         connection.sendall(to_frame(Ended(about, Complete(b'"forged"'))))
 
     thread = threading.Thread(target=send, daemon=True)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from leasehold.codec import CallCodec
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Complete, Fail, Outcome
 from leasehold.worker.context import JobContext
@@ -59,8 +60,8 @@ class WatchedRun:
     def progress(self, _lease: Lease, document: bytes) -> None:
         self._report(msgspec.json.decode(document))
 
-    def log(self, _lease: Lease, line: str) -> None:
-        self._report(line)
+    def log(self, _lease: Lease, line: LogLine) -> None:
+        self._report(line.text)
 
     def _report(self, report: Any) -> None:
         with self._changed:

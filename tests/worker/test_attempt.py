@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.codec import CallCodec
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Cancel, Complete, Fail, Outcome, Retry, Snooze
 from leasehold.errors import JobCancelledError, PermanentError, RetryableError
@@ -36,7 +37,7 @@ HOSTILE = [
 class NoSink:
     def progress(self, lease: Lease, document: bytes) -> None: ...
 
-    def log(self, lease: Lease, line: str) -> None: ...
+    def log(self, lease: Lease, line: LogLine) -> None: ...
 
 
 def lease_of(payload: bytes = b'{"args":[],"kwargs":{}}') -> Lease:

@@ -37,6 +37,14 @@ def consequence(policy: DependencyPolicy, ended: Status) -> Status | None:
     return Status.DEAD if policy == "fail" else Status.CANCELLED
 
 
+def is_in_the_way(policy: DependencyPolicy, ended: Status | None) -> bool:
+    """Whether a dependency keeps its dependent from being pending; None for one not ended.
+
+    One that ended badly does, unless that is ignored: it ends its dependent instead.
+    """
+    return ended is None or consequence(policy, ended) is not None
+
+
 def told(dependency: str, ended: Status, reason: str | None) -> str:
     """A dependency's end in words: the message in its dependent's history, and its reason.
 
@@ -46,6 +54,11 @@ def told(dependency: str, ended: Status, reason: str | None) -> str:
     verb = "was" if ended is Status.CANCELLED else "is"
     why = f": {reason[:REASON_LENGTH_MAX]}" if reason else ""
     return f"dependency {dependency} {verb} {ended}{why}"
+
+
+def purged_by(actor: str) -> str:
+    """Why a job has ended that somebody purges; those that waited for it are told so."""
+    return f"purged by {actor}"
 
 
 def refuse_replay(job_id: str, dependency: str, ended: Status) -> InvalidTransitionError:

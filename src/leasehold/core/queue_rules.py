@@ -2,9 +2,11 @@
 
 What a queue's rules mean for `submit` and `exchange` (its limits per key are in `core.key_limits`):
 
-- LIM-1  Jobs are submitted only while fewer than `max_depth` jobs of the queue are pending, however
-         many processes submit at once; else QueueFullError says when to try again. What comes back
-         by itself (promoted, retried, released, recovered, replayed) is never refused.
+- LIM-1  A submit makes jobs pending only while fewer than `max_depth` jobs of the queue are,
+         however many processes submit at once; else QueueFullError names the queue and says when to
+         try again, or that so many new pending jobs never fit at once. Jobs that are due later or
+         wait for others do not count, and promotions, retries, releases, recoveries, replays and
+         unblocking are never refused.
 - LIM-2  At most `max_concurrency` jobs of the queue run at once, however many processes lease; the
          slot of a job whose holder was lost is free when the job is taken back. Meanwhile jobs of
          other queues are leased.
@@ -37,6 +39,15 @@ def said(what: msgspec.Struct) -> dict[str, Any]:
     """What a filter or a config says, for an audit record: without all that it leaves open."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(what))
     return {name: value for name, value in plain.items() if value is not None}
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """What one purge did."""
+
+    purged: int
+    """How many jobs it deleted."""
+    more: bool
+    """Whether there may be more that fit: call again."""
 
 
 class QueueRules(Protocol):
@@ -72,11 +83,17 @@ class QueueRules(Protocol):
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
-        """Delete waiting jobs of a queue that fit, at most `limit`; answers how many.
+    ) -> Purged:
+        """Delete waiting jobs of a queue that fit, at most `limit`, those submitted last first.
 
         - QUE-7  Only jobs that wait (pending, scheduled, failed, blocked) are deleted, with all
                  their records; they count as cancelled and cleaned. DIS-2 and DIS-3 hold for them.
+        - QUE-11  Whoever waits for a job that is purged, in whichever queue, is told as if it had
+                 been cancelled (DEP-4); what is told so and is not purged itself stays as that
+                 leaves it. With more dependents than one write deals with, the job is deleted when
+                 the last of them was told (DEP-5), unless it was replayed before. DEP-7 does not
+                 hold here: one that ignores the purge goes on without the job.
+        - QUE-12  The answer says whether there may be more that fit.
         """
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:

@@ -57,6 +57,7 @@ from typing import Any, Protocol
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -165,13 +166,21 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         """Keep a JSON document as the running job's progress.
 
-        - PRO-1  Fenced like a settlement; a stale holder gets LeaseLostError.
+        - PRO-1  Fenced like a settlement; a stale holder gets LeaseLostError, and leaves an event,
+                 as SET-2.
+        - PRO-2  What is no JSON object, or over the inline limit, is refused with PayloadError.
         """
 
-    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
-        """Keep lines that the task logged; the last 1000 per job.
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        """Keep lines that the task logged; before them its worker has `dropped` so many.
 
-        - LOG-1  Fenced like a settlement; a stale holder gets LeaseLostError.
+        - LOG-1  Fenced like a settlement; a stale holder gets LeaseLostError, and leaves an event,
+                 as SET-2.
+        - LOG-2  The last LOG_LINES_MAX lines per job are kept, and how many came before them. A
+                 line over LOG_LINE_LENGTH_MAX characters is cut, and says so.
+        - LOG-3  A line keeps the time that it comes with, whenever it is written.
         """
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
@@ -298,8 +307,8 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
                  `HistoryEvent.attempts` says how many that left.
         """
 
-    def log(self, job_id: str) -> list[str]:
-        """What the job's tasks logged."""
+    def log(self, job_id: str) -> JobLog:
+        """What the job's tasks logged; empty for a job that is not there."""
 
     def stats(self, queue: str | None = None) -> Stats:
         """Counts and totals, from maintained counters: the jobs are never scanned."""
@@ -332,7 +341,8 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
                  have not ended are left alone, and so are those that unfinished ones depend on. At
                  most `limit` jobs per call.
         - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
-                 is an emergency that asks for them.
+                 is an emergency that asks for them. Nor does a store of limited capacity forget
+                 them to make room.
         - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
                  one, not while another one is at work, and only if there are enough ended jobs to
                  be worth it. `force` and `emergency` begin at once. Of many callers one begins.

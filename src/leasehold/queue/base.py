@@ -58,7 +58,7 @@ class QueueBase:
         except UnknownTaskError:
             codec = self._codecs_by_name.get(task)
             if codec is None:
-                codec = CallCodec(_anything, pickle_key=self._pickle_key, title=task)
+                codec = CallCodec(_anything, task=task, pickle_key=self._pickle_key, title=task)
                 self._codecs_by_name[task] = codec
             return codec
 

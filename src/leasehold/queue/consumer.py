@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.codec import encode_document
+from leasehold.core.breaker import Breaker
 from leasehold.core.job import Job
 from leasehold.core.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
@@ -27,7 +28,7 @@ from leasehold.core.outcome import JobError
 from leasehold.core.priority import service_order
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.errors import LeaseLostError
+from leasehold.errors import LeaseLostError, UnknownTaskError
 from leasehold.queue.base import name_of
 from leasehold.queue.large import inline
 from leasehold.queue.options import JobRef, id_of
@@ -119,7 +120,7 @@ class Consuming(People):
 
         Unless `requeue` or `retry_after` says so, the default lists decide which exceptions are
         worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
-        its backoff.
+        its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
         """
         if requeue is None and retry_after is not None:
             requeue = True
@@ -228,4 +229,11 @@ class Consuming(People):
     def _leases_of(self, lease: Lease) -> LeaseManager:
         from leasehold.worker.leases import LeaseManager
 
-        return LeaseManager(self.store, lease.worker)
+        return LeaseManager(self.store, lease.worker, breakers=self._breaker_of)
+
+    def _breaker_of(self, task: str) -> Breaker | None:
+        """A task's circuit breaker; none is known where its code is not."""
+        try:
+            return self.registry.find(task).breaker
+        except UnknownTaskError:
+            return None

@@ -321,19 +321,8 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
                 return self.submit_many(jobs, connection=connection)
             return await bridge.call(lambda: self.submit_many(jobs))
         check_may_wait(connection or self._joined())
-        from leasehold.queue.awaiting import wait_for_room
-
         tasks, drafts = await bridge.call(self._drafts_of, jobs)
-        answers = await wait_for_room(
-            lambda: bridge.call(self._store_drafts, drafts),
-            block,
-            store=self.store,
-            queues={draft.queue for draft in drafts},
-            ready=self.ready,
-            check_open=self._check_open,
-            bridge=bridge,
-        )
-        return self._handles(tasks, answers)
+        return self._handles(tasks, await self._astore_when_room(drafts, block))
 
     async def aget(self, job: JobRef) -> Job:
         """`get`, to be awaited."""

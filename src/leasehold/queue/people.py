@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
+from leasehold.core.joblog import JobLog
 from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.core.search import JobFilter, Page
@@ -95,7 +96,11 @@ class People(Several):
         return self.store.history(self.get(job).id)
 
     def log(self, job: JobRef) -> list[str]:
-        """What the job's task logged by `current_job().log(...)`."""
+        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
+        return self.job_log(job).texts
+
+    def job_log(self, job: JobRef) -> JobLog:
+        """The same lines with the time of each, and how many there were before them."""
         return self.store.log(self.get(job).id)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:

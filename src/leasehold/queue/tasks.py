@@ -104,10 +104,11 @@ class TaskMaking(QueueBase):
 
         def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
             never, again = _error_lists(permanent, retryable)
+            task_name = name or name_for(function)
             definition = TaskDefinition(
-                name or name_for(function),
+                task_name,
                 function,
-                CallCodec(function, pickle_key=self._pickle_key),
+                CallCodec(function, task=task_name, pickle_key=self._pickle_key),
                 executor or default_executor(function),
                 never,
                 again,
@@ -171,7 +172,7 @@ class TaskMaking(QueueBase):
                 "process has no workers (num_workers=0): no other process would find it. Move "
                 "it to a module, or give it a name with @queue.task."
             )
-        codec = CallCodec(function, pickle_key=self._pickle_key)
+        codec = CallCodec(function, task=name, pickle_key=self._pickle_key)
         task = self._new_task(TaskDefinition(name, function, codec, default_executor(function)), {})
         if task_name is None:
             self._by_function[function] = task

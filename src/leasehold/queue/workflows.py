@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -22,6 +22,7 @@ from leasehold.queue.deadletters import change_many
 from leasehold.queue.options import JobRef, NewJob, id_of
 from leasehold.queue.producer import Producing
 from leasehold.queue.results import Results
+from leasehold.queue.room import Block, check_may_wait
 from leasehold.queue.task import BaseTask
 from leasehold.queue.workflow import Workflow, WorkflowRun
 from leasehold.worker.dependencies import decode_results, fetch_results
@@ -34,13 +35,57 @@ class Workflows(Producing, Results):
     """The part of a TaskQueue that knows graphs."""
 
     def submit_workflow(
-        self, workflow: Workflow, *, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
     ) -> WorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
         Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
+        `block` it waits until there is room for the jobs that depend on nobody, and with
         `connection` they are a part of the transaction that is open there, as in `submit`.
         """
+        workflow_id, tasks, drafts = self._drafts_of_workflow(workflow)
+        answers = (
+            self._store_when_room(drafts, block, connection)
+            if block
+            else self._store_drafts(drafts, connection=connection)
+        )
+        return self._workflow_run(workflow_id, tasks, answers)
+
+    async def asubmit_workflow(
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+    ) -> WorkflowRun:
+        """`submit_workflow`, to be awaited; while it waits for room, no thread does."""
+        bridge = cast("TaskQueue", self).bridge()
+        if not block:
+            if connection is not None:
+                # Its transaction belongs to this thread.
+                return self.submit_workflow(workflow, connection=connection)
+            return await bridge.call(self.submit_workflow, workflow)
+        check_may_wait(connection or self._joined())
+        workflow_id, tasks, drafts = await bridge.call(self._drafts_of_workflow, workflow)
+        answers = await self._astore_when_room(drafts, block)
+        return self._workflow_run(workflow_id, tasks, answers)
+
+    async def _astore_when_room(
+        self, drafts: Sequence[Draft], block: Block
+    ) -> list[Submitted | LeaseholdError]:
+        from leasehold.queue.awaiting import wait_for_room
+
+        queue = cast("TaskQueue", self)
+        bridge = queue.bridge()
+        return await wait_for_room(
+            lambda: bridge.call(self._store_drafts, drafts),
+            block,
+            store=self.store,
+            ready=queue.ready,
+            check_open=self._check_open,
+            bridge=bridge,
+        )
+
+    def _drafts_of_workflow(
+        self, workflow: Workflow
+    ) -> tuple[str, dict[str, BaseTask[..., Any]], list[Draft]]:
+        """A workflow's id, its tasks by name, and what is to be stored, in the same order."""
         workflow.check()
         workflow_id = workflow.id or self._env.new_id()
         made = {
@@ -53,9 +98,16 @@ class Workflows(Producing, Results):
             )
             for name, (_, after) in workflow.nodes.items()
         ]
-        answers = self._store_drafts(drafts, connection=connection)
+        return workflow_id, {name: task for name, (task, _) in made.items()}, drafts
+
+    def _workflow_run(
+        self,
+        workflow_id: str,
+        tasks: Mapping[str, BaseTask[..., Any]],
+        answers: Sequence[Submitted | LeaseholdError],
+    ) -> WorkflowRun:
         handles = {}
-        for (name, (task, _)), answer in zip(made.items(), answers, strict=True):
+        for (name, task), answer in zip(tasks.items(), answers, strict=True):
             assert isinstance(answer, Submitted)
             handles[name] = self._handle(task, answer)
         return WorkflowRun(cast("TaskQueue", self), workflow_id, handles)

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar, overload
 from leasehold.codec import encode_document
 from leasehold.codec.hints import converter
 from leasehold.core.job import MetadataValue
+from leasehold.core.joblog import LogLine, bounded
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env
@@ -58,7 +59,7 @@ class Sink(Protocol):
     def progress(self, lease: Lease, document: bytes) -> None:
         """Keep this JSON document as the job's progress; only the latest one matters."""
 
-    def log(self, lease: Lease, line: str) -> None:
+    def log(self, lease: Lease, line: LogLine) -> None:
         """Keep this line."""
 
 
@@ -320,14 +321,18 @@ class JobContext:
             self._sink.progress(self._lease, encoded)
 
     def log(self, message: str) -> None:
-        """Keep a line with the job; it is written within about half a second."""
+        """Keep a line with the job, and when it was said; it is written within half a second.
+
+        The last 1000 lines are kept, each up to 4096 characters.
+        """
         if self._is_over:
             return
         self._refuse_in_copy()
+        line = LogLine(self._env.now(), bounded(str(message)))
         if self.own_transaction is not None:
-            self.own_transaction.log(message)
+            self.own_transaction.log(line)
         else:
-            self._sink.log(self._lease, message)
+            self._sink.log(self._lease, line)
 
     def _refuse_in_copy(self) -> None:
         if os.getpid() != self.pid:

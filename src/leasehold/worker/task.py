@@ -149,10 +149,11 @@ class TaskRegistry:
         # A decorated task stands in its module under its own name.
         definition = getattr(target, "definition", None)
         if isinstance(definition, TaskDefinition):
-            return definition
+            # Its jobs may bear another name than its own: the one it is imported by.
+            return replace(definition, codec=definition.codec.for_task(name))
         if not callable(target):
             raise UnknownTaskError(f"{name!r} is not a function")
-        codec = CallCodec(target, pickle_key=self._pickle_key)
+        codec = CallCodec(target, task=name, pickle_key=self._pickle_key)
         return TaskDefinition(name, target, codec, default_executor(target))
 
 

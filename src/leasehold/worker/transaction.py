@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leasehold.core.joblog import LogLine, LogTail
 from leasehold.core.lease import Lease, Settled, Settlement
-from leasehold.core.limits import LOG_LINES_MAX
 from leasehold.core.outcome import Complete, Outcome, within_limits
 from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.errors import TransactionError
@@ -56,7 +55,7 @@ class TaskTransaction:
         self._opening = threading.Lock()
         self._held: JobTransaction | None = None
         self._progress: bytes | None = None
-        self._lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
+        self._log = LogTail()
         self._leave_turn: Callable[[], None] = _nothing
 
     @property
@@ -127,8 +126,8 @@ class TaskTransaction:
         """To be written with the rest: only the latest counts, and nobody sees it earlier."""
         self._progress = document
 
-    def log(self, line: str) -> None:
-        self._lines.append(line)
+    def log(self, line: LogLine) -> None:
+        self._log.add(line)
 
     # -- its end -----------------------------------------------------------------------------
 
@@ -147,8 +146,8 @@ class TaskTransaction:
                 return None  # It timed out, or was handed back: that is how it ends.
             if self._progress is not None:
                 held.report_progress(self._progress)
-            if self._lines:
-                held.append_log(list(self._lines))
+            if self._log:
+                held.append_log(list(self._log.lines), dropped=self._log.dropped)
             settled = held.complete(Settlement(lease.job_id, lease.version, outcome))
             self._held = None
             self._leave_turn()
@@ -166,9 +165,9 @@ class TaskTransaction:
         finally:
             self._leave_turn()
             self._backing.gave_up(self._lease)
-        for line in self._lines:
+        for line in self._log.lines:
             self._sink.log(self._lease, line)
-        self._lines.clear()
+        self._log.clear()
         self._progress = None
 
 

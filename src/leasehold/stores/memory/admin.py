@@ -78,8 +78,7 @@ def discard(state: State, job_ids: Sequence[str], actor: str) -> list[Job | Leas
             )
         dependents.check_not_needed(state, record)
         last = snapshot(record)
-        state.forget(record)
-        state.free_key(record)
+        dependents.erase(state, record)
         return last
 
     return _each(state, job_ids, discard_one, "discard", actor)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from leasehold.core.joblog import LogLine, LogTail, bounded, check_progress
 from leasehold.core.lease import Renewal, Renewed, next_heartbeat_seconds
-from leasehold.core.limits import EXTENSION_SECONDS_MAX, LOG_LINES_MAX, PAYLOAD_BYTES_MAX
+from leasehold.core.limits import EXTENSION_SECONDS_MAX
 from leasehold.core.status import TRANSITIONS, Event, Status
 from leasehold.env import from_micros
 from leasehold.errors import (
@@ -16,7 +16,6 @@ from leasehold.errors import (
     LeaseConflictError,
     LeaseExpiredError,
     LeaseLostError,
-    PayloadError,
 )
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
@@ -89,19 +88,18 @@ def _renew(state: State, renewal: Renewal, until: int) -> Renewed | LeaseLostErr
 
 def report_progress(state: State, job_id: str, version: int, progress: bytes) -> None:
     """Keep a running job's progress."""
-    if len(progress) > PAYLOAD_BYTES_MAX:
-        raise PayloadError(f"the progress of job {job_id} is larger than {PAYLOAD_BYTES_MAX} bytes")
-    try:
-        msgspec.json.decode(progress, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise PayloadError(f"the progress of job {job_id} is no JSON object: {error}") from error
+    check_progress(job_id, progress)
     _held_or_raise(state, job_id, version).progress = progress
 
 
-def append_log(state: State, job_id: str, version: int, lines: Sequence[str]) -> None:
+def append_log(
+    state: State, job_id: str, version: int, lines: Sequence[LogLine], dropped: int
+) -> None:
     """Keep a running job's last lines."""
     record = _held_or_raise(state, job_id, version)
-    record.log = [*(record.log or ()), *lines][-LOG_LINES_MAX:]
+    if record.log is None:
+        record.log = LogTail()
+    record.log.extend((LogLine(line.at, bounded(line.text)) for line in lines), dropped)
 
 
 def tell(state: State, job_id: str, event: Event, worker: str, version: int, message: str) -> None:
@@ -116,5 +114,6 @@ def tell(state: State, job_id: str, event: Event, worker: str, version: int, mes
 def _held_or_raise(state: State, job_id: str, version: int) -> Record:
     record = held(state, job_id, version)
     if isinstance(record, LeaseLostError):
+        mismatch(state, job_id, version, "report")
         raise record
     return record

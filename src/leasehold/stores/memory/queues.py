@@ -8,13 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.dependencies import purged_by
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
-from leasehold.core.queue_rules import said
+from leasehold.core.queue_rules import Purged, said
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Event, Status
 from leasehold.env import from_micros
 from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.leasing import count_end
 from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.reading import search
@@ -62,27 +64,29 @@ def set_state(state: State, queue: str, to: QueueState, actor: str) -> QueueInfo
     return _info(state, queue)
 
 
-def purge(state: State, queue: str, where: JobFilter, actor: str, limit: int) -> int:
-    """Delete waiting jobs that fit: each is cancelled and discarded, like by a person."""
+def purge(state: State, queue: str, where: JobFilter, actor: str, limit: int) -> Purged:
+    """Delete waiting jobs that fit: all are cancelled, and then deleted when nobody waits for them.
+
+    Those that others wait for are deleted by `dependents.resolve`, which tells these first.
+    """
     statuses = WAITING & set(where.statuses or WAITING)
     if where.queues is not None and queue not in where.queues:
-        return 0
+        return Purged(0, more=False)
     fitting = msgspec.structs.replace(where, queues=(queue,), statuses=tuple(statuses))
-    purged = 0
-    for job in search(state, fitting, limit, None).jobs:
-        record = state.records[job.id]
-        # To cancel one job may have ended another one of them.
-        if record.status not in WAITING:
-            continue
-        state.step(record, Event.CANCELLED, Status.CANCELLED, f"purged by {actor}")
+    page = search(state, fitting, limit, None)
+    records = [state.records[job.id] for job in page.jobs]
+    for record in records:
+        record.reason = purged_by(actor)
+        state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
         count_end(state, record, Event.CANCELLED)
-        state.forget(record)
-        state.free_key(record)
-        purged += 1
-    if purged:
+        if record.id in state.links.blocking:
+            state.links.purged.add(record.id)
+        else:
+            dependents.erase(state, record)
+    if records:
         detail = {"queue": queue, "where": said(where)}
-        state.note_action(actor, "purge_queue", detail, purged)
-    return purged
+        state.note_action(actor, "purge_queue", detail, len(records))
+    return Purged(len(records), more=page.next_cursor is not None)
 
 
 def delete(state: State, queue: str, actor: str, force: bool) -> int:

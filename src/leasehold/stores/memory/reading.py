@@ -8,6 +8,7 @@ from heapq import nsmallest
 import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
+from leasehold.core.joblog import JobLog
 from leasehold.core.records import WorkerInfo
 from leasehold.core.retention import without_old_result
 from leasehold.core.search import JobFilter, Page
@@ -73,9 +74,11 @@ def history(state: State, job_id: str) -> list[HistoryEvent]:
     return [] if record is None else history_of(record)
 
 
-def log(state: State, job_id: str) -> list[str]:
+def log(state: State, job_id: str) -> JobLog:
     record = state.records.get(job_id)
-    return list(record.log or ()) if record is not None else []
+    if record is None or record.log is None:
+        return JobLog([])
+    return JobLog(list(record.log.lines), record.log.dropped)
 
 
 def workers(state: State) -> list[WorkerInfo]:

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import LogTail
 from leasehold.core.outcome import JobError
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
@@ -69,7 +70,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     error: JobError | None = None
     reason: str | None = None
     progress: bytes | None = None
-    log: list[str] | None = None
+    log: LogTail | None = None
     needs: dict[str, int] | None = None
     """The jobs it depends on, by id, with their seq: an id may be used again after a discard."""
     blocked_by: set[str] | None = None

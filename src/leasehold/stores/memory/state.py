@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.job import Draft
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
     CLEANUP_RECORDS_MAX,
@@ -27,7 +28,7 @@ from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.figures import Figures
-from leasehold.stores.memory.finished import ENDED, Finished
+from leasehold.stores.memory.finished import Finished
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.parking import Parking
@@ -269,8 +270,6 @@ class State:
                 heappush(self.result_ends, (self.now + round(ttl * 1e6), record.seq, record))
             if self.news is not None:
                 self.news.ended.append(record.id)
-            if self.capacity is not None and self.finished.count > self.capacity:
-                self._forget_oldest()
         elif status is not BLOCKED:
             if status is PENDING:
                 queue.lanes.add_ready(record, self.now)
@@ -301,6 +300,13 @@ class State:
             known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
             if known is not None and known.job_id == record.id:
                 del self.keys[record.draft.queue, record.draft.idempotency_key]
+
+    def known_id(self, draft: Draft) -> str | None:
+        """The job that a draft's idempotency key stands for, if it was used before."""
+        if draft.idempotency_key is None:
+            return None
+        known = self.keys.get((draft.queue, draft.idempotency_key))
+        return None if known is None else known.job_id
 
     def drop_expired_keys(self) -> None:
         while self.keys:
@@ -333,7 +339,7 @@ class State:
 
     def is_needed(self, record: Record) -> bool:
         """Whether unfinished jobs depend on this one."""
-        return record.id in self.links.unfinished
+        return record.seq in self.links.unfinished
 
     def prune(self, record: Record, policy: RetentionPolicy) -> None:
         """Forget an ended job that is not needed any more, and keep its summary."""
@@ -357,15 +363,33 @@ class State:
             next_minute = (self.open_minute + 1) * MINUTE_MICROS
             self._trim_at = min(self.now + TRIM_INTERVAL_MICROS, next_minute)
 
-    def _forget_oldest(self) -> None:
-        heads = [
-            record
-            for shelf in self.finished.shelves()
-            for status in ENDED
-            for record in self.ended_by(shelf, status, self.now, 1)
-        ]
-        # None if all are needed by unfinished jobs, whose number is bounded itself.
-        if heads:
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more jobs have ended than are kept."""
+        return self.capacity is not None and self.finished.count > self.capacity
+
+    @property
+    def is_full_of_dead(self) -> bool:
+        """Whether dead letters alone are as many as ended jobs are kept."""
+        if self.capacity is None or self.finished.count < self.capacity:
+            return False
+        return self.finished.count_of(Status.DEAD) >= self.capacity
+
+    def make_room(self) -> None:
+        """Forget jobs that ended first; never a dead letter, which waits for a person.
+
+        Called after a verb, which may still be at work on a job that has just ended.
+        """
+        while self.is_overfull:
+            heads = [
+                record
+                for shelf in self.finished.shelves()
+                for status in (Status.COMPLETED, Status.CANCELLED)
+                for record in self.ended_by(shelf, status, self.now, 1)
+            ]
+            # None if all are dead, or needed by unfinished jobs, whose number is bounded itself.
+            if not heads:
+                return
             oldest = min(heads, key=lambda record: (record.completed_at or 0, record.seq))
             self.prune(oldest, self.policy)
 

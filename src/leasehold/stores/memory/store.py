@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine
 from leasehold.core.lease import (
     Exchange,
     LeaseRequest,
@@ -26,7 +27,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.queue_rules import PURGE_AT_ONCE, Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.retention import (
     BATCH_MAX,
@@ -74,7 +75,8 @@ class MemoryStore:
 
     It holds at most `capacity` jobs that have not ended, and as many that have: beyond, a submit
     raises QueueFullError, and the job that ended first is forgotten before its `retention` is over.
-    It forgets by itself, whether somebody prunes or not.
+    Dead letters are not forgotten to make room: when they alone are that many, a submit raises
+    QueueFullError. It forgets by itself, whether somebody prunes or not.
 
     >>> store = MemoryStore()
     >>> store.submit([Draft(id="one", task="greet")])
@@ -148,8 +150,10 @@ class MemoryStore:
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         self._run(holding.report_progress, job_id, version, progress)
 
-    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
-        self._run(holding.append_log, job_id, version, lines)
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        self._run(holding.append_log, job_id, version, lines, dropped)
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
         self._run(holding.tell, job_id, event, worker, version, message)
@@ -218,7 +222,7 @@ class MemoryStore:
     def history(self, job_id: str) -> list[HistoryEvent]:
         return self._run(reading.history, job_id)
 
-    def log(self, job_id: str) -> list[str]:
+    def log(self, job_id: str) -> JobLog:
         return self._run(reading.log, job_id)
 
     def stats(self, queue: str | None = None) -> Stats:
@@ -277,7 +281,7 @@ class MemoryStore:
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
+    ) -> Purged:
         return self._run(queues.purge, queue, where, actor, limit)
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
@@ -396,6 +400,8 @@ class MemoryStore:
                 answer = verb(state, *args, **kwargs)
                 if state.links.ended or state.links.lowered:
                     dependents.resolve(state)
+                if state.is_overfull:
+                    state.make_room()
                 news, listeners = self._take_news() if state.news else (None, [])
             if news is not None:
                 _publish(news, listeners)
@@ -416,6 +422,7 @@ class MemoryStore:
             with SHIELD:
                 with self._lock:
                     dependents.resolve(self._state)
+                    self._state.make_room()
                     news, listeners = self._take_news()
                 if news is not None:
                     _publish(news, listeners)

@@ -6,11 +6,10 @@ process comes in between.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from leasehold.core.admission import Admission
+from leasehold.core.admission import Admission, Asked, asked_for
 from leasehold.core.drain import Drain
 from leasehold.core.job import Draft
 from leasehold.stores.sqlite.step import Step
@@ -34,14 +33,25 @@ FORGET_FULL_BUCKETS: Final = "DELETE FROM bucket WHERE full_at <= ?"
 class Gate:
     """Lets the drafts of one call in, by the rules of the queues that have any."""
 
-    def __init__(self, step: Step, drafts: Sequence[Draft], *, partial: bool) -> None:
+    def __init__(
+        self,
+        step: Step,
+        drafts: Sequence[Draft],
+        *,
+        is_pending: Callable[[Draft], bool],
+        known: Callable[[Draft], str | None],
+        partial: bool,
+    ) -> None:
+        """`known` says which job a draft's idempotency key stands for, if it stands for one."""
         self._step = step
-        self._wanted = Counter(draft.queue for draft in drafts)
+        self._drafts = drafts
+        self._is_pending = is_pending
+        self._known = known
         self._partial = partial
         self._admissions: dict[str, Admission | None] = {}
         self._samples: dict[str, Drain] = {}
 
-    def admit(self, draft: Draft, *, pending: bool) -> Draft:
+    def admit(self, draft: Draft) -> Draft:
         """Let a draft in, with its queue's defaults and then the store's; raises what its queue has
         against it.
         """
@@ -49,7 +59,7 @@ class Gate:
             self._admissions[draft.queue] = self._open(draft.queue)
         admission = self._admissions[draft.queue]
         if admission is not None:
-            draft = admission.admit(draft, pending=pending)
+            draft = admission.admit(draft, pending=self._is_pending(draft))
         defaults = self._step.settings.draft_defaults
         return draft if defaults is None else defaults.applied_to(draft)
 
@@ -91,9 +101,12 @@ class Gate:
             ended=ended,
             drain=drain,
             full_at=lambda bucket: self._full_at(queue, bucket),
-            wanted=1 if self._partial else self._wanted[queue],
+            asked=None if self._partial else lambda: self._asked_of(queue),
             now=step.now,
         )
+
+    def _asked_of(self, queue: str) -> Asked:
+        return asked_for(self._drafts, queue, self._known, self._is_pending)
 
     def _look_at_drain(self, queue: str, ended: int) -> Drain:
         step = self._step

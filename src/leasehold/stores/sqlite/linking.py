@@ -11,7 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.dependencies import Plan, Verdict, consequence, refuse_discard, refuse_replay
+from leasehold.core.dependencies import (
+    Plan,
+    Verdict,
+    is_in_the_way,
+    refuse_discard,
+    refuse_replay,
+)
 from leasehold.core.graph import order_of
 from leasehold.core.job import Draft, Job
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
@@ -30,6 +36,7 @@ from leasehold.stores.sqlite.submit import (
     STATUS_NOW,
     due_of,
     insert,
+    known_id,
     known_key,
     taken,
     through_gate,
@@ -41,7 +48,7 @@ FIND_DEPENDENCY: Final = """
 ADD_DEPENDENT: Final = "INSERT INTO dependent VALUES (?, ?, ?, NULL)"
 ADD_DEPENDENCY: Final = "INSERT INTO dependency VALUES (?, ?, ?, ?)"
 ADD_BLOCKER: Final = "INSERT INTO blocker VALUES (?, ?)"
-REMEMBER_ENDED: Final = "INSERT OR IGNORE INTO resolving VALUES (?)"
+REMEMBER_ENDED: Final = "INSERT OR IGNORE INTO resolving (seq) VALUES (?)"
 
 # What was discarded since is not waited for: the join leaves it out.
 DEPENDENCIES_NOW: Final = """
@@ -72,12 +79,36 @@ def submit(
     refused: Mapping[str, LeaseholdError],
 ) -> list[Submitted | LeaseholdError] | QueueFullError:
     """Store drafts of which some depend on each other, or on jobs that are there."""
+    found = _Finder(step)
     return through_gate(
         step,
         lanes,
         drafts,
-        lambda gate: _submit(step, lanes, drafts, gate, partial=partial, refused=refused),
+        lambda gate: _submit(step, lanes, drafts, gate, found, partial=partial, refused=refused),
         partial=partial,
+        is_pending=_is_pending(step, drafts, found),
+    )
+
+
+def _is_pending(step: Step, drafts: Sequence[Draft], found: _Finder) -> Callable[[Draft], bool]:
+    """Which of these drafts will be pending: due, and with nothing in their way."""
+    own = {draft.id: draft for draft in drafts}
+
+    def ended(job_id: str) -> Status | None:
+        if job_id in own:
+            # A duplicate stands for the job it is one of; any other draft is a job to come.
+            known = known_id(step, own[job_id])
+            if known is None or known == job_id:
+                return None
+            job_id = known
+        place = found(job_id)
+        return None if place is None else place[1]
+
+    return lambda draft: (
+        due_of(draft, step.now) <= step.now
+        and not any(
+            is_in_the_way(draft.on_dependency_failure, ended(needed)) for needed in draft.depends_on
+        )
     )
 
 
@@ -86,15 +117,15 @@ def _submit(
     lanes: Lanes,
     asked: Sequence[Draft],
     gate: Gate | None,
+    found: _Finder,
     *,
     partial: bool,
     refused: Mapping[str, LeaseholdError],
 ) -> list[Submitted | LeaseholdError]:
-    found = _Finder(step)
     drafts = list(asked)
     verdicts = _verdicts(step, drafts)
     if gate is not None:
-        _admit(step, lanes, drafts, verdicts, gate, found)
+        _admit(step, lanes, drafts, verdicts, gate)
     plan = Plan(drafts, verdicts, lambda job_id: bool(found(job_id)), refused)
     if plan.refusal is not None and not partial:
         raise plan.refusal
@@ -142,28 +173,14 @@ def _verdicts(step: Step, drafts: Sequence[Draft]) -> list[Verdict]:
 
 
 def _admit(
-    step: Step,
-    lanes: Lanes,
-    drafts: list[Draft],
-    verdicts: list[Verdict],
-    gate: Gate,
-    found: _Finder,
+    step: Step, lanes: Lanes, drafts: list[Draft], verdicts: list[Verdict], gate: Gate
 ) -> None:
     """Ask the gate about each draft that nothing else stands against; in their places."""
-    own = {draft.id for draft in drafts}
-
-    def is_blocked(draft: Draft) -> bool:
-        places = (found(needed) for needed in draft.depends_on if needed not in own)
-        return not own.isdisjoint(draft.depends_on) or any(
-            place is not None and place[1] is None for place in places
-        )
-
     for index, (draft, verdict) in enumerate(zip(drafts, verdicts, strict=True)):
         if verdict is not None:
             continue
-        pending = not is_blocked(draft) and due_of(draft, step.now) <= step.now
         try:
-            drafts[index] = gate.admit(draft, pending=pending)
+            drafts[index] = gate.admit(draft)
         except LeaseholdError as error:
             verdicts[index] = error
             if isinstance(error, QueueFullError):
@@ -202,11 +219,10 @@ def _store(
         for n, needed_id in enumerate(needed_ids):
             needed, ended = _place(needed_id, seq_of, found)
             links.append((seq, n, needed, needed_id))
-            if ended is None:
+            if is_in_the_way(policy, ended):
                 blockers.append((needed, seq))
-            elif consequence(policy, ended) is not None:
-                blockers.append((needed, seq))
-                ended_badly.add(needed)
+                if ended is not None:
+                    ended_badly.add(needed)
     blocked = {seq for _, seq in blockers}
     answers = insert(step, lanes, drafts, {id_ for id_, seq in seq_of.items() if seq in blocked})
     step.executemany(ADD_DEPENDENT, dependents)
@@ -264,7 +280,7 @@ def waits_again_for(step: Step, seq: int, job: Job) -> list[int]:
     for needed, needed_id, code in dependencies:
         if code is None:
             unfinished.append(needed)
-        elif consequence(job.on_dependency_failure, STATUS_OF[code]) is not None:
+        elif is_in_the_way(job.on_dependency_failure, STATUS_OF[code]):
             raise refuse_replay(job.id, needed_id, STATUS_OF[code])
     step.execute(START_ANEW, (step.now, seq))
     return unfinished

@@ -11,6 +11,7 @@ from leasehold.core.job import Job, priority_of
 from leasehold.core.status import WAITING, Event, Status, check
 from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
 from leasehold.stores.sqlite import inheritance, linking, ready
+from leasehold.stores.sqlite.erase import erase
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.locate import Place, bump_events, locate, remove
 from leasehold.stores.sqlite.read import read_job
@@ -21,10 +22,6 @@ REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 FULL_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1, start_by = NULL WHERE seq = ?"
 ONE_MORE: Final = "UPDATE job SET allowance = allowance + 1, start_by = NULL WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
-RECORDS_OF_A_JOB: Final = (
-    "attempt", "event", "progress", "log", "dependent", "dependency", "raised", "job",
-)  # fmt: skip
-FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
 ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"
 
 Verb = Callable[[Step, int, Job, Place], None]
@@ -135,16 +132,7 @@ def discard(step: Step, seq: int, job: Job, place: Place) -> None:
             f"job {job.id} is {place.status}: cancel it before discarding it"
         )
     linking.check_not_needed(step, seq, job.id)
-    lane = _lane(step, seq)
-    remove(step, seq, place)
-    if job.idempotency_key is not None:
-        step.execute(FORGET_KEY, (job.queue, job.idempotency_key, seq))
-    for table in RECORDS_OF_A_JOB:
-        step.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608  # our own names
-    # Should the id be used again, its leases must not repeat a version that was granted before.
-    step.version_floor = max(step.version_floor, place.version)
-    step.count(lane, place.status.value, -1)
-    step.count(lane, "total_cleaned")
+    erase(step, seq)
 
 
 def reprioritize(priority: int) -> Verb:

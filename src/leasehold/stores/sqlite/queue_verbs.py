@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.queue_rules import PURGE_AT_ONCE, Purged
 from leasehold.core.search import JobFilter
 from leasehold.stores.sqlite import queues
 from leasehold.stores.sqlite.foundation import Foundation
@@ -36,7 +36,7 @@ class KeepsQueues(Foundation):
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
+    ) -> Purged:
         return self._write(lambda step: queues.purge(step, queue, where, actor, limit))
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:

@@ -9,14 +9,16 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from leasehold.core.dependencies import purged_by
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
-from leasehold.core.queue_rules import said
+from leasehold.core.queue_rules import Purged, said
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
 from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
 from leasehold.stores.sqlite import people, read, relimit
+from leasehold.stores.sqlite.erase import erase
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.locate import locate, remove
 from leasehold.stores.sqlite.prune_lanes import MAKE_INDEX
@@ -59,6 +61,8 @@ WAITING_IN_QUEUE: Final = """
     SELECT seq, job.id, job.lane FROM waiting JOIN job USING (seq)
     WHERE job.lane IN (SELECT id FROM lane WHERE queue = ?1)
 """
+BLOCKS_SOMEBODY: Final = "SELECT 1 FROM blocker WHERE needs = ? LIMIT 1"
+DELETE_WHEN_TOLD: Final = "INSERT INTO resolving (seq, purged) VALUES (?, 1)"
 
 
 def create(step: Step, queue: str, config: QueueConfig, actor: str) -> None:
@@ -94,29 +98,32 @@ _ACTIONS: Final = {
 }
 
 
-def purge(step: Step, queue: str, where: JobFilter, actor: str, limit: int) -> int:
-    """Delete waiting jobs that fit: each is cancelled and discarded, like by a person."""
+def purge(step: Step, queue: str, where: JobFilter, actor: str, limit: int) -> Purged:
+    """Delete waiting jobs that fit: all are cancelled, and then deleted when nobody waits for them.
+
+    Those that others wait for are deleted by `dependents.resolve`, which tells these first.
+    """
     statuses = WAITING & set(where.statuses or WAITING)
     if where.queues is not None and queue not in where.queues:
-        return 0
+        return Purged(0, more=False)
     fitting = msgspec.structs.replace(where, queues=(queue,), statuses=tuple(statuses))
-    found = read.search(step.db, fitting, limit, None).jobs
-    cancel = people.cancel(f"purged by {actor}")
-    purged = 0
-    for job in found:
-        row = step.execute(FIND_SEQ, (job.id,)).fetchone()
-        place = None if row is None else locate(step, row[0])
-        # To cancel one job may have ended another one of them.
-        if row is None or place is None or place.status not in WAITING:
-            continue
-        cancel(step, row[0], job, place)
-        ended = locate(step, row[0])
-        assert ended is not None
-        people.discard(step, row[0], job, ended)
-        purged += 1
+    page = read.search(step.db, fitting, limit, None)
+    cancel = people.cancel(purged_by(actor))
+    for job in page.jobs:
+        found: Any = step.execute(FIND_SEQ, (job.id,)).fetchone()
+        seq = found[0]
+        place = locate(step, seq)
+        assert place is not None
+        cancel(step, seq, job, place)
+        if step.somebody_waits and step.execute(BLOCKS_SOMEBODY, (seq,)).fetchone():
+            step.execute(DELETE_WHEN_TOLD, (seq,))
+            step.some_unresolved = True
+        else:
+            erase(step, seq)
+    purged = len(page.jobs)
     if purged:
         people.audit(step, actor, "purge_queue", purged, {"queue": queue, "where": said(where)})
-    return purged
+    return Purged(purged, more=page.next_cursor is not None)
 
 
 def delete(step: Step, queue: str, actor: str, *, force: bool) -> int:

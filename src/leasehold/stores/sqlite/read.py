@@ -8,6 +8,7 @@ import apsw
 import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine
 from leasehold.core.outcome import JobError
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.retry import RetryPolicy
@@ -78,6 +79,7 @@ _LANES: Final = """
     SELECT id FROM lane WHERE queue = ?1 AND pending > 0
     UNION ALL SELECT -id FROM key_lane WHERE queue = ?1
 """
+_LOG: Final = "SELECT n, at, line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 _CREATED: Final = "SELECT seq, created_at, born FROM job WHERE id = ?"
 
 # A range of the unique index. No id goes on with the last character of all: it is not printable.
@@ -245,6 +247,13 @@ def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
         # A history that was dropped to keep the bound is gone as a whole.
         return []
     return sorted(told, key=lambda entry: entry.sequence)
+
+
+def log(db: apsw.Connection, job_id: str) -> JobLog:
+    """What a job's tasks logged. Lines are numbered from 1: the numbers tell how many are gone."""
+    rows: list[Any] = db.execute(_LOG, (job_id,)).fetchall()
+    lines = [LogLine(from_micros(at), text) for _, at, text in rows]
+    return JobLog(lines, dropped=rows[-1][0] - len(rows) if rows else 0)
 
 
 def _moment(micros: int | None) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from leasehold.core.joblog import LogLine, bounded
 from leasehold.core.lease import (
     Renewal,
     Renewed,
     next_heartbeat_seconds,
 )
 from leasehold.core.limits import EXTENSION_SECONDS_MAX, LOG_LINES_MAX
-from leasehold.env import from_micros
+from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
 from leasehold.stores.sqlite.settle import FIND_SEQ, refuse
 from leasehold.stores.sqlite.step import Step
@@ -72,7 +73,7 @@ def report_progress(
 
 
 def append_log(
-    step: Step, job_id: str, version: int, lines: Sequence[str]
+    step: Step, job_id: str, version: int, lines: Sequence[LogLine], dropped: int
 ) -> LeaseLostError | None:
     """Keep the latest lines; answers a stale holder with its error."""
     row = step.execute(HELD, (job_id, version)).fetchone()
@@ -81,9 +82,12 @@ def append_log(
     seq = row[0]
     last = step.execute(LAST_LINE, (seq,)).fetchone()
     assert last is not None
-    n = last[0]
+    # The number of a line that was dropped is used up: what is left tells how many there were.
+    n = last[0] + dropped
+    numbered = list(enumerate(lines, start=n + 1))[-LOG_LINES_MAX:]
     step.executemany(
-        ADD_LINE, [(seq, n + i, step.now, line) for i, line in enumerate(lines, start=1)]
+        ADD_LINE,
+        [(seq, number, to_micros(line.at), bounded(line.text)) for number, line in numbered],
     )
     step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_MAX))
     return None

@@ -124,7 +124,7 @@ def settle(
             runs[lane].append(now - row[_ACQUIRED])
             step.succeeded.add(lane)
             _complete(now, row, outcome, attempts, finished)
-            step.hints.ended.append(settlement.job_id)
+            step.job_ended(settlement.job_id)
             answers.append(
                 Settled(
                     settlement.job_id,
@@ -309,7 +309,7 @@ def apply_decision(
             ),
         )
         step.count(lane, f"total_{decision.status.value}")
-        step.hints.ended.append(job_id)
+        step.job_ended(job_id)
     if decision.event is Event.FAILED:
         step.count(lane, "total_retried")
     step.move(lane, Status.RUNNING, decision.status)

@@ -36,9 +36,9 @@ INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Hints:
-    """Whom to wake after the commit."""
+    """Whom to wake after the commit. Losing one costs time, never a job: nothing may hang on it."""
 
-    __slots__ = ("cancel_requested", "ended", "looked_at", "ready", "unresolved")
+    __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
 
     def __init__(self) -> None:
         self.clear()
@@ -49,10 +49,8 @@ class Hints:
     def clear(self) -> None:
         self.ready = False
         self.ended: list[str] = []
-        self.looked_at = 0
-        """How many of `ended` were looked at for dependents."""
         self.unresolved = False
-        """Whether there are dependents left for another write to deal with."""
+        """Whether this write left dependents to another one; the table `resolving` names them."""
         self.cancel_requested: list[str] = []
 
     def take(self, other: Hints) -> None:
@@ -100,6 +98,8 @@ class Step:
         self.is_first = True
         """Whether the operation under way is the first of its write; it needs no savepoint."""
         self.hints = Hints()
+        self.ended: list[str] = []
+        """Jobs that ended in this operation: `dependents.resolve` must look at each of them."""
         self.somebody_waits = False
         """Whether any job may wait for another: if not, an end concerns nobody."""
         self.some_unresolved = False
@@ -160,6 +160,11 @@ class Step:
         """Before anything is changed in a new minute, keep what happened in the one before."""
         if self.ended_minute is not None:
             sampling.take(self.db, self.ended_minute, self.now // MINUTE_MICROS)
+
+    def job_ended(self, job_id: str) -> None:
+        """A job has ended: its dependents are to be dealt with, and whoever waits for it woken."""
+        self.ended.append(job_id)
+        self.hints.ended.append(job_id)
 
     def count(self, lane: int, name: str, by: int = 1) -> None:
         """Change a lane's counter (a column of `lane`)."""
@@ -225,6 +230,7 @@ class Step:
         self.moved.clear()
         self.lowered.clear()
         self.newly_shown.clear()
+        self.ended.clear()
         self.hints.clear()
         if self._rules_changed:
             self.rules = load(self.db)

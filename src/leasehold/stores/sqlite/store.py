@@ -11,6 +11,7 @@ import msgspec
 
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine, check_progress
 from leasehold.core.lease import (
     Exchange,
     LeaseRequest,
@@ -76,7 +77,6 @@ WORKERS: Final = """
     FROM worker ORDER BY started_at
 """
 QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
-LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
 AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
@@ -165,10 +165,13 @@ class SQLiteStore(
         return self._write(lambda step: renew.renew(step, worker, renewals))
 
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        check_progress(job_id, progress)
         _raise(self._write(lambda step: renew.report_progress(step, job_id, version, progress)))
 
-    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
-        _raise(self._write(lambda step: renew.append_log(step, job_id, version, lines)))
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        _raise(self._write(lambda step: renew.append_log(step, job_id, version, lines, dropped)))
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
         if event in TRANSITIONS:
@@ -358,9 +361,9 @@ class SQLiteStore(
         with self._read() as db:
             return read.history(db, job_id)
 
-    def log(self, job_id: str) -> list[str]:
+    def log(self, job_id: str) -> JobLog:
         with self._read() as db:
-            return [str(line) for (line,) in db.execute(LOG, (job_id,))]
+            return read.log(db, job_id)
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._read() as db:

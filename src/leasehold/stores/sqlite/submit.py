@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -73,11 +73,18 @@ def through_gate(
     store: Callable[[Gate | None], list[Submitted | LeaseholdError]],
     *,
     partial: bool,
+    is_pending: Callable[[Draft], bool] | None = None,
 ) -> list[Submitted | LeaseholdError] | QueueFullError:
     """Store what the rules of their queues let in; there is no gate where nothing is said."""
     if not step.rules and step.settings.draft_defaults is None:
         return store(None)
-    gate = Gate(step, drafts, partial=partial)
+    gate = Gate(
+        step,
+        drafts,
+        is_pending=is_pending or (lambda draft: due_of(draft, step.now) <= step.now),
+        known=lambda draft: known_id(step, draft),
+        partial=partial,
+    )
     try:
         answers = store(gate)
     except QueueFullError as error:
@@ -96,9 +103,7 @@ def _submit(
     if partial or any(draft.idempotency_key is not None for draft in drafts):
         return [_submit_one(step, lanes, draft, gate, partial=partial) for draft in drafts]
     if gate is not None:
-        drafts = [
-            gate.admit(draft, pending=due_of(draft, step.now) <= step.now) for draft in drafts
-        ]
+        drafts = [gate.admit(draft) for draft in drafts]
     try:
         return insert(step, lanes, drafts)
     except apsw.ConstraintError:
@@ -140,7 +145,7 @@ def _submit_one(
         if step.execute(JOB_EXISTS, (draft.id,)).fetchone():
             raise DuplicateJobError(taken(draft.id))
         if gate is not None:
-            draft = gate.admit(draft, pending=due_of(draft, step.now) <= step.now)
+            draft = gate.admit(draft)
     except LeaseholdError as error:
         if not partial:
             raise
@@ -157,10 +162,8 @@ def _submit_one(
 
 def known_key(step: Step, draft: Draft) -> Submitted | None:
     """The answer to a draft whose idempotency key was used before; raises if for another job."""
-    if draft.idempotency_key is None:
-        return None
-    row = step.execute(FIND_KEY, (draft.queue, draft.idempotency_key, step.now)).fetchone()
-    if row is None or row[0] is None:
+    row = _find_key(step, draft)
+    if row is None:
         return None
     first_id, digest, seq = row
     if digest != draft.fingerprint():
@@ -168,6 +171,19 @@ def known_key(step: Step, draft: Draft) -> Submitted | None:
     status = step.execute(STATUS_NOW, {"seq": seq}).fetchone()
     assert status is not None
     return Submitted(first_id, STATUS_OF[status[0]], is_duplicate=True)
+
+
+def known_id(step: Step, draft: Draft) -> str | None:
+    """The job that a draft's idempotency key stands for, if it was used before."""
+    row = _find_key(step, draft)
+    return None if row is None else row[0]
+
+
+def _find_key(step: Step, draft: Draft) -> Any:
+    if draft.idempotency_key is None:
+        return None
+    row = step.execute(FIND_KEY, (draft.queue, draft.idempotency_key, step.now)).fetchone()
+    return None if row is None or row[0] is None else row
 
 
 def insert(

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import apsw
 
+from leasehold.core.joblog import LogLine, check_progress
 from leasehold.core.lease import Settled, Settlement
 from leasehold.core.transactions import Connection
 from leasehold.errors import LeaseLostError, TransactionError
@@ -148,12 +149,15 @@ class HeldTransaction:
         self._db.take_note()
 
     def report_progress(self, progress: bytes) -> None:
+        check_progress(self._job_id, progress)
         self._fenced(
             lambda step: renew.report_progress(step, self._job_id, self._version, progress)
         )
 
-    def append_log(self, lines: Sequence[str]) -> None:
-        self._fenced(lambda step: renew.append_log(step, self._job_id, self._version, lines))
+    def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
+        self._fenced(
+            lambda step: renew.append_log(step, self._job_id, self._version, lines, dropped)
+        )
 
     @shielded
     def complete(self, settlement: Settlement) -> Settled:

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.errors import StoreUnavailableError
@@ -73,7 +74,7 @@ class _WireSink:
     def progress(self, lease: Lease, document: bytes) -> None:
         self._worker.send(Progress(LeaseKey.of(lease), document))
 
-    def log(self, lease: Lease, line: str) -> None:
+    def log(self, lease: Lease, line: LogLine) -> None:
         self._worker.send(Log(LeaseKey.of(lease), line))
 
 

@@ -17,6 +17,7 @@ from typing import Final, Literal, Self
 
 import msgspec
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError, Outcome
 from leasehold.errors import PayloadTooLargeError
@@ -115,7 +116,7 @@ class Log(msgspec.Struct, frozen=True, tag="log"):
     """A line that the task logged."""
 
     about: LeaseKey
-    line: str
+    line: LogLine
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
