@@ -27,6 +27,7 @@ from leasehold import (
 )
 from leasehold.codec import CallCodec
 from leasehold.core.job import Draft
+from leasehold.core.joblog import LogLine
 from leasehold.core.outcome import Complete
 from leasehold.core.status import Event
 from leasehold.stores.sqlite import SQLiteStore
