@@ -70,7 +70,7 @@ class RenewsWhatExpired(Sound):
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         answers = super().renew(worker, renewals)
         return [
-            Renewed(each.job_id, each.version, self.now() + timedelta(seconds=9), 1.0)
+            Renewed(each.job_id, each.version, self.now() + timedelta(seconds=9), 9.0, 1.0)
             if isinstance(answer, LeaseExpiredError)
             else answer
             for each, answer in zip(renewals, answers, strict=True)

@@ -1,26 +1,74 @@
-"""The store's clock: the wall clock, held back from ever stepping back."""
+"""The store's clock: `core.clock` decides what time it is, and here it is read and written down."""
 
 from __future__ import annotations
 
 import threading
+from typing import Any, Final
 
+import apsw
+
+from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.env import Env
+from leasehold.stores.sqlite.transaction import transaction
+
+BASIS: Final = "boot_id, basis_clock, basis_awake, basis_boot, doubt_since, doubt_by"
+READ_CLOCK: Final = f"SELECT clock, {BASIS} FROM store_state"  # noqa: S608  # our own names
+WRITE_CLOCK: Final = "UPDATE store_state SET clock = ?"
+WRITE_BASIS: Final = """
+    UPDATE store_state SET boot_id = ?, basis_clock = ?, basis_awake = ?, basis_boot = ?,
+        doubt_since = ?, doubt_by = ?
+"""
+# The holders of these leases have not lived through the time by which the clock moved on.
+MOVE_LEASES: Final = """
+    UPDATE running SET expires_at = expires_at + ?1, moved_by = moved_by + ?1,
+        heartbeat_at = min(heartbeat_at + ?1, ?2)
+"""
+MOVE_WORKERS: Final = "UPDATE worker SET heartbeat_at = min(heartbeat_at + ?1, ?2)"
 
 
 class StoreClock:
-    """The latest of what is stored, what the wall clock says, and what was answered here before.
+    """What time it is, for all who write and look from this process.
 
     Every write stores its time, so all processes agree about what was written. What was only looked
     at is remembered by this process alone: looking writes nothing.
     """
 
     def __init__(self, env: Env) -> None:
-        self._env = env
+        self._clock = env.clock
         self._latest = 0
         self._mutex = threading.Lock()
 
-    def read(self, stored: int) -> int:
-        """The time now, given the time of the last write."""
+    def show(self, db: apsw.Connection) -> int:
+        """The time now, for who only looks."""
+        row: Any = db.execute(READ_CLOCK).fetchone()
+        now = show_time(row[0], ClockBasis(*row[1:]), self._clock.reading())
         with self._mutex:
-            self._latest = max(self._latest, stored, self._env.now_micros())
+            self._latest = max(self._latest, now)
             return self._latest
+
+    def tell(self, stored: int, basis: ClockBasis) -> StoreTime:
+        """The time of a write, given the time of the last one; `keep` what it says."""
+        time = tell_time(stored, basis, self._clock.reading())
+        with self._mutex:
+            now = max(self._latest, time.now)
+            if not time.shift:
+                # A move of the clock that comes to nothing with its write was never shown.
+                self._latest = now
+        return time if now == time.now else time._replace(now=now)
+
+
+def open_clock(db: apsw.Connection, env: Env) -> None:
+    """Note what the clocks show when a store is first opened after a start of the machine."""
+    with transaction(db):
+        row: Any = db.execute(READ_CLOCK).fetchone()
+        basis, reading = ClockBasis(*row[1:]), env.clock.reading()
+        if basis.boot_id != reading.boot_id:
+            time = tell_time(row[0], basis, reading)
+            db.execute(WRITE_CLOCK, (time.now,))
+            db.execute(WRITE_BASIS, time.basis)
+
+
+def move_leases(db: apsw.Connection, time: StoreTime) -> None:
+    """Let every lease end as much later as the clock moved on without its holder."""
+    db.execute(MOVE_LEASES, (time.shift, time.now))
+    db.execute(MOVE_WORKERS, (time.shift, time.now))

@@ -14,7 +14,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, StoreError
 from leasehold.stores.sqlite import dependents
 from leasehold.stores.sqlite.application import check_not_inside
-from leasehold.stores.sqlite.clock import StoreClock
+from leasehold.stores.sqlite.clock import StoreClock, open_clock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
 from leasehold.stores.sqlite.disk import DiskReserve
 from leasehold.stores.sqlite.epoch import open_epoch
@@ -24,7 +24,7 @@ from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
-from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
+from leasehold.stores.sqlite.step import Hints, Step
 from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.writer import Writer
@@ -59,6 +59,7 @@ class Foundation:
                 db = open_writer(self._files.database, durability)
                 undo.callback(db.close)
                 open_epoch(db, self._files, durability, env)
+                open_clock(db, env)
             undo.pop_all()
         self._wake = Wake(self._files.wake, env)
         self._unresolved = False
@@ -118,9 +119,7 @@ class Foundation:
             yield db
 
     def _clock(self, db: apsw.Connection) -> int:
-        row = db.execute(READ_STATE).fetchone()
-        assert row is not None
-        return self._store_clock.read(int(row[0]))
+        return self._store_clock.show(db)
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():

@@ -22,13 +22,14 @@ pytest.register_assert_rewrite(
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
             "people", "reading", "waking", "breaking", "scheduling", "queueing", "limiting",
             "depending", "scoring", "inheriting", "keying", "retaining", "configuring",
-            "referencing", "blobs", "measuring", "transacting", "transacting_rules", "texts",
+            "referencing", "blobs", "measuring", "transacting", "transacting_rules", "texts", "clocking",
         )
     )
 )  # fmt: skip
 
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
+from leasehold.testing.conformance.clocking import ClockClauses  # noqa: E402
 from leasehold.testing.conformance.configuring import ConfiguringClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
@@ -56,6 +57,7 @@ from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
 class StoreConformance(
     GeneralClauses,
+    ClockClauses,
     SubmittingClauses,
     SettlingClauses,
     LeasingClauses,

@@ -10,7 +10,7 @@ from leasehold.core.lease import Exchange, Settled, SweepReport
 from leasehold.core.records import Submitted
 from leasehold.core.store import Store
 from leasehold.errors import LeaseholdError
-from leasehold.testing.simulator import judge_final, judge_leases, judge_people
+from leasehold.testing.simulator import judge_clock, judge_final, judge_leases, judge_people
 from leasehold.testing.simulator.calllog import Applied, CallLog
 from leasehold.testing.simulator.model import Model, ViolationError, broken
 
@@ -71,7 +71,7 @@ class Checker:
             raise broken("S4", None, f"the store's clock went back to {applied.at}")
         if _wrote(applied):
             self._clock = applied.at
-        self.model.now = applied.at
+        self._follow_the_clock(applied)
         if applied.number == self._quiet_from:
             self.model.quiet_since = applied.at
         self.model.check_overdue()
@@ -81,6 +81,17 @@ class Checker:
         judge = JUDGES.get(applied.method)
         if judge is not None:
             judge(self.model, answer, **applied.arguments)
+
+
+    def _follow_the_clock(self, applied: Applied) -> None:
+        model = self.model
+        awake = applied.reading.awake / 1e6
+        model.jumped = applied.at - model.now - timedelta(seconds=awake - model.awake)
+        model.now, model.awake, model.held = applied.at, awake, applied.leases
+        renewed = {
+            (renewal.job_id, renewal.version) for renewal in applied.arguments.get("renewals", ())
+        }
+        judge_clock.judge_moves(model, renewed)
 
 
 def _wrote(applied: Applied) -> bool:
