@@ -1,4 +1,4 @@
-"""The wall clock is set, or the machine sleeps: nothing comes early, nobody is robbed, time goes on.
+"""The wall clock is set, or the machine sleeps: nothing comes early, nobody is robbed.
 
 What holds for every store is in the conformance suite (CLK-1 to CLK-3); here is what needs several
 processes, a file, or real clocks.

@@ -41,20 +41,19 @@ class StoreClock:
     def show(self, db: apsw.Connection) -> int:
         """The time now, for who only looks."""
         row: Any = db.execute(READ_CLOCK).fetchone()
-        now = show_time(row[0], ClockBasis(*row[1:]), self._clock.reading())
+        basis = ClockBasis(*row[1:])
         with self._mutex:
-            self._latest = max(self._latest, now)
+            self._latest = show_time(max(row[0], self._latest), basis, self._clock.reading())
             return self._latest
 
     def tell(self, stored: int, basis: ClockBasis) -> StoreTime:
-        """The time of a write, given the time of the last one; `keep` what it says."""
-        time = tell_time(stored, basis, self._clock.reading())
+        """The time of a write, given the time of the last one."""
         with self._mutex:
-            now = max(self._latest, time.now)
+            time = tell_time(max(stored, self._latest), basis, self._clock.reading())
             if not time.shift:
-                # A move of the clock that comes to nothing with its write was never shown.
-                self._latest = now
-        return time if now == time.now else time._replace(now=now)
+                # A jump that comes to nothing together with its write was never shown.
+                self._latest = time.now
+            return time
 
 
 def open_clock(db: apsw.Connection, env: Env) -> None:

@@ -22,7 +22,8 @@ pytest.register_assert_rewrite(
             "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
             "people", "reading", "waking", "breaking", "scheduling", "queueing", "limiting",
             "depending", "scoring", "inheriting", "keying", "retaining", "configuring",
-            "referencing", "blobs", "measuring", "transacting", "transacting_rules", "texts", "clocking",
+            "referencing", "blobs", "measuring", "transacting", "transacting_rules", "texts",
+            "clocking",
         )
     )
 )  # fmt: skip

@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from leasehold.core.status import Status
-from leasehold.testing.simulator.model import Model, ModelJob, broken
+from leasehold.testing.simulator.model import Model, ModelJob, ViolationError, broken
 
 TOLERANCE: Final = timedelta(seconds=0.25)
 """The clocks may differ by this much before it counts as a jump."""
 
 
-def judge_moves(model: Model, renewed: Collection[tuple[str, int]]) -> None:
-    """Follow the leases that a call has moved, all by the same, and no further than it may."""
+def judge_moves(model: Model, renewed: Collection[tuple[str, int]]) -> ViolationError | None:
+    """Follow the leases that a call has moved: all by the same, and no further than it may."""
     moves = set()
     for job in model.jobs.values():
         key = (job.id, job.version)
@@ -35,9 +35,10 @@ def judge_moves(model: Model, renewed: Collection[tuple[str, int]]) -> None:
             job.moved_by += moved
             job.heartbeat_at = min(job.heartbeat_at + moved, model.now)
             if moved < TOLERANCE or moved > most_moved(model):
-                raise broken("S4", job.id, f"moved by {moved} as the clock jumped {model.jumped}")
+                return broken("S4", job.id, f"moved by {moved} as the clock jumped {model.jumped}")
     if len(moves) > 1:
-        raise broken("S4", None, f"one call moved leases by {sorted(moves)}")
+        return broken("S4", None, f"one call moved leases by {sorted(moves)}")
+    return None
 
 
 def judge_expired(model: Model, job: ModelJob) -> None:

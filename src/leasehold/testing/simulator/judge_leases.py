@@ -149,10 +149,10 @@ def judge_renew(
             continue
         if latest_expiry(model, job) <= model.now:
             raise broken("S4", job.id, f"expired at {job.expires_at}, yet answered {answer}")
-        moved_by = max(job.moved_by, job.moved_by + model.jumped)
+        job.moved_by += model.jumped
         until = min(
             model.now + timedelta(seconds=renewal.lease_seconds),
-            job.acquired_at + moved_by + timedelta(seconds=EXTENSION_SECONDS_MAX),
+            job.acquired_at + job.moved_by + timedelta(seconds=EXTENSION_SECONDS_MAX),
         )
         until = max(until, job.expires_at)
         if not isinstance(answer, Renewed) or abs(answer.expires_at - until) > ROUNDING:

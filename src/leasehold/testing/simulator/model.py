@@ -130,7 +130,7 @@ class Model:
     awake: float = 0.0
     """How long the machine was awake so far, in seconds."""
     jumped: timedelta = timedelta(0)
-    """How far the store's clock has moved in this call beyond the time that anybody was awake."""
+    """How far the store's clock has moved, since the write before, beyond the time awake."""
     held: Mapping[tuple[str, int], StuckJob] = field(default_factory=dict)
     """Who holds what after this call, by job id and version, as the store says."""
     jobs: dict[str, ModelJob] = field(default_factory=dict)
@@ -235,7 +235,8 @@ class Model:
             return
         for job in self.jobs.values():
             if job.status is Status.RUNNING and job.expires_at is not None:
-                overdue = self.now - max(job.expires_at, self.quiet_since)
+                expires_at = job.expires_at + self.jumped
+                overdue = self.now - max(expires_at, self.quiet_since)
                 if overdue > self.sweep_by:
                     raise broken("L1", job.id, f"still leased {overdue} after its expiry")
 
