@@ -143,6 +143,11 @@ class Heartbeat:
                 self._hurry.add(lease.job_id)
                 self._condition.notify_all()
 
+    def holds(self, lease: Lease) -> bool:
+        """Whether a lease is held, and its local deadline has not passed. Any thread may ask."""
+        held = self._held.get((lease.job_id, lease.version))
+        return held is not None and (held.suspended or self._clock.monotonic() < held.deadline)
+
     def __len__(self) -> int:
         return len(self._held)
 

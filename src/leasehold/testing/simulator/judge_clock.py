@@ -10,6 +10,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
+from leasehold.core.lease import StuckJob
 from leasehold.core.status import Status
 from leasehold.testing.simulator.model import Model, ModelJob, ViolationError, broken
 
@@ -25,20 +26,27 @@ def judge_moves(model: Model, renewed: Collection[tuple[str, int]]) -> Violation
         held = model.held.get(key)
         if job.status is not Status.RUNNING or held is None or key in renewed:
             continue
-        assert job.expires_at is not None
-        assert job.heartbeat_at is not None
-        moved = held.lease_expires_at - job.expires_at
+        moved = follow(model, job, held)
         moves.add(moved)
         if moved:
             model.seen["moved with the clock"] += 1
-            job.expires_at += moved
-            job.moved_by += moved
-            job.heartbeat_at = min(job.heartbeat_at + moved, model.now)
             if moved < TOLERANCE or moved > most_moved(model):
                 return broken("S4", job.id, f"moved by {moved} as the clock jumped {model.jumped}")
     if len(moves) > 1:
         return broken("S4", None, f"one call moved leases by {sorted(moves)}")
     return None
+
+
+def follow(model: Model, job: ModelJob, held: StuckJob) -> timedelta:
+    """Move a lease as far as the store has moved it."""
+    assert job.expires_at is not None
+    assert job.heartbeat_at is not None
+    moved = held.lease_expires_at - job.expires_at
+    if moved:
+        job.expires_at += moved
+        job.moved_by += moved
+        job.heartbeat_at = min(job.heartbeat_at + moved, model.now)
+    return moved
 
 
 def judge_expired(model: Model, job: ModelJob) -> None:

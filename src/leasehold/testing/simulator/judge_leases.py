@@ -144,6 +144,7 @@ def judge_renew(
         assert job.expires_at is not None
         assert job.acquired_at is not None
         if isinstance(answer, LeaseExpiredError):
+            judge_clock.follow(model, job, model.held[job.id, job.version])
             judge_clock.judge_expired(model, job)
             model.seen["refused as expired"] += 1
             continue

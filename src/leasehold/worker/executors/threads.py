@@ -67,8 +67,8 @@ class ThreadExecutor:
         monotonic = self._clock.monotonic
         get = self._waiting.get
         while (run := get()) is not None:
-            if run.outcome is not None:
-                run.finish(run.outcome)  # It was stopped before it began.
+            if (refusal := run.refusal()) is not None:
+                run.finish(refusal)
                 continue
             run.started = monotonic()
             outcome = attempt(run.lease, run.task, run.context)
