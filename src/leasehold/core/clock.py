@@ -53,6 +53,8 @@ class ClockBasis(NamedTuple):
     """Awake time at which a jump ahead was first seen that is not believed yet."""
     doubt_by: int = 0
     """How far ahead that jump led."""
+    repairs: int = 0
+    """How often a person has set the store's clock back: what was shown before counts no more."""
 
 
 class StoreTime(NamedTuple):
@@ -70,13 +72,13 @@ def tell_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTim
     if not reading.boot_id:
         return StoreTime(max(stored, reading.wall), 0, basis)
     if not _is_comparable(basis, reading):
-        return _first_of_this_boot(stored, reading)
+        return _first_of_this_boot(stored, basis, reading)
     elapsed = reading.boot - basis.boot
     expected = basis.clock + elapsed
     ahead = reading.wall - expected
     if ahead < -TOLERANCE_MICROS:
         now = max(stored, reading.wall, basis.clock + elapsed // 2)
-        basis_then = _basis_at(now, reading)
+        basis_then = basis_of_now(now, reading, basis.repairs)
     elif ahead <= TOLERANCE_MICROS:
         now = max(stored, reading.wall)
         basis_then = _without_doubt(basis)
@@ -88,11 +90,11 @@ def tell_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTim
         basis_then = basis
     else:
         now = max(stored, reading.wall)
-        basis_then = _basis_at(now, reading)
+        basis_then = basis_of_now(now, reading, basis.repairs)
     shift = (now - basis.clock) - (reading.awake - basis.awake)
     if shift <= TOLERANCE_MICROS:
         return StoreTime(now, 0, basis_then)
-    moved = _basis_at(now, reading)
+    moved = basis_of_now(now, reading, basis.repairs)
     return StoreTime(
         now,
         shift,
@@ -113,7 +115,7 @@ def _is_comparable(basis: ClockBasis, reading: ClockReading) -> bool:
     )
 
 
-def _first_of_this_boot(stored: int, reading: ClockReading) -> StoreTime:
+def _first_of_this_boot(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
     """Nothing but the wall clock says how long the machine was off: believe it within reason.
 
     Every holder of a lease has died with the machine, so no lease is moved.
@@ -121,13 +123,14 @@ def _first_of_this_boot(stored: int, reading: ClockReading) -> StoreTime:
     off = reading.wall - stored
     if stored == 0 or off <= OFF_MICROS_MAX:
         now = max(stored, reading.wall)
-        return StoreTime(now, 0, _basis_at(now, reading))
-    doubting = _basis_at(stored, reading)._replace(doubt_since=reading.awake, doubt_by=off)
-    return StoreTime(stored, 0, doubting)
+        return StoreTime(now, 0, basis_of_now(now, reading, basis.repairs))
+    fresh = basis_of_now(stored, reading, basis.repairs)
+    return StoreTime(stored, 0, fresh._replace(doubt_since=reading.awake, doubt_by=off))
 
 
-def _basis_at(now: int, reading: ClockReading) -> ClockBasis:
-    return ClockBasis(reading.boot_id, now, reading.awake, reading.boot)
+def basis_of_now(now: int, reading: ClockReading, repairs: int) -> ClockBasis:
+    """What to remember when the clocks begin to be compared anew."""
+    return ClockBasis(reading.boot_id, now, reading.awake, reading.boot, repairs=repairs)
 
 
 def _without_doubt(basis: ClockBasis) -> ClockBasis:

@@ -62,6 +62,7 @@ from datetime import date, datetime
 from typing import Any, Protocol
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.clock_store import ClockStore
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
@@ -94,12 +95,15 @@ from leasehold.core.transactions import TransactionStore
 from leasehold.errors import LeaseholdError, LeaseLostError
 
 
-class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, Protocol):
+class Store(
+    ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, ClockStore, Protocol
+):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
     `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about the application's own transactions in `core.transactions`.
+    `core.metrics_store`, those about the application's own transactions in `core.transactions`,
+    those about a clock that was wrong in `core.clock_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------

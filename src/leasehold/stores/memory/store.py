@@ -9,6 +9,7 @@ from datetime import date, datetime
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
@@ -346,6 +347,12 @@ class MemoryStore:
 
     def now(self) -> datetime:
         return self._look(lambda state: from_micros(state.now))
+
+    def repair_clock(self, *, actor: str) -> ClockRepair:
+        raise UnsupportedError(
+            f"a memory store lives no longer than its process, so {actor} can start it anew "
+            "once the clock is right"
+        )
 
     def check(self) -> list[str]:
         return self._look(inspection.problems)

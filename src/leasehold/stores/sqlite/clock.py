@@ -11,12 +11,12 @@ from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.env import Env
 from leasehold.stores.sqlite.transaction import transaction
 
-BASIS: Final = "boot_id, basis_clock, basis_awake, basis_boot, doubt_since, doubt_by"
+BASIS: Final = "boot_id, basis_clock, basis_awake, basis_boot, doubt_since, doubt_by, clock_repairs"
 READ_CLOCK: Final = f"SELECT clock, {BASIS} FROM store_state"  # noqa: S608  # our own names
 WRITE_CLOCK: Final = "UPDATE store_state SET clock = ?"
 WRITE_BASIS: Final = """
     UPDATE store_state SET boot_id = ?, basis_clock = ?, basis_awake = ?, basis_boot = ?,
-        doubt_since = ?, doubt_by = ?
+        doubt_since = ?, doubt_by = ?, clock_repairs = ?
 """
 # The holders of these leases have not lived through the time by which the clock moved on.
 MOVE_LEASES: Final = """
@@ -36,6 +36,7 @@ class StoreClock:
     def __init__(self, env: Env) -> None:
         self._clock = env.clock
         self._latest = 0
+        self._repairs = 0
         self._mutex = threading.Lock()
 
     def show(self, db: apsw.Connection) -> int:
@@ -43,17 +44,24 @@ class StoreClock:
         row: Any = db.execute(READ_CLOCK).fetchone()
         basis = ClockBasis(*row[1:])
         with self._mutex:
-            self._latest = show_time(max(row[0], self._latest), basis, self._clock.reading())
+            shown = self._shown(row[0], basis)
+            self._latest = show_time(shown, basis, self._clock.reading())
             return self._latest
 
     def tell(self, stored: int, basis: ClockBasis) -> StoreTime:
         """The time of a write, given the time of the last one."""
         with self._mutex:
-            time = tell_time(max(stored, self._latest), basis, self._clock.reading())
+            time = tell_time(self._shown(stored, basis), basis, self._clock.reading())
             if not time.shift:
                 # A jump that comes to nothing together with its write was never shown.
                 self._latest = time.now
             return time
+
+    def _shown(self, stored: int, basis: ClockBasis) -> int:
+        """The latest time that was written, or shown here since the clock was last set back."""
+        if basis.repairs != self._repairs:
+            self._repairs, self._latest = basis.repairs, 0
+        return max(stored, self._latest)
 
 
 def open_clock(db: apsw.Connection, env: Env) -> None:

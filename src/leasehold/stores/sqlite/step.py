@@ -116,8 +116,10 @@ class Step:
         self.measured = Measured()
         self.ended_minute: int | None = None
         """The minute that this write is the first to come after, if it is."""
+        self.clock_basis = ClockBasis()
+        """What is remembered of the machine's clocks."""
         self.odd_time: StoreTime | None = None
-        """What is to be remembered of the machine's clocks, if they disagree."""
+        """What is to be remembered of them from now on, if they disagree."""
         self.newly_shown: set[int] = set()
         """Jobs that leases see now because their key has a slot for them."""
         self._rules_changed = False
@@ -152,6 +154,7 @@ class Step:
         step.some_unresolved = bool(some_unresolved)
         step.next_crossing = next_crossing
         step.some_rescoring = bool(some_rescoring)
+        step.clock_basis = time.basis
         if time.basis != basis:
             step.odd_time = time
         if step.now // MINUTE_MICROS > open_minute:
@@ -163,7 +166,12 @@ class Step:
         """Write down the clock and what was used up; called once, before the commit."""
         self.execute(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
         if self.odd_time is not None:
-            self.execute(WRITE_BASIS, self.odd_time.basis)
+            self.execute(WRITE_BASIS, self.clock_basis)
+
+    def set_clock(self, now: int, basis: ClockBasis) -> None:
+        """Let it be another time from here on, for this write and all that follow."""
+        self.now, self.clock_basis = now, basis
+        self.odd_time = StoreTime(now, 0, basis)
 
     def _prepare(self) -> None:
         """Before anything is changed, let leases end later if the clock moved on without their

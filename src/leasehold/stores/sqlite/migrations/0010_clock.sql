@@ -6,6 +6,7 @@ ALTER TABLE store_state ADD COLUMN basis_awake INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE store_state ADD COLUMN basis_boot INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE store_state ADD COLUMN doubt_since INTEGER;
 ALTER TABLE store_state ADD COLUMN doubt_by INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE store_state ADD COLUMN clock_repairs INTEGER NOT NULL DEFAULT 0;
 
 -- By how much a lease's expiry was moved because the clock moved on without its holder.
 ALTER TABLE running ADD COLUMN moved_by INTEGER NOT NULL DEFAULT 0;
