@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections import Counter
@@ -78,6 +79,16 @@ def stop(pid: int) -> None:
         pass
 
 
+def may_write(store: SQLiteStore) -> bool:
+    """Whether nobody holds the lock under which processes write in turn."""
+    with open(store._files.write_lock, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
 def until(condition: Callable[[], object]) -> None:
     """Look again and again, for what nobody tells of."""
     end = SYSTEM.clock.monotonic() + PATIENCE_SECONDS
@@ -118,6 +129,45 @@ def test_jobs_of_killed_workers_run_again_although_their_leases_are_long(
             assert attempt.error is not None
             assert "died" in attempt.error.message
     assert sum(version - 1 for _, version in holders.values()) >= kills
+
+
+def test_a_worker_stopped_past_its_lease_begins_nothing_that_it_had_leased_ahead(
+    scene: Scene, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+    ledger.touch()
+    names = [f"note-{number}" for number in range(4000)]
+    scene.queue.submit_many(
+        [NewJob("note", (str(ledger),), job_id=name, max_retries=50) for name in names]
+    )
+    stale = scene.worker(num_workers=1, **SHORT_LEASE)
+    # It leases ahead once it knows that these jobs take no time.
+    ahead: list[str] = []
+    while len(ahead) < 3:
+        assert len(ledger.read_text().splitlines()) < 3000, "it never leased ahead"
+        os.kill(stale, signal.SIGCONT)
+        seen = len(ledger.read_text().splitlines())
+        until(lambda seen=seen: len(ledger.read_text().splitlines()) > seen + 50)  # type: ignore[misc]
+        stop(stale)
+        # Stopped while it writes, it would keep everybody else from writing too.
+        if may_write(scene.store):
+            ahead = [job.id for job in scene.queue.search(status="running")]
+    scene.worker(**SHORT_LEASE)
+    for name in ahead:
+        scene.queue.wait(name, PATIENCE_SECONDS)
+    os.kill(stale, signal.SIGCONT)
+    refused = {Event.ABANDONED, Event.VERSION_MISMATCH}
+    for name in ahead:
+        until(lambda name=name: scene.events(name).keys() & refused)  # type: ignore[misc]
+    last_versions: dict[str, int] = {}
+    begun_again = []
+    for line in ledger.read_text().splitlines():
+        name, version, _ = line.split()
+        if int(version) < last_versions.get(name, 0):
+            begun_again.append(name)
+        last_versions[name] = max(int(version), last_versions.get(name, 0))
+    # The one that was about to be written down when the process was stopped is none of them.
+    assert len(begun_again) <= 1, begun_again
 
 
 def test_a_worker_stopped_past_its_lease_is_fenced(scene: Scene) -> None:

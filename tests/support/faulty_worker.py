@@ -35,6 +35,7 @@ def work(path: str, news: str, options: dict[str, Any]) -> None:
     queue.task(name="hold in process", executor="process")(hold_in_process)
     queue.task(name="stray")(stray)
     queue.task(name="spin")(spin)
+    queue.task(name="note")(note)
     queue.run_worker()
 
 
@@ -85,6 +86,13 @@ def spin(seconds: float) -> int:
     while SYSTEM.clock.monotonic() < end:
         pass
     return current_job().fencing_token
+
+
+def note(ledger: str) -> None:
+    """Write down that it has begun: which job, under which version, in which process."""
+    job = current_job()
+    with open(ledger, "a") as file:
+        file.write(f"{job.job_id} {job.fencing_token} {os.getpid()}\n")
 
 
 def stray(news: str, name: str) -> None:

@@ -34,6 +34,7 @@ class WatchedRun:
         version: int = 1,
         attempt: int = 1,
     ) -> None:
+        self.holds_lease = True
         self.lease = Lease(
             job_id=job_id,
             version=version,
@@ -53,7 +54,7 @@ class WatchedRun:
         self._changed = threading.Condition()
         self._endings = 0
         self.context = JobContext(self.lease, self)
-        self.run = Run(self.lease, task, self.context, self._on_change)
+        self.run = Run(self.lease, task, self.context, self._on_change, lambda _: self.holds_lease)
 
     # -- the context's sink --------------------------------------------------------------------
 

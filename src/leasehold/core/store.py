@@ -9,6 +9,13 @@ Clauses that hold for every method:
 - ALL-1  One call is one atomic write: after a crash it has happened as a whole or not at all.
 - ALL-2  When a call that writes returns, what it wrote is durable at the store's named level.
 - ALL-3  Time is the store's own clock, which never steps back, whatever the wall clock does.
+- CLK-1  The store's clock follows the wall clock while that moves as the machine's boot time does;
+         a jump ahead only when every write for a minute has seen the same one
+         (`core.clock.tell_time`). A bad reading leaves nothing behind.
+- CLK-2  While the wall clock is behind it, it goes on at half the pace of boot time.
+- CLK-3  No lease ends because the clock jumped or the machine slept: the write in which the store's
+         clock moves further than the machine was awake moves every running lease as far. Whoever
+         sweeps first finds nothing, and a holder renews as ever, whatever its allowance.
 - ALL-4  Every step follows `core.status.TRANSITIONS`, and is written to the job's history in the
          same write.
 - ALL-5  Any number of threads may call at once.
@@ -55,6 +62,7 @@ from datetime import date, datetime
 from typing import Any, Protocol
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.clock_store import ClockStore
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -88,12 +96,15 @@ from leasehold.core.transactions import TransactionStore
 from leasehold.errors import LeaseholdError, LeaseLostError
 
 
-class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, Protocol):
+class Store(
+    ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, ClockStore, Protocol
+):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
     `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about the application's own transactions in `core.transactions`.
+    `core.metrics_store`, those about the application's own transactions in `core.transactions`,
+    those about a clock that was wrong in `core.clock_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -157,7 +168,9 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
         """Keep leases alive, and the worker's own registry entry with them.
 
         - REN-1  A renewal counts only if id, version and `running` match and the lease has not
-                 expired; the new expiry is now + lease_seconds, at most 24 h after it was acquired.
+                 expired; the new expiry is now + lease_seconds, at most `lease_extension_max`
+                 after it was acquired (STT-9), and never earlier than it was before
+                 (`core.lease.decide_renewal`). The answer says how many seconds that grants.
         - REN-2  A stale one is answered by LeaseConflictError or LeaseLostError and leaves an
                  event, as SET-2; an expired one by LeaseExpiredError. Nothing else is changed.
         - REN-3  The answer carries a pending cancel request.

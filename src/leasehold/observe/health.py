@@ -182,16 +182,30 @@ def write_lock(facts: Facts) -> Finding | None:
 
 
 def clock(facts: Facts) -> Finding:
-    """The store's time never steps back; after the wall clock was, everything waits for it."""
+    """The store's time never steps back; while the wall clock is behind, it goes at half pace."""
     ahead = (facts.now - facts.wall_clock).total_seconds()
+    if ahead < -SKEW_SECONDS_WARNING:
+        return Finding(
+            check="clock",
+            level=Level.WARNING,
+            found=f"{-ahead:,.0f} s ahead of the store's time",
+            meaning="the clock has jumped, and the store does not believe it before a minute",
+            advice="nothing, if the clock is right; else set it right before the minute is over",
+        )
     if ahead <= SKEW_SECONDS_WARNING:
         return _ok("clock", "in step with the store")
     return Finding(
         check="clock",
         level=Level.CRITICAL if ahead > SKEW_SECONDS_CRITICAL else Level.WARNING,
         found=f"{ahead:,.0f} s behind the store's time",
-        meaning="the clock was set back: delays, leases and schedules stand still until it is even",
-        advice="set the clock right and let NTP keep it",
+        meaning=(
+            "the clock was ahead once, or is behind now: schedules and due times come early by "
+            "that much, and delays and leases last twice as long until it is even"
+        ),
+        advice=(
+            "set the clock right and let NTP keep it; if the store's is wrong, stop the workers "
+            "and run queuectl check --repair-clock"
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import msgspec
 
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.job import Attempt, HistoryEvent, Job, PriorityLike, priority_of
 from leasehold.core.joblog import JobLog
 from leasehold.core.records import AuditRecord, WorkerInfo
@@ -207,6 +208,13 @@ class People(Several):
     def check(self) -> list[str]:
         """Look for damage and broken invariants; the problems found, none if all is well."""
         return self.store.check()
+
+    def repair_clock(self) -> ClockRepair:
+        """Set the store's clock back to the wall clock, after that was once far ahead.
+
+        Refused while workers live or jobs run; see docs/leases.md, "Clocks".
+        """
+        return self.store.repair_clock(actor=self._actor)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store while it is in use."""

@@ -323,7 +323,7 @@ class Loop:
                 context = JobContext(
                     lease, self._reports, self._env, self._fetch, self._large, self._backing
                 )
-                run = Run(lease, task, context, self._inbox.on_change)
+                run = Run(lease, task, context, self._inbox.on_change, self._heartbeat.holds)
                 self._in_hand.add(run)
                 if on_start is not None:
                     call_hook(on_start, lease)

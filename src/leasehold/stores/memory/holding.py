@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from leasehold.core.joblog import LogLine, LogTail, bounded, check_progress
-from leasehold.core.lease import Renewal, Renewed, next_heartbeat_seconds
-from leasehold.core.limits import EXTENSION_SECONDS_MAX
+from leasehold.core.lease import Renewal, Renewed, RunningLease, decide_renewal
 from leasehold.core.status import TRANSITIONS, Event, Status
 from leasehold.env import from_micros
 from leasehold.errors import (
@@ -55,35 +54,32 @@ def mismatch(state: State, job_id: str, version: int, verb: str) -> None:
 
 def renew(state: State, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
     """Keep leases alive, and the worker's registry entry."""
-    # All moments first, so that a number that is none fails before anything is renewed.
-    wanted = [state.now + round(renewal.lease_seconds * 1e6) for renewal in renewals]
+    for renewal in renewals:
+        round(renewal.lease_seconds)  # A number that is none fails before anything is renewed.
     info = state.workers.get(worker)
     if info is not None:
         state.workers[worker] = msgspec.structs.replace(info, heartbeat_at=from_micros(state.now))
-    return [_renew(state, renewal, until) for renewal, until in zip(renewals, wanted, strict=True)]
+    return [_renew(state, renewal) for renewal in renewals]
 
 
-def _renew(state: State, renewal: Renewal, until: int) -> Renewed | LeaseLostError:
+def _renew(state: State, renewal: Renewal) -> Renewed | LeaseLostError:
     record = held(state, renewal.job_id, renewal.version)
     if isinstance(record, LeaseLostError):
         mismatch(state, renewal.job_id, renewal.version, "renew")
         return record
-    if record.expires_at <= state.now:
-        return LeaseExpiredError(
-            f"lease {renewal.version} of job {renewal.job_id} ran out at "
-            f"{from_micros(record.expires_at).isoformat()} and cannot be renewed"
-        )
-    # A job's own lease may be longer than the limit on extensions; a renewal never cuts it short.
-    latest = max(record.expires_at, record.acquired_at + round(EXTENSION_SECONDS_MAX * 1e6))
-    record.expires_at = min(until, latest)
-    record.heartbeat_at = state.now
-    return Renewed(
-        renewal.job_id,
-        renewal.version,
-        from_micros(record.expires_at),
-        next_heartbeat_seconds((record.expires_at - state.now) / 1e6),
-        record.cancel_requested,
+    decided = decide_renewal(
+        renewal,
+        RunningLease(
+            record.acquired_at, record.expires_at, record.moved_by, record.cancel_requested
+        ),
+        now=state.now,
+        extension_seconds_max=state.settings.extension_seconds_max,
     )
+    if isinstance(decided, LeaseExpiredError):
+        return decided
+    record.expires_at, answer = decided
+    record.heartbeat_at = state.now
+    return answer
 
 
 def report_progress(state: State, job_id: str, version: int, progress: bytes) -> None:

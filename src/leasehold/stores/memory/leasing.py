@@ -265,6 +265,7 @@ def _grant(state: State, record: Record, worker: str, now: datetime, micros: int
     record.worker = worker
     record.attempts += 1
     record.started_at = record.acquired_at = record.heartbeat_at = state.now
+    record.moved_by = 0
     record.expires_at = state.now + micros
     record.reason = None
     record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))

@@ -63,6 +63,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     lease_version: int = 0
     acquired_at: int = 0
     expires_at: int = 0
+    moved_by: int = 0
+    """By how much its expiry was moved because the clock moved on without its holder."""
     heartbeat_at: int = 0
     cancel_requested: str | None = None
     result: bytes | None = None

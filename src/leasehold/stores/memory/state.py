@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.job import Draft
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
@@ -146,6 +147,7 @@ class State:
         self.news: News | None = None
         """Collected only while somebody listens."""
         self._clock = env.clock
+        self._clock_basis = ClockBasis()
         self._given_retention = retention
         self.archive = Archive()
         self.cleanups: deque[CleanUp] = deque(maxlen=CLEANUP_RECORDS_MAX)
@@ -166,12 +168,28 @@ class State:
 
     def tick(self) -> None:
         """Read the clock, which never steps back here, and now and then forget what is too old."""
-        now = self._clock.time_micros()
+        time = tell_time(self.now, self._clock_basis, self._clock.reading())
+        self._clock_basis = time.basis
+        if time.shift:
+            self._move_leases(time)
+        self._advance(time.now)
+
+    def look(self) -> None:
+        """Read the clock for who only looks: what is odd about it, the next change remembers."""
+        self._advance(show_time(self.now, self._clock_basis, self._clock.reading()))
+
+    def _advance(self, now: int) -> None:
         if now > self.now:
             self.now = now
             if now >= self._trim_at:
                 self._end_minute()
                 self._trim()
+
+    def _move_leases(self, time: StoreTime) -> None:
+        for record in self.running.values():
+            record.expires_at += time.shift
+            record.moved_by += time.shift
+            record.heartbeat_at = min(record.heartbeat_at + time.shift, time.now)
 
     def queue(self, name: str) -> QueueState:
         found = self.queues.get(name)

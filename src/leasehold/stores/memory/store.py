@@ -12,6 +12,7 @@ from datetime import date, datetime
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -169,7 +170,7 @@ class MemoryStore:
         return self._run(recovery.recover_one, job_id, version, reset_attempts, reason)
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        return self._run(recovery.stuck, silent_seconds)
+        return self._look(recovery.stuck, silent_seconds)
 
     def promote(self) -> int:
         return self._run(recovery.promote_all)
@@ -181,7 +182,7 @@ class MemoryStore:
         return _Registration(lambda: self._leave(info.id))
 
     def workers(self) -> list[WorkerInfo]:
-        return self._run(reading.workers)
+        return self._look(reading.workers)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -202,48 +203,48 @@ class MemoryStore:
         return self._run(admin.reprioritize, job_id, priority, actor)
 
     def get(self, job_id: str) -> Job | None:
-        return self._run(reading.get, job_id)
+        return self._look(reading.get, job_id)
 
     def position(self, job_id: str) -> int | None:
-        return self._run(reading.position, job_id)
+        return self._look(reading.position, job_id)
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
-        return self._run(dependents.graph, job_ids)
+        return self._look(dependents.graph, job_ids)
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return self._run(reading.search, where, limit, cursor)
+        return self._look(reading.search, where, limit, cursor)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        return self._run(reading.find_ids, prefix, limit)
+        return self._look(reading.find_ids, prefix, limit)
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        return self._run(reading.attempts, job_id)
+        return self._look(reading.attempts, job_id)
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        return self._run(reading.history, job_id)
+        return self._look(reading.history, job_id)
 
     def log(self, job_id: str) -> JobLog:
-        return self._run(reading.log, job_id)
+        return self._look(reading.log, job_id)
 
     def stats(self, queue: str | None = None) -> Stats:
-        return self._run(State.stats, queue)
+        return self._look(State.stats, queue)
 
     def metrics(
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
-        return self._run(metrics.metrics, queue, window_seconds)
+        return self._look(metrics.metrics, queue, window_seconds)
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        return self._run(metrics.series, queue, minutes)
+        return self._look(metrics.series, queue, minutes)
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        return self._run(metrics.daily, queue, days)
+        return self._look(metrics.daily, queue, days)
 
     def queues(self) -> list[str]:
-        return self._run(lambda state: sorted(state.queues))
+        return self._look(lambda state: sorted(state.queues))
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        return self._run(lambda state: list(reversed(state.audit))[:limit])
+        return self._look(lambda state: list(reversed(state.audit))[:limit])
 
     # -- schedules ---------------------------------------------------------------------------
 
@@ -251,10 +252,10 @@ class MemoryStore:
         return self._run(schedules.set_schedule, draft, actor)
 
     def schedules(self) -> list[Schedule]:
-        return self._run(schedules.schedules)
+        return self._look(schedules.schedules)
 
     def get_schedule(self, name: str) -> Schedule | None:
-        return self._run(schedules.get_schedule, name)
+        return self._look(schedules.get_schedule, name)
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
         return self._run(schedules.remove_schedule, name, actor)
@@ -288,18 +289,18 @@ class MemoryStore:
         return self._run(queues.delete, queue, actor, force)
 
     def queue_info(self, queue: str) -> QueueInfo | None:
-        return self._run(queues.info, queue)
+        return self._look(queues.info, queue)
 
     def list_queues(self) -> list[QueueInfo]:
-        return self._run(queues.infos)
+        return self._look(queues.infos)
 
     def running_of_key(self, queue: str, key: str) -> int:
-        return self._run(queues.running_of_key, queue, key)
+        return self._look(queues.running_of_key, queue, key)
 
     # -- settings ----------------------------------------------------------------------------
 
     def settings(self) -> StoredSettings:
-        return self._run(settings.settings)
+        return self._look(settings.settings)
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
         return self._run(settings.set_setting, name, value, actor)
@@ -321,10 +322,10 @@ class MemoryStore:
         return self._run(pruning.prune, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._run(lambda state: list(reversed(state.cleanups))[:limit])
+        return self._look(lambda state: list(reversed(state.cleanups))[:limit])
 
     def archived(self, job_id: str) -> ArchivedJob | None:
-        return self._run(lambda state: state.archive.find(job_id))
+        return self._look(lambda state: state.archive.find(job_id))
 
     def search_archive(
         self,
@@ -335,7 +336,7 @@ class MemoryStore:
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
-        return self._run(
+        return self._look(
             lambda state: state.archive.search(where, (first_day, last_day), limit, cursor)
         )
 
@@ -353,10 +354,16 @@ class MemoryStore:
         return end
 
     def now(self) -> datetime:
-        return self._run(lambda state: from_micros(state.now))
+        return self._look(lambda state: from_micros(state.now))
+
+    def repair_clock(self, *, actor: str) -> ClockRepair:
+        raise UnsupportedError(
+            f"a memory store lives no longer than its process, so {actor} can start it anew "
+            "once the clock is right"
+        )
 
     def check(self) -> list[str]:
-        return self._run(inspection.problems)
+        return self._look(inspection.problems)
 
     def backup(self, path: str) -> None:
         raise UnsupportedError(
@@ -365,7 +372,7 @@ class MemoryStore:
         )
 
     def describe(self) -> Mapping[str, Any]:
-        return self._run(
+        return self._look(
             lambda state: {
                 "kind": "memory",
                 "place": "this process",
@@ -378,7 +385,7 @@ class MemoryStore:
 
     def health(self) -> float:
         """The share of heap entries that are alive, from 0 to 1; 1 when there are none."""
-        return self._run(_health)
+        return self._look(_health)
 
     def close(self) -> None:
         with SHIELD, self._lock:
@@ -386,6 +393,16 @@ class MemoryStore:
             self._listen([])
 
     # -- under the lock ----------------------------------------------------------------------
+
+    def _look(
+        self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Let a verb look at the state that changes nothing."""
+        with SHIELD, self._lock:
+            if self._closed:
+                self._check_open()
+            self._state.look()
+            return verb(self._state, *args, **kwargs)
 
     def _run(
         self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs

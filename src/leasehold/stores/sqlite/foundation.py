@@ -25,7 +25,7 @@ from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
-from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
+from leasehold.stores.sqlite.step import Hints, Step
 from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Wake
 from leasehold.stores.sqlite.watch import FileWatch
@@ -180,9 +180,7 @@ class Foundation:
             yield db
 
     def _clock(self, db: apsw.Connection) -> int:
-        row = db.execute(READ_STATE).fetchone()
-        assert row is not None
-        return self._store_clock.read(int(row[0]))
+        return self._store_clock.show(db)
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():

@@ -43,7 +43,7 @@ LANES_WITH_WORK: Final = """
     SELECT id, queue, task, held_until, hold_micros FROM lane WHERE queue = ? AND pending > 0
 """
 HOLD: Final = "UPDATE lane SET held_until = ?, hold_micros = ? WHERE id = ?"
-GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
+GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0)"
 
 _HOME: Final = 22
 """The position of a job's own lane in a row; a parked one stands in another."""

@@ -44,6 +44,10 @@ ONE: Final = f"SELECT {_COLUMNS} FROM schedule WHERE name = ?"  # noqa: S608  # 
 DUE: Final = f"""
     SELECT {_COLUMNS} FROM schedule WHERE due_at <= ? ORDER BY due_at LIMIT ?
 """  # noqa: S608  # our own names
+AHEAD: Final = f"""
+    SELECT {_COLUMNS} FROM schedule WHERE due_at > ? ORDER BY name
+"""  # noqa: S608  # our own names
+GO_ON: Final = "UPDATE schedule SET next_at = ?1, due_at = ?1 WHERE name = ?2"
 NEXT_LOOK: Final = "SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL"
 KEEP: Final = f"INSERT OR REPLACE INTO schedule ({_COLUMNS}) VALUES ({', '.join('?' * 11)})"  # noqa: S608  # our own names
 # What was asked for is not written again: it may be large, or say more than this version knows.
@@ -200,6 +204,22 @@ def _find(step: Step, name: str) -> Schedule:
     if row is None:
         raise not_found(name)
     return _schedule(row)
+
+
+def go_on_from(step: Step, now: datetime) -> int:
+    """Let schedules whose next tick was reckoned by a clock ahead go on from now; answers how many.
+
+    One that makes no sense on this machine is looked at again when it is due, which is now.
+    """
+    moved = 0
+    for row in step.execute(AHEAD, (to_micros(now),)).fetchall():
+        try:
+            following = _micros(_schedule(row).timing.next_after(now))
+        except InvalidScheduleError:
+            following = to_micros(now)
+        step.execute(GO_ON, (following, row[0]))
+        moved += 1
+    return moved
 
 
 def _keep(step: Step, schedule: Schedule) -> None:

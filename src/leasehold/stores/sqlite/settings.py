@@ -13,6 +13,7 @@ from leasehold.core.settings import (
     SettingValue,
     default_lease_seconds,
     draft_defaults,
+    extension_seconds_max,
 )
 
 GENERATION: Final = "SELECT settings_generation FROM store_state"
@@ -27,6 +28,7 @@ class Settings(NamedTuple):
     draft_defaults: DraftDefaults | None
     """What a submit has to fill in; None, the usual case, if that is nothing."""
     lease_seconds: float
+    extension_seconds_max: float
 
 
 class KnownSettings:
@@ -57,4 +59,10 @@ def load(db: apsw.Connection) -> Settings:
 
 
 def _settings(generation: int, values: dict[str, SettingValue]) -> Settings:
-    return Settings(generation, values, draft_defaults(values), default_lease_seconds(values))
+    return Settings(
+        generation,
+        values,
+        draft_defaults(values),
+        default_lease_seconds(values),
+        extension_seconds_max(values),
+    )

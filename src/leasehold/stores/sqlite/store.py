@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine, check_progress
@@ -37,6 +38,7 @@ from leasehold.errors import (
     QueueFullError,
 )
 from leasehold.stores.sqlite import (
+    clock_repair,
     dependents,
     graph,
     inspection,
@@ -216,6 +218,10 @@ class SQLiteStore(
         self._deaths.bury(dead)
         elapsed = (self._env.clock.monotonic() - started) * 1000
         return msgspec.structs.replace(report, scan_ms=elapsed)
+
+    def repair_clock(self, *, actor: str) -> ClockRepair:
+        self.recover()
+        return self._write(lambda step: clock_repair.repair(step, self._env.clock.reading(), actor))
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""

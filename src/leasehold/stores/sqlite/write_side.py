@@ -12,6 +12,7 @@ from contextlib import suppress
 import apsw
 
 from leasehold.env import Env
+from leasehold.stores.sqlite.clock import open_clock
 from leasehold.stores.sqlite.connection import Durability, open_writer
 from leasehold.stores.sqlite.continuity import Continuity, Progress
 from leasehold.stores.sqlite.epoch import open_epoch
@@ -66,6 +67,7 @@ class WriteSide:
             continuity = Continuity(self._files.continuity)
             try:
                 open_epoch(db, self._files, file, continuity, self._durability, self._env)
+                open_clock(db, self._env)
             except BaseException:
                 continuity.close()
                 raise

@@ -256,7 +256,7 @@ class Writer:
             while self._take(batch):
                 self._carry_out_all(batch[carried_out:], step, hints)
                 carried_out = len(batch)
-            changed = db.total_changes() != changes
+            changed = db.total_changes() != changes or step.odd_time is not None
             if changed:
                 step.end()
             self._before_commit()

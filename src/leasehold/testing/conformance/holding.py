@@ -44,7 +44,7 @@ class HoldingClauses(ConformanceBase):
         answers = store.renew("worker", [Renewal(each.job_id, each.version, 30) for each in leases])
         expires = store.now() + timedelta(seconds=30)
         assert answers == [
-            Renewed(each.job_id, each.version, expires, next_heartbeat_seconds(30))
+            Renewed(each.job_id, each.version, expires, 30, next_heartbeat_seconds(30))
             for each in leases
         ]
         job = get(store, "one")
@@ -61,6 +61,22 @@ class HoldingClauses(ConformanceBase):
         (answer,) = store.renew("worker", [Renewal("job", lease.version, 300)])
         assert isinstance(answer, Renewed)
         assert answer.expires_at == lease.acquired_at + timedelta(seconds=EXTENSION_SECONDS_MAX)
+
+    def test_ren_1_a_renewal_cuts_no_lease_short(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft("long", lease_seconds=2 * EXTENSION_SECONDS_MAX), draft("short"))
+        leases = {lease.job_id: lease for lease in lease_all(store, lease_seconds=60)}
+        clock.advance(10)
+        answers = store.renew(
+            "worker",
+            [Renewal("long", leases["long"].version, 2 * EXTENSION_SECONDS_MAX),
+             Renewal("short", leases["short"].version, 5)],
+        )  # fmt: skip
+        for answer in answers:
+            assert isinstance(answer, Renewed)
+            assert answer.expires_at == leases[answer.job_id].expires_at
+            left = answer.expires_at - store.now()
+            assert answer.granted_seconds == left.total_seconds()
+            assert get(store, answer.job_id).lease_expires_at == answer.expires_at
 
     def test_ren_1_successful_heartbeats_are_not_history(self, store: Store) -> None:
         submit(store, draft())

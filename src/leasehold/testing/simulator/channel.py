@@ -7,6 +7,7 @@ from datetime import date, datetime
 from typing import Any
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -355,6 +356,9 @@ class Channel:
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         raise UnsupportedError(f"{listener!r}: the simulator hands out hints itself")
+
+    def repair_clock(self, *, actor: str) -> ClockRepair:
+        return self._world.store.repair_clock(actor=actor)
 
     def check(self) -> list[str]:
         return self._world.store.check()

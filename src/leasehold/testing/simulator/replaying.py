@@ -48,7 +48,7 @@ class Trace(msgspec.Struct):
 
 def replay(log: CallLog, make_store: MakeStore, seed: int = 0) -> Trace:
     """Apply a run's calls, in the order and at the times they reached the first store."""
-    clock = ManualClock(from_micros(log.applied[0].wall_micros))
+    clock = ManualClock(from_micros(log.applied[0].reading.wall))
     store = make_store(Env(clock=clock, random=Random(seed)))
     try:
         answers = [_apply(store, clock, applied) for applied in log.applied]
@@ -58,7 +58,7 @@ def replay(log: CallLog, make_store: MakeStore, seed: int = 0) -> Trace:
 
 
 def _apply(store: Store, clock: ManualClock, applied: Applied) -> tuple[str, Any]:
-    clock.step_wall_clock((applied.wall_micros - clock.time_micros()) / 1e6)
+    clock.show(applied.reading)
     arguments = _foretellable(applied.arguments, clock.now())
     try:
         answer = getattr(store, applied.method)(**arguments)

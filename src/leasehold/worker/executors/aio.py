@@ -141,6 +141,8 @@ class AsyncExecutor:
             task.cancel(run.context.cancel_reason)
 
     async def _drive(self, run: Run) -> Outcome:
+        if (refusal := run.refusal()) is not None:
+            return refusal
         lease, task, context = run.lease, run.task, run.context
         try:
             enter_context(context)

@@ -209,7 +209,7 @@ class SlotExecutor:
         self._busy[run] = slot
         outcome: Outcome = _CLOSED
         try:
-            outcome = problem or await slot.execute(run)
+            outcome = run.refusal() or problem or await slot.execute(run)
         except asyncio.CancelledError:
             await slot.close()
             raise

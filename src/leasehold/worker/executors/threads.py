@@ -83,8 +83,8 @@ class ThreadExecutor:
 
     def _execute(self, run: Run) -> bool:
         """Run one to its end; answers whether this thread was replaced meanwhile."""
-        if run.outcome is not None:
-            run.finish(run.outcome)  # It was stopped before it began.
+        if (refusal := run.refusal()) is not None:
+            run.finish(refusal)
             return False
         monotonic = self._clock.monotonic
         run.started = monotonic()
