@@ -8,7 +8,6 @@ the code has forked comes back from here.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextvars import copy_context
 from types import CoroutineType
@@ -21,7 +20,7 @@ from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Re
 from leasehold.core.retry import DELAY_SECONDS_MAX, is_retryable
 from leasehold.errors import JobCancelledError, RetryableError
 from leasehold.worker.context import JobContext, enter_context
-from leasehold.worker.copies import leave_copy
+from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.describe import (
     clean_text,
     describe_briefly,
@@ -66,16 +65,16 @@ def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome
         if type(value) is CoroutineType:
             value = asyncio.run(value)
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its job's failure.
-        if os.getpid() != context.pid:
+        if here() != context.pid:
             leave_copy(error)
         outcome = outcome_of_error(error, lease, task, context)
     else:
-        if os.getpid() != context.pid:
+        if here() != context.pid:
             leave_copy()
         outcome = outcome_of_value(value, lease, task, context)
         if is_large(outcome):
             outcome = with_result_kept(outcome, lease, task, context)
-    if os.getpid() != context.pid:  # Encoding a value, or describing an error, runs its own code.
+    if here() != context.pid:  # Encoding a value, or describing an error, runs its own code.
         leave_copy()
     return conclude(outcome, context)
 

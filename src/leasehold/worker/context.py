@@ -26,6 +26,7 @@ from leasehold.errors import (
     TransactionError,
     UnsupportedError,
 )
+from leasehold.worker.copies import here
 from leasehold.worker.dependencies import (
     DependencyResult,
     FetchResults,
@@ -94,7 +95,7 @@ class JobContext:
         self._env = env
         self._fetch = fetch
         self._backing = backing
-        self.pid = os.getpid()
+        self.pid = here()
         """The process in which the attempt runs: one forked from it may not speak for it."""
         self._transaction: TaskTransaction | None = None
         self._concluded = False

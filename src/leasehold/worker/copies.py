@@ -17,18 +17,36 @@ from typing import NoReturn
 
 from leasehold.worker.describe import guarded
 
+_pid = os.getpid()
+
+
+def here() -> int:
+    """The number of this process, without asking the system each time.
+
+    A fork that was not made by Python is not noticed: where that would do harm, ask the system.
+    """
+    return _pid
+
+
+def _note_fork() -> None:
+    global _pid  # noqa: PLW0603 - it is a fact about the whole process.
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
 
 @contextmanager
 def copies_end_here() -> Iterator[None]:
     """Let a process that was forked inside this block end at the end of it."""
-    pid = os.getpid()
+    pid = here()
     try:
         yield
     except BaseException as error:
-        if os.getpid() != pid:
+        if here() != pid:
             leave_copy(error)
         raise
-    if os.getpid() != pid:
+    if here() != pid:
         leave_copy()
 
 

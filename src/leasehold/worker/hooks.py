@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ParamSpec
@@ -11,7 +10,7 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError
 from leasehold.errors import LeaseLostError, StoreError
-from leasehold.worker.copies import leave_copy
+from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.safelog import safe_logger
 
 logger = safe_logger("leasehold.worker")
@@ -42,15 +41,15 @@ def call_hook(hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwar
     """
     if hook is None:
         return
-    pid = os.getpid()
+    pid = here()
     try:
         hook(*args, **kwargs)
     except BaseException as error:
-        if os.getpid() != pid:
+        if here() != pid:
             leave_copy(error)
         logger.exception("a hook failed: %r", hook)
     else:
-        if os.getpid() != pid:
+        if here() != pid:
             leave_copy()
 
 

@@ -6,7 +6,6 @@ leave word in its `Inbox`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreCorruptError, StoreError, UnknownTaskError
 from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.context import JobContext, StopCause
-from leasehold.worker.copies import leave_copy
+from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.dependencies import fetch_results
 from leasehold.worker.describe import message_of
 from leasehold.worker.emptiness import Emptiness
@@ -136,14 +135,14 @@ class Loop:
     def begin(self, team: Team, *, replace_stuck: bool) -> None:
         """Give the loop who runs its jobs; a simulator then ticks it itself."""
         self._team = team
-        self._pid = os.getpid()
+        self._pid = here()
         self._may_replace_stuck = replace_stuck
 
     def _tick_safely(self) -> float:
         try:
             return self.tick()
         except BaseException as error:
-            if os.getpid() != self._pid:
+            if here() != self._pid:
                 leave_copy(error)
             # The worker depends on this thread, whatever a hook or a logging handler has raised.
             # Nothing is lost by a tick that broke half-way: what was not done waits for the next.
@@ -313,7 +312,7 @@ class Loop:
         for lease in leases:
             try:
                 task = self._find_task(lease)
-                if os.getpid() != self._pid:
+                if here() != self._pid:
                     leave_copy()  # Importing it has forked.
                 context = JobContext(
                     lease, self._reports, self._env, self._fetch, self._large, self._backing
@@ -324,7 +323,7 @@ class Loop:
                     call_hook(on_start, lease)
                 self._team.start(run)
             except BaseException as error:  # noqa: BLE001 - importing a task runs anybody's code.
-                if os.getpid() != self._pid:
+                if here() != self._pid:
                     leave_copy(error)
                 self._hand_back_unrunnable(lease, error)
                 continue

@@ -319,33 +319,44 @@ class Worker:
         return min(seconds, LOOK_SECONDS) if self._until_empty else seconds
 
     def _main(self, team: Team, life: WorkerLife, replace_stuck: bool) -> None:
-        unsubscribe = self._store.subscribe(Hints(self._inbox, self._in_hand, self._heartbeat))
-        self._heartbeat.start()
-        if self._sweep is not None:
-            self._sweep.start()
-        self._pruner.start()
         reason = StopReason.STORE_LOST
+        unsubscribe: Callable[[], None] | None = None
         try:
+            unsubscribe = self._store.subscribe(Hints(self._inbox, self._in_hand, self._heartbeat))
+            self._heartbeat.start()
+            if self._sweep is not None:
+                self._sweep.start()
+            self._pruner.start()
             reason = self._loop.run(team, replace_stuck=replace_stuck)
+        except BaseException:
+            logger.exception("worker %s broke off; its jobs are taken back", self.id)
         finally:
-            unsubscribe()
-            self._shut_down(team, life)
+            # Whatever happens, whoever waits for its end hears of it.
+            self._shut_down(team, life, unsubscribe)
             with self._ended:
                 self._stop_reason = reason
                 self._ended.notify_all()
 
-    def _shut_down(self, team: Team, life: WorkerLife) -> None:
+    def _shut_down(
+        self, team: Team, life: WorkerLife, unsubscribe: Callable[[], None] | None
+    ) -> None:
         """End everything in the order in which each still needs the next."""
-        self._pruner.stop()
-        if self._sweep is not None:
-            self._sweep.stop()
-        self._heartbeat.stop()
-        # Children must be gone before the worker's sign of life is.
-        team.close()
-        try:
-            life.close()
-        except LeaseholdError as error:
-            logger.warning("worker %s could not leave the registry: %s", self.id, error)
+        steps = (
+            unsubscribe,
+            self._pruner.stop,
+            None if self._sweep is None else self._sweep.stop,
+            self._heartbeat.stop,
+            # Children must be gone before the worker's sign of life is.
+            team.close,
+            life.close,
+        )
+        for step in filter(None, steps):
+            try:
+                step()
+            except LeaseholdError as error:
+                logger.warning("worker %s could not leave the registry: %s", self.id, error)
+            except BaseException:
+                logger.exception("worker %s: a part of it could not be ended", self.id)
 
     @contextmanager
     def _signals_stop_it(self) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 from asyncio import Task
 from collections import deque
@@ -23,7 +22,7 @@ from leasehold.worker.attempt import (
     outcome_of_value,
 )
 from leasehold.worker.context import enter_context
-from leasehold.worker.copies import leave_copy
+from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.describe import guarded
 from leasehold.worker.executors.sharedloop import SharedLoop
 from leasehold.worker.large import is_large, with_payload, with_result_kept
@@ -151,16 +150,16 @@ class AsyncExecutor:
                 called = await asyncio.to_thread(with_payload, lease, context)
             args, kwargs = task.codec.decode_call(called.payload, called.codec)
             value = await task.func(*args, **kwargs)
-            if os.getpid() != context.pid:
+            if here() != context.pid:
                 leave_copy()
             outcome = outcome_of_value(value, lease, task, context)
             if is_large(outcome):
                 outcome = await asyncio.to_thread(with_result_kept, outcome, lease, task, context)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its job's failure.
-            if os.getpid() != context.pid:
+            if here() != context.pid:
                 leave_copy(error)
             outcome = outcome_of_error(error, lease, task, context)
-        if os.getpid() != context.pid:
+        if here() != context.pid:
             leave_copy()
         # Not awaited: a commit that somebody could cancel half-way would leave it in doubt.
         return conclude(outcome, context)

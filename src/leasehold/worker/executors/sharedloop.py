@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final
 
-from leasehold.worker.copies import leave_copy
+from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.describe import describe_briefly, guarded
 from leasehold.worker.safelog import safe_logger
 
@@ -75,10 +75,10 @@ class _HomeSelector(selectors.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self._home = os.getpid()
+        self._home = here()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if os.getpid() != self._home:
+        if here() != self._home:
             _leave_copy_of_loop()
         return super().select(timeout)
 
