@@ -12,9 +12,7 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-@pytest.mark.parametrize(
-    "what", ["exit", "shut down", "leave the block", "multiprocessing", "use"]
-)
+@pytest.mark.parametrize("what", ["exit", "shut down", "leave the block", "multiprocessing", "use"])
 def test_the_child_ends_at_once_and_the_parents_workers_go_on(
     tmp_path: Path, store: str, what: str
 ) -> None:

@@ -1,7 +1,7 @@
 """An application with workers of its own that forks: `python -m support.forked_application`.
 
-Its arguments are a store, a folder and what the forked child does. It ends with 0 if the child ended
-soon and as it should, and the parent's workers went on as if nothing had happened.
+Its arguments are a store, a folder and what the forked child does. It ends with 0 if the child
+ended as it should, and soon, and the parent's workers went on as if nothing had happened.
 """
 
 from __future__ import annotations

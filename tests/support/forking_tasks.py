@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -31,6 +32,15 @@ def fork_and_linger(ending: str) -> str:
         return "parent"
     time.sleep(0.05)
     return end_like(ending)
+
+
+async def fork_async(ending: str) -> str:
+    copy = os.fork()
+    if not copy:
+        return end_like(ending)
+    _, status = os.waitpid(copy, 0)  # noqa: ASYNC222 - the copy has to end without the loop.
+    await asyncio.to_thread(time.sleep, 0.01)  # The loop still hears of other threads.
+    return f"parent of a copy that ended with {os.waitstatus_to_exitcode(status)}"
 
 
 def decline() -> None:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from leasehold import TaskNotImportableError, TaskQueue
 from leasehold.core.outcome import Complete, Fail, Outcome
 from leasehold.core.status import Status
 from leasehold.env import SYSTEM
@@ -104,6 +105,18 @@ def test_a_module_that_exits_when_it_is_imported_is_one_that_cannot_be(
     good = submit_to(store, "support.child_tasks:pid")
     store.until_status(good, Status.COMPLETED)
     assert worker.stop(SECONDS)
+
+
+def test_a_queue_says_that_a_module_exits_when_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "another_that_exits.py").write_text("import sys\nsys.exit('from an import')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with (
+        TaskQueue("memory://", num_workers=0) as queue,
+        pytest.raises(TaskNotImportableError, match="SystemExit: from an import"),
+    ):
+        queue.load_tasks("another_that_exits")
 
 
 class ExitingHandler(logging.Handler):

@@ -14,6 +14,7 @@ from leasehold.errors import InvalidJobError, TaskNotImportableError
 from leasehold.queue.base import QueueBase
 from leasehold.queue.options import JobOptions, RetryLike, draft_safe
 from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
+from leasehold.worker.describe import describe_briefly
 from leasehold.worker.task import ExecutorKind, TaskDefinition, default_executor
 
 if TYPE_CHECKING:
@@ -127,9 +128,9 @@ class TaskMaking(QueueBase):
         """
         try:
             values = vars(importlib.import_module(module)).values()
-        except Exception as error:  # Importing a module runs anybody's code.
+        except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
             raise TaskNotImportableError(
-                f"the module {module!r} cannot be imported: {type(error).__name__}: {error}"
+                f"the module {module!r} cannot be imported: {describe_briefly(error)}"
             ) from error
         tasks = [value for value in values if isinstance(value, BaseTask)]
         for task in tasks:

@@ -20,7 +20,7 @@ from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Re
 from leasehold.core.retry import DELAY_SECONDS_MAX, is_retryable
 from leasehold.errors import JobCancelledError, RetryableError
 from leasehold.worker.context import JobContext, enter_context
-from leasehold.worker.copies import here, leave_copy
+from leasehold.worker.copies import copies_end_here, here, leave_copy
 from leasehold.worker.describe import (
     clean_text,
     describe_briefly,
@@ -63,7 +63,7 @@ def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome
         args, kwargs = task.codec.decode_call(called.payload, called.codec)
         value = task.func(*args, **kwargs)
         if type(value) is CoroutineType:
-            value = asyncio.run(value)
+            value = asyncio.run(_whole(value))
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its job's failure.
         if here() != context.pid:
             leave_copy(error)
@@ -77,6 +77,12 @@ def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome
     if here() != context.pid:  # Encoding a value, or describing an error, runs its own code.
         leave_copy()
     return conclude(outcome, context)
+
+
+async def _whole(coroutine: CoroutineType[Any, Any, Any]) -> Any:
+    # A copy must not come to the end of `asyncio.run`, which would close what it shares.
+    with copies_end_here():
+        return await coroutine
 
 
 def conclude(outcome: Outcome, context: JobContext) -> Outcome:

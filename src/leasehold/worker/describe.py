@@ -60,8 +60,11 @@ def clean_text(text: str, length_max: int = MESSAGE_LENGTH_MAX) -> str:
     A lone surrogate would make the failure itself impossible to store.
     """
     # By way of the base class: the text may be of a class of its own.
-    beginning = str.__getitem__(text, slice(length_max))
-    return str.encode(beginning, "utf-8", "backslashreplace").decode()[:length_max]
+    return _encodable(str.__getitem__(text, slice(length_max)))[:length_max]
+
+
+def _encodable(text: str) -> str:
+    return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 def guarded(read: Callable[[], T], otherwise: T) -> T:
@@ -90,10 +93,10 @@ def _traceback(error: BaseException, skip_file: str | None) -> str:
             *traceback.format_tb(trace, limit=-FRAMES_MAX),
             f"{name}: {_message(error)[0] or '(it cannot be shown)'}\n",
         ]
-    text = "".join(lines)
+    text = _encodable("".join(lines))
     if len(text) > TRACEBACK_LENGTH_MAX:
         text = "...\n" + text[-TRACEBACK_LENGTH_MAX:]
-    return clean_text(text, TRACEBACK_LENGTH_MAX + 4)
+    return text
 
 
 def _whole_traceback(error: BaseException, trace: TracebackType | None) -> list[str]:

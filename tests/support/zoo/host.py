@@ -1,7 +1,7 @@
-"""The worker process in which the zoo lives: `python -m support.zoo.host <path> <executor>`.
+"""The worker process in which the zoo lives: `python -m support.zoo.host <path> <executor> <fd>`.
 
-A process of its own, as some members change what their whole process shares. It says on standard
-output that it is ready, and then that it has stopped and why.
+A process of its own, as some members change what their whole process shares. It says through the
+descriptor that it is ready, and then that it has stopped and why.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ SLOTS = 2
 
 
 def main() -> None:
-    path, executor = sys.argv[1:]
-    # Members close the standard streams: speak through a descriptor that they do not know.
-    news = os.fdopen(os.dup(1), "w")
+    path, executor, news_fd = sys.argv[1:]
+    os.set_inheritable(int(news_fd), False)
+    news = os.fdopen(int(news_fd), "w")
     chosen: Any = executor if executor == "process" else None
     queue = TaskQueue(
         path,

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
 
 from leasehold import NewJob, Status, TaskQueue
 from leasehold.core.job import Job
@@ -43,18 +42,17 @@ class Zoo:
         path = folder / "jobs.db"
         self.queue = TaskQueue(path, num_workers=0)
         self._log = (folder / "host.log").open("wb")
+        ours, theirs = os.pipe()
+        self._news = os.fdopen(ours)
         self._host = subprocess.Popen(
-            [sys.executable, "-m", "support.zoo.host", str(path), executor],
+            [sys.executable, "-m", "support.zoo.host", str(path), executor, str(theirs)],
             cwd=TESTS,
-            stdout=subprocess.PIPE,
+            pass_fds=[theirs],
+            stdout=self._log,
             stderr=self._log,
         )
-        assert self._says() == "ready"
-
-    def _says(self) -> str:
-        news: IO[bytes] | None = self._host.stdout
-        assert news is not None
-        return news.readline().decode().strip()
+        os.close(theirs)
+        assert self._news.readline() == "ready\n"
 
     def log(self) -> str:
         """What the worker has complained of."""
@@ -117,13 +115,12 @@ class Zoo:
         """SIGTERM: it stops, and no job is left in anybody's hands."""
         self._host.send_signal(signal.SIGTERM)
         try:
-            assert self._says() == "stopped", self.log()[-3000:]
+            assert self._news.readline() == "stopped\n", self.log()[-3000:]
             assert self._host.wait(SECONDS) == 0
             assert self.queue.get_queue_stats()["running"] == 0
         finally:
             self._host.kill()
             self._host.wait()
-            if self._host.stdout is not None:
-                self._host.stdout.close()
+            self._news.close()
             self._log.close()
             self.queue.shutdown()

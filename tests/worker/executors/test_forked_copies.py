@@ -122,6 +122,14 @@ def test_a_copy_of_an_event_loop_takes_no_further_step(tmp_path: Path) -> None:
     assert sorted(lines) == sorted(f"{os.getpid()} {number}" for number in range(20))
 
 
+@pytest.mark.parametrize(("ending", "status"), [("return", 0), ("exit", 3), ("raise", 1)])
+def test_a_copy_of_an_async_task_in_a_process_ends_with_the_task(
+    pool: ProcessExecutor, ending: str, status: int
+) -> None:
+    watched = started(pool, forking_tasks.fork_async, ending, job_id="job-1")
+    assert watched.result() == f"parent of a copy that ended with {status}"
+
+
 def test_a_copy_is_told_that_it_cannot_speak_for_the_job(pool: ProcessExecutor) -> None:
     watched = started(pool, forking_tasks.let_the_copy_report, job_id="job-1")
     outcome = watched.outcome()

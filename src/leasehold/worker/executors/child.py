@@ -6,7 +6,6 @@ the worker's lock and never closes it, so that the lock is free only when no chi
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import importlib
 import os
@@ -105,11 +104,12 @@ class Child:
             surroundings.restore()
 
     def _listen(self) -> None:
-        # The worker is gone, or done with this child, or speaks another language: what the task has
-        # started goes with it.
-        with contextlib.suppress(OSError, msgspec.DecodeError):
+        try:
             self._listen_to_the_end()
-        kill_group(os.getpgid(0))
+        finally:
+            # The worker is gone, or done with this child, or cannot be heard any more: what the
+            # task has started goes with it.
+            kill_group(os.getpgid(0))
 
     def _listen_to_the_end(self) -> None:
         parts = Parts()
