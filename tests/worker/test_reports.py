@@ -84,3 +84,17 @@ def test_a_flood_of_lines_is_bounded(desk: Desk) -> None:
     lines = desk.store.log("job-1")
     assert len(lines) == LINES_MAX
     assert lines[-1] == str(LINES_MAX + 4)
+
+
+def test_what_no_store_can_take_hurts_no_other_report(desk: Desk) -> None:
+    def refuse() -> None:
+        raise TypeError("that is no progress")
+
+    submit_to(desk.store, "t", id="job-2")
+    [other] = LeaseManager(desk.store, "me").acquire()
+    desk.store.before["report_progress"] = refuse
+    desk.reports.progress(desk.lease, b'{"done":1}')
+    desk.reports.log(other, "heard")
+    desk.reports.write_due()
+    assert desk.store.log("job-2") == ["heard"]
+    assert desk.reports.due_at is None
