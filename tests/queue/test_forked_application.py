@@ -16,8 +16,6 @@ TESTS = Path(__file__).parents[1]
 def test_the_child_ends_at_once_and_the_parents_workers_go_on(
     tmp_path: Path, store: str, what: str
 ) -> None:
-    if (store, what) == ("sqlite", "use"):
-        pytest.skip("what a child may do with the parent's SQLite store is the store's own test")
     folder = tmp_path / "child"
     folder.mkdir()
     url = "memory://" if store == "memory" else str(tmp_path / "jobs.db")

@@ -303,6 +303,20 @@ def test_a_default_timeout_of_sockets_does_not_end_commands(tmp_path: Path) -> N
     executor.close()
 
 
+def test_child_processes_can_be_started_in_a_folder_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    executor = ProcessExecutor(1, env=SYSTEM)
+    watched = call_run(child_tasks.add, 1, 2)
+    executor.start(watched.run)
+    assert watched.result() == 3
+    executor.close()
+
+
 def test_a_child_process_puts_its_surroundings_back_after_each_job() -> None:
     executor = ProcessExecutor(1, env=SYSTEM)
     runs = [

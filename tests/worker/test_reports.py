@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease
 from leasehold.core.limits import LOG_LINES_MAX
 from leasehold.env import Env, ManualClock
@@ -107,3 +108,17 @@ def test_lines_keep_the_time_at_which_they_were_said(desk: Desk, clock: ManualCl
     assert [(line.at, line.text) for line in lines] == list(
         zip(said_at, ("one", "two", "three"), strict=True)
     )
+
+
+def test_what_no_store_can_take_hurts_no_other_report(desk: Desk) -> None:
+    def refuse() -> None:
+        raise TypeError("that is no progress")
+
+    submit_to(desk.store, "t", id="job-2")
+    [other] = LeaseManager(desk.store, "me").acquire()
+    desk.store.before["report_progress"] = refuse
+    desk.reports.progress(desk.lease, b'{"done":1}')
+    desk.reports.log(other, LogLine(desk.env.now(), "heard"))
+    desk.reports.write_due()
+    assert desk.store.log("job-2").texts == ["heard"]
+    assert desk.reports.due_at is None

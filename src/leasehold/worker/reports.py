@@ -11,11 +11,11 @@ from leasehold.core.lease import Lease
 from leasehold.core.store import Store
 from leasehold.env import Env
 from leasehold.errors import (
-    LeaseholdError,
     LeaseLostError,
     StoreError,
     StoreUnavailableError,
 )
+from leasehold.worker.describe import describe_briefly
 from leasehold.worker.safelog import safe_logger
 
 logger = safe_logger("leasehold.worker")
@@ -123,11 +123,11 @@ class Reports:
                     extra={"job_id": lease.job_id},
                 )
                 self._keep(report)
-            except LeaseholdError as error:
+            except Exception as error:  # noqa: BLE001 - one job's report hurts no other's.
                 logger.warning(
                     "job %s: its progress or log was refused: %s",
                     lease.job_id,
-                    error,
+                    describe_briefly(error),
                     extra={"job_id": lease.job_id},
                 )
 

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from leasehold import TaskQueue
+from support.zoo import good
 
 SLOTS = 2
 
@@ -26,7 +27,10 @@ def main() -> None:
         import_tasks=["support.zoo", "support.zoo.good"],
         allow_commands=True,
         lease_seconds=600,
+        durability="normal",
     )
+    # For a zoo with all executors in one worker.
+    queue.task(name="in_a_process", executor="process")(good.in_place)
     reason = queue.run_worker(
         slots=SLOTS,
         executor=chosen,

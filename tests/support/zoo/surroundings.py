@@ -239,6 +239,12 @@ def leave_a_thread_that_reports() -> None:
     threading.Thread(target=report, daemon=True).start()
 
 
+@hostile(*EVERYWHERE, ends="either", because="what it logs is no text")
+def log_what_is_no_text() -> None:
+    current_job().log(object())  # type: ignore[arg-type]
+    current_job().log("\udcff\x00")
+
+
 @hostile("thread", "process", ends="completes", because="a thread opens its transaction too late")
 def leave_a_thread_that_begins_a_transaction() -> None:
     ctx = current_job()

@@ -12,7 +12,7 @@ from leasehold import NewJob, Status, TaskQueue
 from leasehold.core.job import Job
 from leasehold.queue.commands import command_job
 from support.zoo.host import SLOTS
-from support.zoo.members import Ends, Member
+from support.zoo.members import Ends, Member, Where
 
 SECONDS = 60.0
 ROUNDS = 3
@@ -25,6 +25,11 @@ done
 """
 TESTS = Path(__file__).parents[2]
 
+_TASKS: dict[Where, str] = {
+    "thread": "support.zoo.good:in_place",
+    "async": "support.zoo.good:on_loop",
+    "process": "in_a_process",
+}
 _STATUSES: dict[Ends, set[Status]] = {
     "completes": {Status.COMPLETED},
     "fails": {Status.DEAD},
@@ -40,7 +45,7 @@ class Zoo:
         self._executor = executor
         self._rounds = 0
         path = folder / "jobs.db"
-        self.queue = TaskQueue(path, num_workers=0)
+        self.queue = TaskQueue(path, num_workers=0, durability="normal")
         self._log = (folder / "host.log").open("wb")
         ours, theirs = os.pipe()
         self._news = os.fdopen(ours)
@@ -65,6 +70,19 @@ class Zoo:
         task = "on_loop" if self._executor == "async" else "in_place"
         new = NewJob(f"support.zoo.good:{task}", (member.name,), max_retries=0)
         return self._let_loose(new, member.ends)
+
+    def let_all_loose(self, members: list[tuple[Where, Member]]) -> None:
+        """Run hostile jobs of all executors side by side; each has to end, once."""
+        jobs = self._run(
+            [NewJob(_TASKS[where], (one.name,), max_retries=0) for where, one in members]
+        )
+        for job, (where, member) in zip(jobs, members, strict=True):
+            assert job.attempts == 1, (where, member.name)
+            events = [entry.event.value for entry in self.queue.history(job.id)]
+            assert events.count("completed") + events.count("dead") + events.count("cancelled") == 1
+        for _ in range(ROUNDS):
+            self.meet()
+        assert self._host.poll() is None, "the worker process died"
 
     def run_command(self, script: str, ends: Ends) -> Job:
         """Let a shell script loose."""

@@ -238,13 +238,15 @@ class _ProcessSlot(Slot):
 
     def _refuse(self, message: FromChild, run: Run, child: ChildProcess) -> None:
         """It is not about the job that runs: from what an earlier one has left behind, say."""
-        logger.warning(
-            "job %s: its process sent a message about another attempt (%s), which is refused; the "
-            "process is replaced when the job has ended: a task there has left a thread behind",
-            run.lease.job_id,
-            type(message).__name__,
-            extra={"job_id": run.lease.job_id},
-        )
+        if not self._is_worn:  # Once: a thread that was left behind may go on speaking.
+            logger.warning(
+                "job %s: its process sent a message about another attempt (%s), which is refused; "
+                "the process is replaced when the job has ended: an earlier task has left a thread "
+                "behind there",
+                run.lease.job_id,
+                type(message).__name__,
+                extra={"job_id": run.lease.job_id},
+            )
         self._is_worn = True
         answer = _refusal(message)
         if answer is not None:

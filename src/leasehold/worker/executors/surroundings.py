@@ -23,7 +23,7 @@ class Surroundings:
     """How the process was when this was made, in the main thread."""
 
     def __init__(self) -> None:
-        self._folder = os.getcwd()
+        self._folder = _folder()
         self._umask = _umask()
         self._signals: dict[int, Any] = {
             number: handler
@@ -76,12 +76,15 @@ class Surroundings:
     def _restore_folder(self) -> None:
         if _umask() != self._umask:
             os.umask(self._umask)
-        try:
-            is_there = os.getcwd() == self._folder
-        except OSError:
-            is_there = False  # It was removed.
-        if not is_there:
+        if self._folder is not None and _folder() != self._folder:
             os.chdir(self._folder)
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None  # It was removed.
 
 
 def _umask() -> int:
