@@ -44,7 +44,7 @@ WRITE_PATH = {
     "transaction_verbs.py",
 }
 """Every instruction of these is hit; of the others, each n-th."""
-STRIDE = 7
+STRIDE = 19
 LESS_OF: dict[str, tuple[set[str], int]] = {
     "close": ({"interrupts.py", "writer.py", "lock.py", "turn.py", "foundation.py"}, 31),
     "open": ({"lock.py", "holder.py", "transaction.py", "foundation.py"}, 61),

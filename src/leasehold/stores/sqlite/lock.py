@@ -51,7 +51,8 @@ class WriteLock:
 
     def release(self) -> None:
         self._note.strike_out()
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        if self._fd >= 0:  # A process that was forked meanwhile has let go of it.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _wait(self) -> None:
         if self._line.wait(self._timeout_seconds):
