@@ -31,7 +31,7 @@ from leasehold.stores.sqlite import SQLiteStore
 from support.interrupting import Instruction, Interrupter, chosen
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.
-pytestmark = pytest.mark.timeout(120, method="thread")
+pytestmark = pytest.mark.timeout(600, method="thread")
 
 WRITE_PATH = {
     "interrupts.py",
