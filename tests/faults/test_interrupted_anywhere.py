@@ -31,7 +31,7 @@ from leasehold.stores.sqlite import SQLiteStore
 from support.interrupting import Instruction, Interrupter, chosen
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.
-pytestmark = pytest.mark.timeout(120, method="thread")
+pytestmark = pytest.mark.timeout(600, method="thread")
 
 WRITE_PATH = {
     "interrupts.py",
@@ -44,7 +44,7 @@ WRITE_PATH = {
     "transaction_verbs.py",
 }
 """Every instruction of these is hit; of the others, each n-th."""
-STRIDE = 7
+STRIDE = 19
 LESS_OF: dict[str, tuple[set[str], int]] = {
     "close": ({"interrupts.py", "writer.py", "lock.py", "turn.py", "foundation.py"}, 31),
     "open": ({"lock.py", "holder.py", "transaction.py", "foundation.py"}, 61),

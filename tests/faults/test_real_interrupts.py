@@ -38,7 +38,7 @@ def test_interrupted_all_the_time_a_store_keeps_every_promise(tmp_path: Path) ->
     ours = 0
     while child.poll() is None:
         child.send_signal(signal.SIGINT)
-        pause.wait(dice.expovariate(1 / 0.0007))
+        pause.wait(dice.expovariate(1 / 0.0005))
         if dice.random() < 0.05:
             # Somebody else writes too, so that there is a line to stand in.
             store.submit([Draft(id=SYSTEM.new_id(), task="t", queue="ours")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -171,6 +172,42 @@ def test_a_handler_that_does_not_raise_ends_no_wait(tmp_path: Path) -> None:
         signal.signal(signal.SIGUSR1, before)
     assert store.stats().submitted == 1
     store.close()
+
+
+class Noticing(logging.Handler):
+    """Waits for a worker to say that it cannot write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "its store is in trouble" in record.msg:
+            self.trouble.set()
+
+
+def test_a_worker_tries_again_until_it_can_settle(tmp_path: Path) -> None:
+    """To the worker it is trouble with the store like any other; the outcome waits with it."""
+    path = tmp_path / "jobs.db"
+    running, end = threading.Event(), threading.Event()
+    queue = TaskQueue(f"sqlite:///{path}?lock_timeout_seconds={BRIEF_SECONDS}", num_workers=1)
+
+    @queue.task(name="work")
+    def work() -> str:
+        running.set()
+        end.wait(60)
+        return "done"
+
+    job = work.submit()
+    assert running.wait(60)
+    with stuck(path, "stopped"):
+        noticing = Noticing()
+        logging.getLogger("leasehold").addHandler(noticing)
+        end.set()
+        assert noticing.trouble.wait(60)
+        logging.getLogger("leasehold").removeHandler(noticing)
+    assert job.result(60) == "done"
+    queue.shutdown()
 
 
 # -- the command line ---------------------------------------------------------------------------

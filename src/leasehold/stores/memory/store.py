@@ -45,7 +45,7 @@ from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
-from leasehold.interrupts import SHIELD
+from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.memory import (
     admin,
     dependents,
@@ -485,6 +485,6 @@ def _publish(news: News, listeners: list[Listener]) -> None:
                 listener.on_ended(news.ended)
             if news.cancel_requested:
                 listener.on_cancel_requested(news.cancel_requested)
-        except Exception:
+        except (Exception, Interrupted):
             # The write is done and its caller must hear so, whatever a listener makes of it.
             logger.exception("a listener of the memory store failed: %r", listener)

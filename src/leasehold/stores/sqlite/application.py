@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -179,11 +180,10 @@ class ApplicationConnection(apsw.Connection):
 class Transaction:
     """One block of `with connection.transaction()`."""
 
-    _has_begun = False
-
     def __init__(self, connection: ApplicationConnection) -> None:
         self._connection = connection
         self._savepoint: str | None = None
+        self._net: _SafetyNet | None = None
 
     def __enter__(self) -> ApplicationConnection:
         connection = self._connection
@@ -191,7 +191,7 @@ class Transaction:
             self._savepoint = f"part_{id(self)}"
             connection.execute(f"SAVEPOINT {self._savepoint}")
             return connection
-        self._has_begun = True
+        self._net = _SafetyNet(connection)
         try:
             connection.begin()
             return connection
@@ -223,14 +223,28 @@ class Transaction:
 
     @shielded
     def _roll_back(self) -> None:
-        if self._has_begun:
+        if self._net is not None:
             self._connection.roll_back()
-            self._has_begun = False
+            self._net.connection = None
+            self._net = None
+
+
+class _SafetyNet:
+    """Rolls back what nobody else can end: an interrupt may strike in the very call of __exit__.
+
+    It is an object of its own so that it goes inside the shield, as a rule: an interrupt that
+    strikes in a finalizer is dropped by Python.
+    """
+
+    connection: ApplicationConnection | None = None
+
+    def __init__(self, connection: ApplicationConnection) -> None:
+        self.connection = connection
 
     def __del__(self) -> None:
-        # An interrupt in the very call of __exit__ leaves nobody but this one to end it.
-        if self._has_begun:
-            self._roll_back()
+        if self.connection is not None:
+            with suppress(apsw.ConnectionClosedError):  # Closing it has rolled back.
+                self.connection.roll_back()
 
 
 def is_inside(database: Path) -> bool:

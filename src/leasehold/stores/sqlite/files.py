@@ -2,7 +2,7 @@
 
 Beside `jobs.db` (and SQLite's own -wal and -shm) there is one folder, `jobs.db-run`:
 
-    write.lock    taken around every write, so that processes are served in turn
+    write.lock    taken around every write, so that processes are served in turn; says who has it
     workers/      one lock file per worker; a free lock proves its whole process tree dead
     wake/         one FIFO per process that wants to be woken
     transaction   who has an application's transaction open, for whoever waits for it

@@ -13,7 +13,7 @@ import apsw
 
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, StoreError, StoreLostError
-from leasehold.interrupts import shielded
+from leasehold.interrupts import Interrupted, shielded
 from leasehold.stores.sqlite import dependents, forks
 from leasehold.stores.sqlite.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
@@ -152,7 +152,10 @@ class Foundation:
 
     def _after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
-        self._wake.send(hints)
+        # A listener that waits inside the shield can be interrupted; but this write is done, and
+        # must not be taken for one that had not begun.
+        with contextlib.suppress(Interrupted):
+            self._wake.send(hints)
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one write; others write in between."""

@@ -132,6 +132,11 @@ class _Line:
             if self._give_up():
                 raise
             return True
+        except BaseException:
+            # Thrown in from outside, by whatever means: nobody is left to take the lock.
+            if not self._give_up():
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            raise
         self._waited_seconds = 0.0
         return not self._give_up()
 
