@@ -74,6 +74,8 @@ class SQLiteScene:
             stdout=subprocess.PIPE,
             text=True,
         )
+        assert self._other.stdout is not None
+        assert self._other.stdout.readline() == "open\n"
         self.connection = self.store.connect()
         self._examined = 0
 
@@ -117,6 +119,8 @@ from leasehold.core.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 store = SQLiteStore(sys.argv[1], durability="normal", lock_timeout_seconds=10)
+store.promote()  # A write: from here on it has the store open as all others have.
+print("open", flush=True)
 for line in sys.stdin:
     store.submit([Draft(id=SYSTEM.new_id(), task="t", queue="other")])
     print("done", flush=True)
