@@ -96,12 +96,13 @@ class SystemClock:
         return time.monotonic()
 
     def reading(self) -> ClockReading:
-        if self._boot_id is None:
+        boot_id = self._boot_id
+        if boot_id is None:
             # Once for all: neither a process nor its children outlive a start of the machine.
-            SystemClock._boot_id = _boot_id()
+            boot_id = SystemClock._boot_id = _boot_id()
         boot = time.clock_gettime_ns(_BOOT_CLOCK) // 1000
         awake = time.monotonic_ns() // 1000
-        return ClockReading(self.time_micros(), awake, boot, self._boot_id or "")
+        return ClockReading(self.time_micros(), awake, boot, boot_id)
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         if seconds is not None:

@@ -144,9 +144,18 @@ def test_trouble_is_found_and_says_what_to_do(
     assert {each.level for each in found.values()} <= {Level.OK}
 
 
-def test_a_clock_that_is_ahead_of_the_last_write_is_no_trouble() -> None:
-    found = findings(facts(wall_clock=NOW + timedelta(days=1)))
+def test_a_jump_of_the_clock_is_told_before_it_is_believed() -> None:
+    found = findings(facts(wall_clock=NOW + timedelta(seconds=1)))
     assert found["clock"].level is Level.OK
+    found = findings(facts(wall_clock=NOW + timedelta(days=1)))
+    assert found["clock"].level is Level.WARNING
+    assert found["clock"].found == "86,400 s ahead of the store's time"
+
+
+def test_a_store_that_is_ahead_names_the_repair() -> None:
+    found = findings(facts(wall_clock=NOW - timedelta(days=1)))
+    assert found["clock"].level is Level.CRITICAL
+    assert "queuectl check --repair-clock" in (found["clock"].advice or "")
 
 
 def test_a_worker_that_is_slow_but_alive_has_no_orphans() -> None:

@@ -182,7 +182,6 @@ def test_a_store_from_before_scoring_is_brought_up_to_date(
     with monkeypatch.context() as then:
         before = [(number, script) for number, script in migrate.migrations() if number < 6]
         then.setattr(migrate, "migrations", lambda: before)
-        SQLiteStore(path, env=env).close()
         old = open_writer(StoreFiles.at(path).database, "full")
     # By hand, since today's code cannot work with the tables of then.
     old.execute("INSERT INTO lane (id, queue, task, pending) VALUES (1, 'default', 'work', 3)")

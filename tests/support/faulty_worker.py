@@ -16,6 +16,7 @@ from leasehold.core.lease import Lease
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.worker import inhand
 from leasehold.worker.context import current_job
 from leasehold.worker.task import TaskRegistry
 from leasehold.worker.worker import Worker
@@ -37,6 +38,13 @@ def work(path: str, news: str, options: dict[str, Any]) -> None:
     queue.task(name="spin")(spin)
     queue.task(name="note")(note)
     queue.run_worker()
+
+
+def work_ahead(path: str, news: str, options: dict[str, Any], jobs_ahead: int) -> None:
+    """A worker that leases ahead, and keeps what it has, however long its jobs take."""
+    inhand.InHand.jobs_ahead = property(lambda _: jobs_ahead)  # type: ignore[assignment, method-assign]
+    inhand.START_SECONDS_MAX = 1000.0  # type: ignore[misc]
+    work(path, news, options)
 
 
 def work_on_commands(path: str, output_dir: str) -> None:
