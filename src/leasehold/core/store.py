@@ -143,7 +143,7 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
-                 instead of leased.
+                 instead of leased; a sweep cancels those that are pending, too.
         - LEA-6  At most `limit` leases; fewer only if no more are available.
         - LEA-7  A job may be settled and leased again in one exchange.
         - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they

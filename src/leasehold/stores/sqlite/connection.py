@@ -10,6 +10,7 @@ import apsw
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.files import private_umask
+from leasehold.stores.sqlite.mentions import add_mentions
 from leasehold.stores.sqlite.migrate import migrate, schema_version
 
 Durability = Literal["full", "normal"]
@@ -42,6 +43,7 @@ def open_writer(path: Path, durability: Durability) -> apsw.Connection:
         try:
             db.set_busy_timeout(BUSY_MILLIS)
             _keep_plans(db)
+            add_mentions(db)
             schema_version(db, path)
             # Each pragma is its own call: apsw runs a string of several only up to the first row.
             for pragma in (
@@ -69,6 +71,7 @@ def open_reader(path: Path) -> apsw.Connection:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(BUSY_MILLIS)
         _keep_plans(db)
+        add_mentions(db)
         db.execute("PRAGMA query_only = ON").fetchall()
         db.execute("PRAGMA cache_size = -16384").fetchall()
         return db

@@ -12,8 +12,9 @@ from leasehold.core.lease import (
     next_heartbeat_seconds,
 )
 from leasehold.core.limits import EXTENSION_SECONDS_MAX, LOG_LINES_MAX
+from leasehold.core.refusals import expired_lease
 from leasehold.env import from_micros, to_micros
-from leasehold.errors import LeaseExpiredError, LeaseLostError
+from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.settle import FIND_SEQ, refuse
 from leasehold.stores.sqlite.step import Step
 
@@ -46,10 +47,7 @@ def _renew_one(step: Step, renewal: Renewal) -> Renewed | LeaseLostError:
         return stale(step, renewal.job_id, renewal.version)
     seq, acquired_at, expires_at, cancel_reason = row
     if expires_at <= step.now:
-        return LeaseExpiredError(
-            f"lease version {renewal.version} of job {renewal.job_id} expired at "
-            f"{from_micros(expires_at).isoformat()}: it can still be settled, but not renewed"
-        )
+        return expired_lease(renewal.job_id, renewal.version, from_micros(expires_at))
     until = min(step.now + round(renewal.lease_seconds * 1e6), acquired_at + _EXTENSION_MICROS)
     step.execute(EXTEND, (until, step.now, seq, renewal.version))
     return Renewed(
