@@ -197,8 +197,9 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
 
         - REC-1  Each becomes `pending`, or `dead` when its allowance is used up, or `cancelled`
                  when that was asked for; `core.outcome.decide_recovery` says which.
-        - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat; at
-                 most 100 attempt records are kept per job.
+        - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat, and
+                 an error of type `WorkerLost` that says why; at most 100 attempt records are kept
+                 per job.
         - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
         - REC-4  Several sweeps at once are safe: each job is taken back once.
         - REC-5  No attempt is added or taken back.
@@ -286,7 +287,11 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
         """
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        """Jobs that fit, the last submitted first, page by page."""
+        """Jobs that fit, the last submitted first, page by page.
+
+        - SEA-1  Text is found in any case, in whatever script: "MÜNCHEN" by "münchen", "straße" by
+                 "STRASSE", and the other way round.
+        """
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order; for people who type only their beginning.
