@@ -56,11 +56,6 @@ def told(dependency: str, ended: Status, reason: str | None) -> str:
     return f"dependency {dependency} {verb} {ended}{why}"
 
 
-def purged_by(actor: str) -> str:
-    """Why a job has ended that somebody purges; those that waited for it are told so."""
-    return f"purged by {actor}"
-
-
 def refuse_replay(job_id: str, dependency: str, ended: Status) -> InvalidTransitionError:
     """The answer to a replay of a job that would only wait for what has ended badly."""
     return InvalidTransitionError(

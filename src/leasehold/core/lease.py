@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.core.job import MetadataValue
 from leasehold.core.outcome import JobError, Outcome
+from leasehold.core.refusals import expired_lease
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
@@ -174,10 +175,7 @@ def decide_renewal(
     350000000
     """
     if lease.expires_at <= now:
-        return LeaseExpiredError(
-            f"lease {renewal.version} of job {renewal.job_id} expired at "
-            f"{from_micros(lease.expires_at).isoformat()}: it can still be settled, but not renewed"
-        )
+        return expired_lease(renewal.job_id, renewal.version, from_micros(lease.expires_at))
     limit = lease.acquired_at + lease.moved_by + round(extension_seconds_max * 1e6)
     until = max(lease.expires_at, min(now + round(renewal.lease_seconds * 1e6), limit))
     granted_seconds = (until - now) / 1e6

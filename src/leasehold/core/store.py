@@ -154,7 +154,7 @@ class Store(
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
-                 instead of leased.
+                 instead of leased; a sweep cancels those that are pending, too.
         - LEA-6  At most `limit` leases; fewer only if no more are available.
         - LEA-7  A job may be settled and leased again in one exchange.
         - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they
@@ -210,8 +210,9 @@ class Store(
 
         - REC-1  Each becomes `pending`, or `dead` when its allowance is used up, or `cancelled`
                  when that was asked for; `core.outcome.decide_recovery` says which.
-        - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat; at
-                 most 100 attempt records are kept per job.
+        - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat, and
+                 an error of type `WorkerLost` that says why; at most 100 attempt records are kept
+                 per job.
         - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
         - REC-4  Several sweeps at once are safe: each job is taken back once.
         - REC-5  No attempt is added or taken back.
@@ -299,7 +300,11 @@ class Store(
         """
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        """Jobs that fit, the last submitted first, page by page."""
+        """Jobs that fit, the last submitted first, page by page.
+
+        - SEA-1  Text is found in any case, in whatever script: "MÜNCHEN" by "münchen", "straße" by
+                 "STRASSE", and the other way round.
+        """
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order; for people who type only their beginning.

@@ -9,10 +9,11 @@ import msgspec
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import Job
+from leasehold.core.refusals import no_job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
-from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
+from leasehold.errors import InvalidTransitionError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.options import JobRef, id_of
 
@@ -142,7 +143,7 @@ def change_many(
 def only(answers: Sequence[Job | LeaseholdError], job_id: str) -> Job:
     """The one answer about one job, its error raised."""
     if not answers:
-        raise JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+        raise no_job(job_id)
     answer = answers[0]
     if isinstance(answer, LeaseholdError):
         raise answer

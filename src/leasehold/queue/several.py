@@ -23,7 +23,7 @@ class Several(QueueBase):
     >>> for answer in queue.cancel_each([job, "nobody"]):
     ...     print(answer if isinstance(answer, Exception) else answer.status)
     cancelled
-    no job has the id nobody: it never existed, or was discarded
+    no job has the id 'nobody': it never existed, or was deleted
     """
 
     _actor: str

@@ -10,12 +10,12 @@ import msgspec
 from leasehold.core.graph import Graph
 from leasehold.core.job import Draft, Job
 from leasehold.core.records import Submitted
+from leasehold.core.refusals import no_job
 from leasehold.core.status import Status
 from leasehold.core.transactions import Connection
 from leasehold.errors import (
     InvalidJobError,
     InvalidTransitionError,
-    JobNotFoundError,
     LeaseholdError,
 )
 from leasehold.queue.deadletters import change_many
@@ -138,7 +138,7 @@ class Workflows(Producing, Results):
         graph = self.store.graph(job_ids)
         for job_id in job_ids:
             if job_id not in graph.nodes:
-                raise JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+                raise no_job(job_id)
         return graph
 
     def cancel_graph(self, *jobs: JobRef, reason: str = "", linked: bool = True) -> int:

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from leasehold.core import messages
 from leasehold.core.joblog import LogLine, LogTail, bounded, check_progress
 from leasehold.core.lease import Renewal, Renewed, RunningLease, decide_renewal
+from leasehold.core.refusals import changes_status, lease_of_no_job, stale_lease
 from leasehold.core.status import TRANSITIONS, Event, Status
 from leasehold.env import from_micros
-from leasehold.errors import (
-    InvalidTransitionError,
-    LeaseConflictError,
-    LeaseExpiredError,
-    LeaseLostError,
-)
+from leasehold.errors import LeaseExpiredError, LeaseLostError
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -24,21 +21,16 @@ def held(state: State, job_id: str, version: int) -> Record | LeaseLostError:
     """The job, if it runs under this version; else the error that its former holder gets."""
     record = state.records.get(job_id)
     if record is None:
-        return LeaseLostError(f"job {job_id} no longer exists: its lease {version} is void")
+        return lease_of_no_job(job_id, version)
     if record.status is not Status.RUNNING:
-        return LeaseLostError(
-            f"lease {version} of job {job_id} is lost: the job is {record.status} now. "
-            "Drop the result; whoever took the job decides about it."
-        )
+        return stale_lease(job_id, version, record.status, None)
     if record.lease_version != version:
-        return LeaseConflictError(
-            f"lease {version} of job {job_id} is lost: {record.worker} holds it under version "
-            f"{record.lease_version} now. Drop the result."
-        )
+        holder = (record.worker or "", record.lease_version)
+        return stale_lease(job_id, version, record.status, holder)
     return record
 
 
-def mismatch(state: State, job_id: str, version: int, verb: str) -> None:
+def mismatch(state: State, job_id: str, version: int) -> None:
     """Tell the job's history that a stale holder tried to do something."""
     record = state.records.get(job_id)
     if record is not None:
@@ -48,7 +40,7 @@ def mismatch(state: State, job_id: str, version: int, verb: str) -> None:
             Event.VERSION_MISMATCH,
             before=record.status,
             holder=(workers[0] if workers else None, version),
-            message=f"tried to {verb} under version {version}; it is {record.lease_version}",
+            message=messages.mismatch(version, record.lease_version),
         )
 
 
@@ -65,7 +57,7 @@ def renew(state: State, worker: str, renewals: Sequence[Renewal]) -> list[Renewe
 def _renew(state: State, renewal: Renewal) -> Renewed | LeaseLostError:
     record = held(state, renewal.job_id, renewal.version)
     if isinstance(record, LeaseLostError):
-        mismatch(state, renewal.job_id, renewal.version, "renew")
+        mismatch(state, renewal.job_id, renewal.version)
         return record
     decided = decide_renewal(
         renewal,
@@ -101,7 +93,7 @@ def append_log(
 def tell(state: State, job_id: str, event: Event, worker: str, version: int, message: str) -> None:
     """Write an event that changes nothing to a job's history, if the job is still there."""
     if event in TRANSITIONS:
-        raise InvalidTransitionError(f"{event} changes a job's status: it cannot only be told")
+        raise changes_status(event)
     record = state.records.get(job_id)
     if record is not None:
         state.tell(record, event, before=record.status, message=message, holder=(worker, version))
@@ -110,6 +102,6 @@ def tell(state: State, job_id: str, event: Event, worker: str, version: int, mes
 def _held_or_raise(state: State, job_id: str, version: int) -> Record:
     record = held(state, job_id, version)
     if isinstance(record, LeaseLostError):
-        mismatch(state, job_id, version, "report")
+        mismatch(state, job_id, version)
         raise record
     return record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
 
 import msgspec
 
@@ -16,6 +15,7 @@ from leasehold.core.lease import (
     Settlement,
 )
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.messages import not_started_by
 from leasehold.core.outcome import (
     Complete,
     Decision,
@@ -23,6 +23,7 @@ from leasehold.core.outcome import (
     JobError,
     Outcome,
     decide,
+    reason_after,
     within_limits,
 )
 from leasehold.core.status import Event, Status
@@ -36,9 +37,6 @@ from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
 from leasehold.stores.memory.schedules import fire_due
 from leasehold.stores.memory.state import BreakerState, QueueState, State
-
-_EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
-"""What the decision's message is the job's reason for; the other statuses need none."""
 
 
 def exchange(
@@ -85,7 +83,7 @@ def exchange(
 def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
     record = held(state, settlement.job_id, settlement.version)
     if isinstance(record, LeaseLostError):
-        mismatch(state, settlement.job_id, settlement.version, "settle")
+        mismatch(state, settlement.job_id, settlement.version)
         return record
     outcome = within_limits(settlement.outcome, settlement.job_id)
     decision = decide(
@@ -129,19 +127,25 @@ def end_attempt(
     decision: Decision,
     error: JobError | None,
     note: bytes | None = None,
+    *,
+    checkpoint: bool = False,
 ) -> None:
-    """Close the running attempt's record and take the job where the decision says."""
+    """Close the running attempt's record and take the job where the decision says.
+
+    The record of a lost one is a checkpoint: it tells how its lease stood.
+    """
     row = record.attempt_rows[-1]
     row.ended_at = state.now
     row.outcome = decision.event
     row.error = error
     row.message = decision.message
     row.note = note
-    row.expires_at = record.expires_at
-    row.heartbeat_at = record.heartbeat_at
+    if checkpoint:
+        row.expires_at = record.expires_at
+        row.heartbeat_at = record.heartbeat_at
     record.attempts = decision.attempts
     record.error = error or record.error
-    record.reason = decision.message or None if decision.status in _EXPLAINED else None
+    record.reason = reason_after(decision)
     if decision.run_at is not None:
         record.run_at = to_micros(decision.run_at)
     elif decision.status is Status.PENDING:
@@ -164,6 +168,7 @@ def promote(state: State, queue: QueueState) -> int:
     """Make the queue's due jobs pending; answers how many."""
     promoted = 0
     while (due := queue.lanes.delayed.first()) is not None and due[0] <= state.now:
+        due[2].reason = None  # It waits for nothing any more.
         state.step(due[2], Event.PROMOTED, Status.PENDING)
         promoted += 1
     return promoted
@@ -188,9 +193,7 @@ def _lease(
     leases: list[Lease] = []
     for record in in_order(streams, state.now) if request.limit > 0 else ():
         if record.start_by is not None and record.start_by < state.now and not record.attempt_rows:
-            record.reason = f"not started by {from_micros(record.start_by).isoformat()}"
-            count_end(state, record, Event.CANCELLED)
-            state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
+            cancel_late(state, record)
             continue
         queue = state.queues[record.draft.queue]
         parking, key = queue.lanes.parking, record.draft.limit_key
@@ -213,6 +216,14 @@ def _lease(
         if len(leases) >= request.limit:
             break
     return leases
+
+
+def cancel_late(state: State, record: Record) -> None:
+    """A job that was not started in time is cancelled, with that reason."""
+    assert record.start_by is not None
+    record.reason = not_started_by(from_micros(record.start_by))
+    count_end(state, record, Event.CANCELLED)
+    state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
 
 
 # -- circuit breakers --------------------------------------------------------------------------

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.dependencies import purged_by
+from leasehold.core.messages import purged_by, queue_deleted
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.queue_rules import Purged, said
+from leasehold.core.refusals import no_queue, queue_exists, queue_not_empty
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Event, Status
 from leasehold.env import from_micros
-from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.leasing import count_end
 from leasehold.stores.memory.parking import Parking
@@ -38,9 +38,7 @@ def create(state: State, queue: str, config: QueueConfig, actor: str) -> QueueIn
         _give(state, queue, config)
         state.note_action(actor, "create_queue", {"queue": queue, "config": said(config)}, 1)
     elif known.rule.config != config:
-        raise QueueExistsError(
-            f"queue {queue!r} exists already, with other rules: use update_queue to change them"
-        )
+        raise queue_exists(queue)
     return _info(state, queue)
 
 
@@ -96,12 +94,8 @@ def delete(state: State, queue: str, actor: str, force: bool) -> int:
     waiting = sum(known.counts[status] for status in WAITING)
     running = known.counts[Status.RUNNING]
     if (waiting or running) and not force:
-        raise QueueNotEmptyError(
-            f"queue {queue!r} was not deleted: {waiting} job(s) wait and {running} run in it. "
-            "Drain or purge it first, or delete it with force: then those that wait become dead "
-            "letters, and those that run may finish"
-        )
-    buried = _bury(state, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
+        raise queue_not_empty(queue, waiting, running)
+    buried = _bury(state, queue, queue_deleted(queue, actor)) if waiting else 0
     known.rule = None
     _limit_keys(state, queue, None)
     known.lanes.rescore(DEFAULT_SCORING, state.now)
@@ -155,9 +149,7 @@ def _bury(state: State, queue: str, reason: str) -> int:
 
 def _check_known(state: State, queue: str) -> None:
     if queue not in state.queues:
-        raise QueueNotFoundError(
-            f"there is no queue {queue!r}: it was not created, and never held a job"
-        )
+        raise no_queue(queue)
 
 
 def _give(state: State, queue: str, config: QueueConfig) -> None:

@@ -158,7 +158,7 @@ def snapshot(record: Record) -> Job:
         idempotency_key=draft.idempotency_key,
         parent_id=draft.parent_id,
         depends_on=tuple(record.needs or ()),
-        on_dependency_failure=draft.on_dependency_failure,
+        on_dependency_failure=draft.on_dependency_failure if record.needs else "cancel",
         inherited_priority=record.base if record.base > record.priority else None,
         limit_key=draft.limit_key,
     )

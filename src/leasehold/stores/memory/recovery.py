@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from leasehold.core import messages
 from leasehold.core.lease import Settled, StuckJob, SweepReport
 from leasehold.core.outcome import Decision, JobError, decide_recovery
 from leasehold.core.status import Event
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.holding import held
-from leasehold.stores.memory.leasing import end_attempt, promote
+from leasehold.stores.memory.leasing import cancel_late, end_attempt, promote
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -20,7 +21,9 @@ def recover(state: State) -> SweepReport:
     """
     started = state.env.clock.monotonic()
     expired = [record for record in state.running.values() if record.expires_at <= state.now]
-    events = [_take_back(state, record, "its lease expired").event for record in expired]
+    events = [_take_back(state, record, _expired(record)).event for record in expired]
+    for record in state.late():
+        cancel_late(state, record)
     return SweepReport(
         expired_found=len(expired),
         recovered=events.count(Event.RECOVERED),
@@ -41,7 +44,9 @@ def recover_one(
     if reset_attempts:
         record.attempts = 0
         record.allowance = record.draft.allowance
-    decision = _take_back(state, record, reason)
+    heartbeat_at = from_micros(record.heartbeat_at)
+    error = messages.taken(record.worker or "", record.lease_version, heartbeat_at, reason)
+    decision = _take_back(state, record, error)
     return Settled(job_id, version, decision.event, decision.status, decision.attempts)
 
 
@@ -71,20 +76,23 @@ def promote_all(state: State) -> int:
     return sum(promote(state, queue) for queue in state.queues.values())
 
 
-def _take_back(state: State, record: Record, reason: str) -> Decision:
+def _expired(record: Record) -> JobError:
+    return messages.expired(
+        record.worker or "",
+        record.lease_version,
+        from_micros(record.expires_at),
+        from_micros(record.heartbeat_at),
+    )
+
+
+def _take_back(state: State, record: Record, error: JobError) -> Decision:
     decision = decide_recovery(
         attempts=record.attempts,
         allowance=record.allowance,
         cancel_reason=record.cancel_requested,
-    )
-    error = JobError(
-        "LeaseLostError",
-        f"{record.worker} lost the job under version {record.lease_version}: {reason} (lease until "
-        f"{from_micros(record.expires_at).isoformat()}, last heartbeat "
-        f"{from_micros(record.heartbeat_at).isoformat()})",
+        why=error.message,
     )
     if decision.event is Event.RECOVERED:
         state.queues[record.draft.queue].totals.recovered += 1
-        decision = Decision(decision.event, decision.status, decision.attempts, message=reason)
-    end_attempt(state, record, decision, error)
+    end_attempt(state, record, decision, error, checkpoint=True)
     return decision

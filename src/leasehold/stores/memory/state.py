@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any, Final
 
 import msgspec
@@ -153,6 +153,8 @@ class State:
         self.cleanups: deque[CleanUp] = deque(maxlen=CLEANUP_RECORDS_MAX)
         self.result_ends: list[tuple[int, int, Record]] = []
         """A heap of results with a time to live: its end, the job's number, the job."""
+        self._to_start: list[tuple[int, int, Record]] = []
+        """A heap of jobs that must begin in time: until when, the job's number, the job."""
         self.too_old_to_tell: list[Record] | None = None
         """Whose history the clean-up at work will drop, once it has looked for them."""
         self._trim_at = 0
@@ -204,8 +206,27 @@ class State:
         queue = self.queue(record.draft.queue)
         queue.counts[record.status] += 1
         queue.totals.submitted += 1
+        if record.start_by is not None:
+            heappush(self._to_start, (record.start_by, record.seq, record))
         self.tell(record, Event.CREATED, before=None)
         self._enter(queue, record)
+
+    def late(self) -> list[Record]:
+        """Pending jobs past their start_by that never ran, so many of them."""
+        found: list[Record] = []
+        not_yet = []
+        while self._to_start and self._to_start[0][0] < self.now and len(found) < TRIM_BATCH:
+            entry = heappop(self._to_start)
+            record = entry[2]
+            if record.start_by is None or record.attempt_rows or record.status in TERMINAL:
+                continue  # It has begun, or ended; a replay lifts its start_by.
+            if record.status is PENDING:
+                found.append(record)
+            else:
+                not_yet.append(entry)
+        for entry in not_yet:
+            heappush(self._to_start, entry)
+        return found
 
     def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
         """Change a job's status, if the table allows it, with all that hangs on it."""

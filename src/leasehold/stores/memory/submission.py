@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from leasehold.core.dependencies import is_in_the_way
@@ -10,10 +10,10 @@ from leasehold.core.drain import RETRY_SECONDS_UNKNOWN
 from leasehold.core.job import Draft
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.records import Submitted
+from leasehold.core.refusals import id_is_taken
 from leasehold.core.status import Status
 from leasehold.env import to_micros
 from leasehold.errors import (
-    DuplicateJobError,
     LeaseholdError,
     QueueFullError,
 )
@@ -37,6 +37,7 @@ def submit(
     gate = None
     if has_gate:
         gate = Gate(state, drafts, is_pending=_is_pending(state, drafts), partial=partial)
+    _check_all(drafts, partial)
     for draft in drafts:
         linked = linked or bool(draft.depends_on)
         try:
@@ -58,6 +59,13 @@ def submit(
     if gate is not None:
         gate.write_down()
     return answers
+
+
+def _check_all(drafts: Sequence[Draft], partial: bool) -> None:
+    """Refuse a call for its first bad draft, before it is asked what is there already."""
+    if not partial:
+        for draft in drafts:
+            draft.check()
 
 
 def _add_linked(
@@ -88,25 +96,34 @@ def _add_linked(
         state.add(record)
     dependents.resolve(state)
     return [
-        Submitted(draft.id, records[draft.id].status) if verdict is None else verdict
+        Submitted(draft.id, records[draft.id].status)
+        if verdict is None
+        else _as_it_was_made(verdict, records)
         for draft, verdict in zip(drafts, plan.verdicts, strict=True)
     ]
+
+
+def _as_it_was_made(
+    verdict: Submitted | LeaseholdError, records: Mapping[str, Record]
+) -> Submitted | LeaseholdError:
+    """The duplicate of a draft of the same call stands where that draft's job does."""
+    if isinstance(verdict, Submitted) and verdict.id in records:
+        return Submitted(verdict.id, records[verdict.id].status, is_duplicate=True)
+    return verdict
 
 
 def _admit(
     state: State, draft: Draft, admitted: list[Record], room: Room, gate: Gate | None
 ) -> Submitted:
     """Reserve a draft's id and key; raises what stands against it."""
-    draft.check()
+    if room.partial:
+        draft.check()
     if draft.idempotency_key is not None:
         known = state.keys.get((draft.queue, draft.idempotency_key))
         if known is not None:
             return _duplicate(state, draft, known)
     if draft.id in state.records:
-        raise DuplicateJobError(
-            f"a job with id {draft.id} exists already: choose another id, or give an "
-            "idempotency_key if it shall be the same job"
-        )
+        raise id_is_taken(draft.id)
     if room.left is not None and len(admitted) >= room.left:
         raise _no_room(state, draft, room)
     if gate is not None:
@@ -131,11 +148,12 @@ class Room(NamedTuple):
 
     left: int | None
     asked: int
+    partial: bool
 
 
 def _room(state: State, drafts: Sequence[Draft], partial: bool) -> Room:
     left = None if state.capacity is None else state.capacity - state.live_count
-    return Room(0 if state.is_full_of_dead else left, 1 if partial else len(drafts))
+    return Room(0 if state.is_full_of_dead else left, 1 if partial else len(drafts), partial)
 
 
 def _no_room(state: State, draft: Draft, room: Room) -> QueueFullError:

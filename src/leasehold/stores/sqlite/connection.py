@@ -9,6 +9,7 @@ import apsw
 
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.sqlite.failures import translated
+from leasehold.stores.sqlite.mentions import add_mentions
 from leasehold.stores.sqlite.migrate import migrate, migrations, schema_version
 from leasehold.stores.sqlite.transaction import wait_when_busy
 
@@ -83,6 +84,7 @@ def connected(path: Path) -> apsw.Connection:
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     db.set_busy_timeout(round(BUSY_SECONDS * 1000))
     _keep_plans(db)
+    add_mentions(db)
     return db
 
 

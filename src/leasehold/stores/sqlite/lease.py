@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.lease import Lease, LeaseRequest
+from leasehold.core.messages import not_started_by
 from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Status
@@ -106,7 +107,8 @@ def lease(step: Step, request: LeaseRequest) -> tuple[list[Lease], list[tuple[in
     key_slots.park_the_rest()
     for row in late:
         _, _, seq, _, available_at, version, attempts, events, job_id, *_ = row
-        cancel_late(step, (seq, row[_HOME], version, attempts, events, available_at, job_id))
+        late_row = (seq, row[_HOME], version, attempts, events, available_at, job_id, row[16])
+        cancel_late(step, late_row)
     if late and step.newly_shown and len(leases) < request.limit:
         # Others of their keys have taken the places of those that came too late.
         rest = msgspec.structs.replace(request, limit=request.limit - len(leases))
@@ -197,7 +199,7 @@ def _both(one: Callable[[], object], other: Callable[[], object]) -> Callable[[]
 
 def cancel_late(step: Step, row: tuple[Any, ...]) -> None:
     """A job that was not started in time is cancelled, with that reason."""
-    seq, lane, version, attempts, events, available_at, job_id = row
+    seq, lane, version, attempts, events, available_at, job_id, start_by = row
     ready.leave_by_number(step, seq)
     end_waiting(
         step,
@@ -210,7 +212,7 @@ def cancel_late(step: Step, row: tuple[Any, ...]) -> None:
         attempts=attempts,
         events=events,
         available_at=available_at,
-        reason="it was not started within its time to live",
+        reason=not_started_by(from_micros(start_by)),
     )
 
 

@@ -22,8 +22,9 @@ from leasehold.core.graph import order_of
 from leasehold.core.job import Draft, Job
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.records import Submitted
+from leasehold.core.refusals import id_is_taken
 from leasehold.core.status import Status
-from leasehold.errors import DuplicateJobError, LeaseholdError, QueueFullError
+from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite import inheritance
 from leasehold.stores.sqlite.codes import POLICY_CODE, STATUS_OF
 from leasehold.stores.sqlite.dependents import resolve
@@ -38,7 +39,6 @@ from leasehold.stores.sqlite.submit import (
     insert,
     known_id,
     known_key,
-    taken,
     through_gate,
 )
 
@@ -123,9 +123,7 @@ def _submit(
     refused: Mapping[str, LeaseholdError],
 ) -> list[Submitted | LeaseholdError]:
     drafts = list(asked)
-    verdicts = _verdicts(step, drafts)
-    if gate is not None:
-        _admit(step, lanes, drafts, verdicts, gate)
+    verdicts = _verdicts(step, lanes, drafts, gate)
     plan = Plan(drafts, verdicts, lambda job_id: bool(found(job_id)), refused)
     if plan.refusal is not None and not partial:
         raise plan.refusal
@@ -133,8 +131,19 @@ def _submit(
     stored = _store(
         step, lanes, [drafts[index] for index in new], [plan.needs[index] for index in new], found
     )
-    answers = iter(stored)
-    return [next(answers) if verdict is None else verdict for verdict in plan.verdicts]
+    made = {drafts[index].id: answer for index, answer in zip(new, stored, strict=True)}
+    return [
+        made[draft.id] if verdict is None else _as_it_was_made(verdict, made)
+        for draft, verdict in zip(drafts, plan.verdicts, strict=True)
+    ]
+
+
+def _as_it_was_made(verdict: Submitted | LeaseholdError, made: Mapping[str, Any]) -> Any:
+    """The duplicate of a draft of the same call stands where that draft's job does."""
+    first = made.get(verdict.id) if isinstance(verdict, Submitted) else None
+    if first is None:
+        return verdict
+    return Submitted(first.id, first.status, is_duplicate=True)
 
 
 class _Finder:
@@ -152,39 +161,31 @@ class _Finder:
         return self._found[job_id]
 
 
-def _verdicts(step: Step, drafts: Sequence[Draft]) -> list[Verdict]:
-    """Each draft by itself, its dependencies left aside."""
+def _verdicts(step: Step, lanes: Lanes, drafts: list[Draft], gate: Gate | None) -> list[Verdict]:
+    """Each draft by itself, its dependencies left aside; those let in get their queue's defaults.
+
+    One after the other: a draft that is refused has taken neither its id nor its key.
+    """
     ids: set[str] = set()
     keys: dict[tuple[str, str], Draft] = {}
     verdicts: list[Verdict] = []
-    for draft in drafts:
+    for index, draft in enumerate(drafts):
         try:
             verdict = _known(step, draft, keys)
             if verdict is None:
                 if draft.id in ids or step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-                    raise DuplicateJobError(taken(draft.id))
+                    raise id_is_taken(draft.id)
+                if gate is not None:
+                    drafts[index] = gate.admit(draft)
                 ids.add(draft.id)
                 if draft.idempotency_key is not None:
                     keys[draft.queue, draft.idempotency_key] = draft
             verdicts.append(verdict)
         except LeaseholdError as error:
             verdicts.append(error)
-    return verdicts
-
-
-def _admit(
-    step: Step, lanes: Lanes, drafts: list[Draft], verdicts: list[Verdict], gate: Gate
-) -> None:
-    """Ask the gate about each draft that nothing else stands against; in their places."""
-    for index, (draft, verdict) in enumerate(zip(drafts, verdicts, strict=True)):
-        if verdict is not None:
-            continue
-        try:
-            drafts[index] = gate.admit(draft)
-        except LeaseholdError as error:
-            verdicts[index] = error
             if isinstance(error, QueueFullError):
                 step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
+    return verdicts
 
 
 def _known(step: Step, draft: Draft, keys: Mapping[tuple[str, str], Draft]) -> Submitted | None:

@@ -9,14 +9,14 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.dependencies import purged_by
+from leasehold.core.messages import purged_by, queue_deleted
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.queue_rules import Purged, said
+from leasehold.core.refusals import no_queue, queue_exists, queue_not_empty
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
-from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
 from leasehold.stores.sqlite import people, read, relimit
 from leasehold.stores.sqlite.erase import erase
 from leasehold.stores.sqlite.finish import end_waiting
@@ -73,9 +73,7 @@ def create(step: Step, queue: str, config: QueueConfig, actor: str) -> None:
         _keep(step, queue, Rule(QueueState.ACTIVE, config))
         people.audit(step, actor, "create_queue", 1, {"queue": queue, "config": config})
     elif known.config != config:
-        raise QueueExistsError(
-            f"queue {queue!r} exists already, with other rules: use update_queue to change them"
-        )
+        raise queue_exists(queue)
 
 
 def update(step: Step, queue: str, changes: Mapping[str, Any], actor: str) -> None:
@@ -132,12 +130,8 @@ def delete(step: Step, queue: str, actor: str, *, force: bool) -> int:
     left: Any = step.execute(LEFT, (queue,)).fetchone()
     waiting, running = left
     if (waiting or running) and not force:
-        raise QueueNotEmptyError(
-            f"queue {queue!r} was not deleted: {waiting} job(s) wait and {running} run in it. "
-            "Drain or purge it first, or delete it with force: then those that wait become dead "
-            "letters, and those that run may finish"
-        )
-    buried = _bury(step, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
+        raise queue_not_empty(queue, waiting, running)
+    buried = _bury(step, queue, queue_deleted(queue, actor)) if waiting else 0
     step.execute(FORGET_RULE, (queue,))
     step.execute(FORGET_BUCKETS, (queue,))
     relimit.forget(step, queue)
@@ -199,9 +193,7 @@ def _known(step: Step, queue: str) -> Rule:
     if rule is not None:
         return rule
     if step.execute(KNOWN, (queue,)).fetchone() is None:
-        raise QueueNotFoundError(
-            f"there is no queue {queue!r}: it was not created, and never held a job"
-        )
+        raise no_queue(queue)
     return Rule(QueueState.ACTIVE, QueueConfig())
 
 

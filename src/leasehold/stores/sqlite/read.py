@@ -11,11 +11,11 @@ from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
 from leasehold.core.outcome import JobError
 from leasehold.core.priority import DEFAULT_SCORING
+from leasehold.core.refusals import check_page, not_a_cursor
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
-from leasehold.errors import InvalidJobError
 from leasehold.stores.sqlite.codes import EVENT_OF, POLICY_OF, STATUS_OF
 from leasehold.stores.sqlite.graph import DEPENDS_ON
 from leasehold.stores.sqlite.order import Lane, for_counting, in_order
@@ -120,12 +120,11 @@ def find_ids(db: apsw.Connection, prefix: str, limit: int) -> list[str]:
 
 def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None) -> Page:
     """Jobs that fit, the last submitted first."""
-    if not 1 <= limit <= 10_000:
-        raise InvalidJobError(f"limit must be from 1 to 10,000, not {limit}")
+    check_page(limit)
     clauses, values = conditions(where)
     if cursor is not None:
         if not cursor.isdecimal():
-            raise InvalidJobError(f"{cursor!r} is not a cursor that an earlier page gave")
+            raise not_a_cursor(cursor)
         clauses.append("job.seq < ?")
         values.append(int(cursor))
     condition = " AND ".join(clauses) or "1"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
+from leasehold.core import messages
 from leasehold.core.lease import Settled, StuckJob, SweepReport
 from leasehold.core.outcome import JobError, decide_recovery
 from leasehold.core.status import Status
@@ -34,10 +35,11 @@ FORGET_SILENT: Final = """
 """
 SILENT_MICROS: Final = 24 * 3600 * 1_000_000
 LATE: Final = f"""
-    SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id
+    SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id, job.start_by
     FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
     WHERE start_by < ? AND version = 0 LIMIT 1000
 """  # noqa: S608  # our own names
+HOLDER: Final = "SELECT worker, heartbeat_at FROM running WHERE seq = ? AND version = ?"
 RESET_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1 WHERE seq = ?"
 STUCK: Final = """
     SELECT job.id, queue, task, worker, running.version, attempts, acquired_at, heartbeat_at,
@@ -54,7 +56,12 @@ def recover(step: Step, dead_workers: Collection[str]) -> SweepReport:
         expired += step.execute(HELD_BY, (worker, step.now)).fetchall()
     ends = {Status.PENDING: 0, Status.DEAD: 0, Status.CANCELLED: 0}
     for seq, version, job_id, worker, expires_at, heartbeat_at in expired:
-        error = _lost(worker, version, expires_at, heartbeat_at, proved=worker in dead_workers)
+        heartbeat = from_micros(heartbeat_at)
+        error = (
+            messages.died(worker, version, heartbeat)
+            if worker in dead_workers
+            else messages.expired(worker, version, from_micros(expires_at), heartbeat)
+        )
         ends[_take_back(step, seq, version, job_id, error).status] += 1
     for worker in dead_workers:
         step.execute(FORGET_WORKER, (worker,))
@@ -69,18 +76,6 @@ def recover(step: Step, dead_workers: Collection[str]) -> SweepReport:
     )
 
 
-def _lost(
-    worker: str, version: int, expires_at: int, heartbeat_at: int, *, proved: bool
-) -> JobError:
-    how = (
-        f"worker {worker} died"
-        if proved
-        else f"worker {worker} let its lease expire at {from_micros(expires_at).isoformat()}"
-    )
-    heartbeat = from_micros(heartbeat_at).isoformat()
-    return JobError("WorkerLost", f"{how}; lease version {version}, last heartbeat {heartbeat}")
-
-
 def _take_back(
     step: Step, seq: int, version: int, job_id: str, error: JobError, *, reset: bool = False
 ) -> Settled:
@@ -91,7 +86,9 @@ def _take_back(
     assert row is not None
     assert rules is not None
     attempts = 0 if reset else row[4]
-    decision = decide_recovery(attempts=attempts, allowance=rules[2], cancel_reason=row[8])
+    decision = decide_recovery(
+        attempts=attempts, allowance=rules[2], cancel_reason=row[8], why=error.message
+    )
     settled = apply_decision(step, job_id, row, rules, decision, error, checkpoint=True)
     if settled.status is Status.PENDING:
         step.count(rules[0], "total_recovered")
@@ -106,12 +103,13 @@ def recover_one(
     if found is None:
         return None
     seq = found[0]
-    held = step.execute("SELECT 1 FROM running WHERE seq = ? AND version = ?", (seq, version))
-    if held.fetchone() is None:
+    held: Any = step.execute(HOLDER, (seq, version)).fetchone()
+    if held is None:
         return None
+    worker, heartbeat_at = held
     if reset_attempts:
         step.execute(RESET_ALLOWANCE, (seq,))
-    error = JobError("WorkerLost", reason)
+    error = messages.taken(worker, version, from_micros(heartbeat_at), reason)
     return _take_back(step, seq, version, job_id, error, reset=reset_attempts)
 
 

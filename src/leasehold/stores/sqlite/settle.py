@@ -15,6 +15,7 @@ import msgspec
 from leasehold.core.breaker import Breaker
 from leasehold.core.lease import Settled, Settlement
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.messages import mismatch
 from leasehold.core.outcome import (
     Complete,
     Decision,
@@ -22,12 +23,14 @@ from leasehold.core.outcome import (
     JobError,
     Outcome,
     decide,
+    reason_after,
     within_limits,
 )
+from leasehold.core.refusals import lease_of_no_job, stale_lease
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros, to_micros
-from leasehold.errors import LeaseConflictError, LeaseLostError
+from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite import parking, ready
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.finish import INSERT_FINISHED
@@ -66,7 +69,8 @@ JOB_RULES: Final = """
     FROM job WHERE seq = ?
 """
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
-HOLDER_NOW: Final = "SELECT version, worker FROM running WHERE seq = ?"
+HOLDER_NOW: Final = "SELECT worker, version FROM running WHERE seq = ?"
+HOLDER_THEN: Final = "SELECT worker FROM attempt WHERE seq = ? AND version = ?"
 
 _decode_retry = msgspec.json.Decoder(RetryPolicy).decode
 _COMPLETED = STATUS_CODE[Status.COMPLETED]
@@ -287,7 +291,7 @@ def apply_decision(
                 version,
                 decision.attempts,
                 n,
-                decision.message or None,
+                reason_after(decision),
             ),
         )
         step.hints.ready = True
@@ -305,7 +309,7 @@ def apply_decision(
                 n,
                 None,
                 None,
-                decision.message or None,
+                reason_after(decision),
             ),
         )
         step.count(lane, f"total_{decision.status.value}")
@@ -350,10 +354,9 @@ def refuse(step: Step, job_id: str, seq: int, version: int) -> LeaseLostError:
     """The answer to a stale holder; all that is written is that it was refused."""
     place = locate(step, seq) if seq else None
     if place is None:
-        return LeaseLostError(f"job {job_id} does not exist any more")
+        return lease_of_no_job(job_id, version)
     n = bump_events(step, seq, place)
-    holder = step.execute(HOLDER_NOW, (seq,)).fetchone()
-    message = f"refused: the caller's lease version is {version}, the latest is {place.version}"
+    was_holder: Any = step.execute(HOLDER_THEN, (seq, version)).fetchone()
     step.record(
         seq,
         n,
@@ -361,15 +364,22 @@ def refuse(step: Step, job_id: str, seq: int, version: int) -> LeaseLostError:
         place.status,
         place.status,
         attempts=place.attempts,
+        worker=None if was_holder is None else was_holder[0],
         version=version,
-        message=message,
+        message=mismatch(version, place.version),
     )
-    if holder is not None:
-        return LeaseConflictError(
-            f"job {job_id} is held by {holder[1]} under lease version {holder[0]}, "
-            f"not {version}: discard what was done under the old lease"
-        )
-    return LeaseLostError(
-        f"lease version {version} of job {job_id} is over (the job is {place.status}): "
-        "discard what was done under it"
-    )
+    return _lost(step, job_id, seq, version, place.status)
+
+
+def stale(step: Step, job_id: str, version: int) -> LeaseLostError:
+    """The error for a lease that is over; nothing is written."""
+    row: Any = step.execute(FIND_SEQ, (job_id,)).fetchone()
+    place = None if row is None else locate(step, row[0])
+    if place is None:
+        return lease_of_no_job(job_id, version)
+    return _lost(step, job_id, row[0], version, place.status)
+
+
+def _lost(step: Step, job_id: str, seq: int, version: int, status: Status) -> LeaseLostError:
+    holder: Any = step.execute(HOLDER_NOW, (seq,)).fetchone()
+    return stale_lease(job_id, version, status, holder)

@@ -24,6 +24,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.core.refusals import changes_status
 from leasehold.core.retention import (
     without_old_result,
 )
@@ -32,7 +33,6 @@ from leasehold.core.status import TRANSITIONS, Event
 from leasehold.core.transactions import Connection
 from leasehold.env import from_micros
 from leasehold.errors import (
-    InvalidTransitionError,
     LeaseholdError,
     LeaseLostError,
     QueueFullError,
@@ -177,7 +177,7 @@ class SQLiteStore(
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
         if event in TRANSITIONS:
-            raise InvalidTransitionError(f"{event} changes a job's status: it cannot be just told")
+            raise changes_status(event)
 
         def operation(step: Step) -> None:
             row = step.execute(settle.FIND_SEQ, (job_id,)).fetchone()
@@ -234,7 +234,8 @@ class SQLiteStore(
             taken = recover.recover_one(
                 step, job_id, version, reset_attempts=reset_attempts, reason=reason
             )
-            return taken or renew.stale(step, job_id, version)
+            # Whoever takes jobs back is no stale holder: its being late is not the job's history.
+            return taken or settle.stale(step, job_id, version)
 
         answer = self._write(operation)
         if isinstance(answer, LeaseLostError):
@@ -299,7 +300,7 @@ class SQLiteStore(
     def replay(
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
-        verb = people.replay(reset_attempts=reset_attempts)
+        verb = people.replay(actor, reset_attempts=reset_attempts)
 
         def operation(step: Step) -> list[Job | LeaseholdError]:
             order = linking.replay_order(step, job_ids)
@@ -316,7 +317,7 @@ class SQLiteStore(
         return self._for_each(job_ids, "discard", actor, people.discard)
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
-        verb = people.reprioritize(priority)
+        verb = people.reprioritize(priority, actor)
         answer = self._for_each((job_id,), "reprioritize", actor, verb, priority=priority)[0]
         if isinstance(answer, LeaseholdError):
             raise answer

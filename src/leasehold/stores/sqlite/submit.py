@@ -13,6 +13,7 @@ import msgspec
 from leasehold.core.job import Draft
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.records import Submitted
+from leasehold.core.refusals import id_is_taken
 from leasehold.core.status import Status
 from leasehold.env import to_micros
 from leasehold.errors import (
@@ -103,11 +104,27 @@ def _submit(
     if partial or any(draft.idempotency_key is not None for draft in drafts):
         return [_submit_one(step, lanes, draft, gate, partial=partial) for draft in drafts]
     if gate is not None:
-        drafts = [gate.admit(draft) for draft in drafts]
+        drafts = _admit_all(step, drafts, gate)
     try:
         return insert(step, lanes, drafts)
     except apsw.ConstraintError:
-        raise _duplicate(step, drafts) from None
+        # Without this, the rows that went in before the clash would be taken for older jobs.
+        step.undo()
+        clash = _duplicate(step, drafts)
+        assert clash is not None, "SQLite found a duplicate that is not there"
+        raise clash from None
+
+
+def _admit_all(step: Step, drafts: Sequence[Draft], gate: Gate) -> list[Draft]:
+    """Ask the gate about each; what stands against the first draft that is bad is raised."""
+    admitted: list[Draft] = []
+    for draft in drafts:
+        try:
+            admitted.append(gate.admit(draft))
+        except LeaseholdError as error:
+            # Ids are only compared when the jobs are stored; one of them may have been bad before.
+            raise _duplicate(step, drafts[: len(admitted) + 1]) or error from None
+    return admitted
 
 
 class PlainSubmit:
@@ -143,7 +160,7 @@ def _submit_one(
         if known is not None:
             return known
         if step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-            raise DuplicateJobError(taken(draft.id))
+            raise id_is_taken(draft.id)
         if gate is not None:
             draft = gate.admit(draft)
     except LeaseholdError as error:
@@ -295,17 +312,11 @@ def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tup
     )
 
 
-def _duplicate(step: Step, drafts: Sequence[Draft]) -> DuplicateJobError:
-    # Without this, the rows that went in before the clash would be taken for older jobs.
-    step.undo()
+def _duplicate(step: Step, drafts: Sequence[Draft]) -> DuplicateJobError | None:
+    """The error for the first draft whose id is taken; None if none is."""
     seen: set[str] = set()
     for draft in drafts:
         if draft.id in seen or step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-            return DuplicateJobError(taken(draft.id))
+            return id_is_taken(draft.id)
         seen.add(draft.id)
-    raise AssertionError("SQLite found a duplicate that is not there")
-
-
-def taken(job_id: str) -> str:
-    """Why a draft with this id is refused."""
-    return f"a job with the id {job_id!r} exists already: choose another, or use idempotency_key"
+    return None

@@ -55,11 +55,10 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
 def _of_its_texts(where: JobFilter) -> list[Clause]:
     clauses: list[Clause] = []
     if where.error_text is not None:
-        clauses.append((f"instr(lower({_ERROR_TEXT}), ?)", (where.error_text.lower(),)))
+        clauses.append((f"mentions({_ERROR_TEXT}, ?)", (where.error_text,)))
     if where.text is not None:
-        text = where.text.lower()
-        payload = "instr(lower(CAST(job.payload AS TEXT)), ?)"
-        clauses.append((f"({payload} OR instr(lower({_ERROR_TEXT}), ?))", (text, text)))
+        either = f"(mentions(job.payload, ?) OR mentions({_ERROR_TEXT}, ?))"
+        clauses.append((either, (where.text, where.text)))
     return clauses
 
 

@@ -81,6 +81,10 @@ class RecoveringClauses(ConformanceBase):
         assert attempt.lease_expires_at == beat + timedelta(seconds=10)
         assert (attempt.heartbeat_at, attempt.ended_at) == (beat, store.now())
         assert attempt.outcome is Event.RECOVERED
+        assert attempt.error is not None
+        assert attempt.error.type == "WorkerLost"
+        assert attempt.error.message.startswith("worker lost let its lease expire at ")
+        assert store.history("job")[-1].message == attempt.error.message
 
     def test_rec_2_at_most_a_hundred_attempt_records(self, store: Store) -> None:
         submit(store, draft())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from leasehold.core.job import DEFAULT_LEASE_SECONDS
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -173,11 +174,12 @@ def judge_report(
     job_id: str,
     version: int,
     progress: bytes | None = None,
-    lines: Sequence[str] = (),  # noqa: ARG001 - log lines are not modelled, only their fence.
+    lines: Sequence[LogLine] = (),  # noqa: ARG001 - log lines are not modelled, only their fence.
+    dropped: int = 0,  # noqa: ARG001 - as above.
 ) -> None:
     job = held(model, job_id, version)
     if job is None:
-        judge_refusal(model, job_id, version, answer, tells=False)
+        judge_refusal(model, job_id, version, answer, tells=True)
     elif answer is not None:
         raise broken("S5", job_id, f"the holder's report was refused: {answer!r}")
     elif progress is not None:

@@ -20,8 +20,8 @@ from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator.calllog import Applied, CallLog
 from leasehold.testing.simulator.runner import MakeStore
 
-FREE: Final = frozenset({"message", "error", "reason", "updated_at", "next_due_at"})
-"""Told in a store's own words, or only a hint."""
+FREE: Final = frozenset({"updated_at", "next_due_at"})
+"""Only hints."""
 
 
 class Trace(msgspec.Struct):
@@ -97,9 +97,9 @@ def _foretellable_draft(draft: Draft, now: datetime) -> Draft:
 
 
 def _comparable(answer: Any) -> Any:
-    """Without what stores may say in their own words."""
+    """Plain data, errors with their words, without what a store may work out in its own way."""
     if isinstance(answer, LeaseholdError):
-        return type(answer).__name__
+        return f"{type(answer).__name__}: {answer}"
     if isinstance(answer, SweepReport):
         return msgspec.structs.replace(answer, scan_ms=0.0)
     if isinstance(answer, Attempt) and answer.outcome is not Event.RECOVERED:
