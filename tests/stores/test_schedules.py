@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.core.budget import SCHEDULED_JOBS_AT_ONCE
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
 from leasehold.core.schedule import REFUSED_AGAIN_SECONDS, ScheduleDraft
@@ -123,7 +124,7 @@ def test_many_due_ticks_are_fired_in_several_writes(store: SQLiteStore, clock: M
         )
     clock.advance(1000)
     first = store.fire_schedules()
-    assert first.jobs == schedules.JOBS_AT_ONCE
+    assert first.jobs == SCHEDULED_JOBS_AT_ONCE
     assert first.next_tick_at is not None
     assert first.next_tick_at <= store.now()
     assert store.fire_schedules().jobs + store.fire_schedules().jobs == 1000 * many - first.jobs

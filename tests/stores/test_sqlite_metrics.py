@@ -15,7 +15,7 @@ from leasehold.core.outcome import Complete
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore, lanes, metrics, migrate, sampling
 from leasehold.stores.sqlite import lease as leasing
-from leasehold.stores.sqlite.sampling import FORGET_AT_ONCE
+from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.stores.sqlite.step import Step
 from leasehold.stores.sqlite.submit import PlainSubmit
 from leasehold.stores.sqlite.writer import _Ticket
@@ -164,14 +164,14 @@ def test_what_is_too_old_is_forgotten_in_small_writes(
     store.submit([Draft(id="job", task="t")])
     with store._read() as db:
         row = db.execute(f"SELECT {', '.join('0' * 15)}, '{{}}', '{{}}'").fetchone()
-    rows = [("default", at, *row) for at in range(FORGET_AT_ONCE + 1)]  # type: ignore[misc]
+    rows = [("default", at, *row) for at in range(FORGOTTEN_AT_ONCE + 1)]  # type: ignore[misc]
     store._writer.run(lambda step: step.executemany(sampling.MINUTES.keep, rows).fetchall())
 
     def kept() -> int:
         with store._read() as db:
             return int(str(db.execute("SELECT count(*) FROM minute").fetchall()[0][0]))
 
-    assert kept() == FORGET_AT_ONCE + 1
+    assert kept() == FORGOTTEN_AT_ONCE + 1
     clock.advance(60)
     store.submit([Draft(id="one", task="t")])
     assert kept() == 2  # one of the old, and the first minute

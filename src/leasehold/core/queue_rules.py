@@ -22,15 +22,13 @@ What a queue's rules mean for `submit` and `exchange` (its limits per key are in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.search import JobFilter
-
-PURGE_AT_ONCE: Final = 1000
-"""How many jobs one purge deletes at most, so that nobody else waits long for their write."""
 
 
 def said(what: msgspec.Struct) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.reason import Reason, reason_for
 from leasehold.core.search import JobFilter
 from leasehold.errors import InvalidJobError, InvalidQueueError, QueueNotFoundError

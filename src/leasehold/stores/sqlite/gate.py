@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from leasehold.core.admission import Admission
+from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.drain import Drain
 from leasehold.core.job import Draft
 from leasehold.stores.sqlite.step import Step
@@ -28,7 +29,11 @@ KEEP_DRAIN: Final = """
 FULL_AT: Final = "SELECT full_at FROM bucket WHERE queue = ? AND name = ?"
 KEEP_BUCKET: Final = "INSERT OR REPLACE INTO bucket VALUES (?, ?, ?)"
 # A bucket that is full is as good as none: clients come and go without number.
-FORGET_FULL_BUCKETS: Final = "DELETE FROM bucket WHERE full_at <= ?"
+FORGET_FULL_BUCKETS: Final = f"""
+    DELETE FROM bucket WHERE (queue, name) IN (
+        SELECT queue, name FROM bucket WHERE full_at <= ? ORDER BY full_at
+        LIMIT {FORGOTTEN_AT_ONCE})
+"""  # noqa: S608  # our own number
 
 
 class Gate:

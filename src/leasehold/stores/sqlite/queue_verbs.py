@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.search import JobFilter
 from leasehold.stores.sqlite import queues
 from leasehold.stores.sqlite.foundation import Foundation

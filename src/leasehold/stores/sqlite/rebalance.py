@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from leasehold.core.budget import PLACED_AT_ONCE
 from leasehold.stores.sqlite import ready, relimit
 from leasehold.stores.sqlite.ready import STANDING, Standing
 from leasehold.stores.sqlite.step import Step
-
-PLACED_AT_ONCE: Final = 2000
-"""So that many crossings do not hold the write lock for long; the next lease goes on."""
 
 CROSSING: Final = f"""
     SELECT {STANDING} FROM place CROSS JOIN job USING (seq) CROSS JOIN ready

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from leasehold.core.budget import SCHEDULED_JOBS_AT_ONCE, SCHEDULES_AT_ONCE
 from leasehold.core.job import Draft, Job
 from leasehold.core.schedule import (
     REFUSED_AGAIN_SECONDS,
@@ -30,10 +31,6 @@ from leasehold.stores.sqlite.step import Step
 from leasehold.stores.sqlite.submit import submit
 
 T = TypeVar("T")
-
-SCHEDULES_AT_ONCE: Final = 100
-JOBS_AT_ONCE: Final = 2000
-"""So that many due ticks do not hold the write lock for long; the next look goes on."""
 
 _COLUMNS: Final = (
     "name, draft, created_at, updated_at, next_at, due_at, paused, last_at, last_job_id, fired, "
@@ -155,7 +152,7 @@ def fire_due(step: Step, lanes: Lanes, admit: Admit) -> tuple[int, int | None]:
                 submit=submit_one,
             ),
         )
-        if jobs >= JOBS_AT_ONCE:
+        if jobs >= SCHEDULED_JOBS_AT_ONCE:
             break
     return jobs, _next_look(step)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
+from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.span import MINUTE_MICROS
 from leasehold.core.status import Event, Status
 from leasehold.env import Env

@@ -152,11 +152,11 @@ class SQLiteStore(
         # First, since what was settled and what is due may make others available.
         dependents.resolve(step)
         _, tick = fire_due(step, self._lanes, self._disk.refuse_when_low)
-        leases, numbers = leasing.lease(step, request)
+        leases, numbers, cut_short = leasing.lease(step, request)
         tick_at = None if tick is None else from_micros(tick)
         if len(leases) >= request.limit:
             return Exchange(settled, leases, None, tick_at, generation), numbers
-        due = leasing.next_due(step)
+        due = step.now if cut_short else leasing.next_due(step)
         if due is None or (tick is not None and tick < due):
             return Exchange(settled, leases, tick_at, tick_at, generation), numbers
         return Exchange(settled, leases, from_micros(due), tick_at, generation), numbers

@@ -21,7 +21,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
 from leasehold.core.retention import (
     BATCH_MAX,
