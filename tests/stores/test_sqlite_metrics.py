@@ -9,13 +9,13 @@ from typing import Any
 import apsw
 import pytest
 
+from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore, lanes, metrics, migrate, sampling
 from leasehold.stores.sqlite import lease as leasing
-from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.stores.sqlite.step import Step
 from leasehold.stores.sqlite.submit import PlainSubmit
 from leasehold.stores.sqlite.writer import _Ticket
@@ -144,7 +144,7 @@ def test_what_a_failed_operation_measured_is_dropped(
     store.submit([Draft(id="job", task="t")])
 
     def fails(step: Step) -> None:
-        leases, _ = leasing.lease(step, LeaseRequest(worker="w"))
+        leases, *_ = leasing.lease(step, LeaseRequest(worker="w"))
         assert leases
         raise OSError("no")
 

@@ -8,7 +8,10 @@ drafts of a submit or the ids of a cancel, is its own budget.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 PROMOTED_AT_ONCE: Final = 2000
 """Due jobs that become pending; the next lease goes on."""
@@ -36,3 +39,13 @@ PURGE_AT_ONCE: Final = 1000
 """Jobs that one purge deletes; the caller goes on."""
 FORGOTTEN_AT_ONCE: Final = 1000
 """Minutes, days and token buckets that are over; a later write goes on."""
+
+
+def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Parts of a sequence, one for each write.
+
+    >>> list(batched("abcde", 2))
+    ['ab', 'cd', 'e']
+    """
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

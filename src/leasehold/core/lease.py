@@ -139,6 +139,20 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     workers_proved_dead: tuple[str, ...] = ()
     last_error: JobError | None = None
 
+    def plus(self, other: SweepReport) -> SweepReport:
+        """The report of both, one after the other."""
+        return SweepReport(
+            expired_found=self.expired_found + other.expired_found,
+            recovered=self.recovered + other.recovered,
+            dead=self.dead + other.dead,
+            cancelled=self.cancelled + other.cancelled,
+            checkpoints_created=self.checkpoints_created + other.checkpoints_created,
+            errors=self.errors + other.errors,
+            scan_ms=self.scan_ms + other.scan_ms,
+            workers_proved_dead=self.workers_proved_dead + other.workers_proved_dead,
+            last_error=other.last_error or self.last_error,
+        )
+
 
 def next_heartbeat_seconds(lease_seconds: float) -> float:
     """The advice that goes with a renewal: a tenth of the lease, so that several may be missed.

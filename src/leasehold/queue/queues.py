@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
+from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.reason import Reason, reason_for
 from leasehold.core.search import JobFilter
 from leasehold.errors import InvalidJobError, InvalidQueueError, QueueNotFoundError

@@ -11,8 +11,8 @@ from typing import TypeVar
 import apsw
 
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import InvalidJobError, StoreError
-from leasehold.stores.sqlite import dependents
+from leasehold.errors import InvalidJobError, LeaseholdError, StoreError
+from leasehold.stores.sqlite import damage, dependents
 from leasehold.stores.sqlite.application import check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
@@ -24,6 +24,7 @@ from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
+from leasehold.stores.sqlite.rows import UNREADABLE
 from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
 from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Wake
@@ -83,10 +84,31 @@ class Foundation:
     def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         self._check_process()
         check_not_inside(self._files.database)
-        answer = self._writer.run(operation)
+        answer = self._run(operation)
         if self._unresolved and go_on:
             self._resolve_the_rest()
         return answer
+
+    def _run(self, operation: Callable[[Step], T]) -> T:
+        """Write; what fails because a row cannot be read is tried again without that row."""
+        while True:
+            try:
+                return self._writer.run(operation)
+            except UNREADABLE as error:
+                # Some of our own errors are among those, and say what was wrongly asked for.
+                if isinstance(error, LeaseholdError) or not self._set_aside_damaged():
+                    raise
+
+    def _set_aside_damaged(self) -> int:
+        """Make dead letters of the jobs that cannot be read; answers how many."""
+        with self._readers.lend() as db:
+            found = damage.find(db)
+        if not found:
+            return 0
+        done = self._writer.run(lambda step: sum(damage.set_aside(step, each) for each in found))
+        for seq, problem in found[:10]:
+            logger.error("a job was set aside, number %d: it cannot be read: %s", seq, problem)
+        return done
 
     def _after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
@@ -97,7 +119,7 @@ class Foundation:
         try:
             while self._unresolved:
                 self._unresolved = False
-                self._writer.run(dependents.resolve)
+                self._run(dependents.resolve)
         except StoreError as error:
             # What the caller asked for is durable; the next exchange or sweep goes on with this.
             logger.warning("some dependents will be dealt with later: %s", error)
@@ -105,7 +127,7 @@ class Foundation:
     def _rebalance_the_rest(self) -> None:
         """Place jobs anew that have to be; others write in between."""
         try:
-            while self._writer.run(rebalance):
+            while self._run(rebalance):
                 pass
         except StoreError as error:
             # What the caller asked for is durable; the next lease or sweep goes on with this.

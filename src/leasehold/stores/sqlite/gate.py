@@ -14,6 +14,7 @@ from leasehold.core.admission import Admission
 from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.drain import Drain
 from leasehold.core.job import Draft
+from leasehold.errors import QueueClosedError
 from leasehold.stores.sqlite.step import Step
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
@@ -82,6 +83,11 @@ class Gate:
         rule = step.rules.get(queue)
         if rule is None:
             return None
+        if rule.problem is not None:
+            raise QueueClosedError(
+                f"queue {queue!r} takes no jobs: its rules cannot be read ({rule.problem}); they "
+                "may have been written by a newer version: upgrade this process, or set them again"
+            )
         pending = ended = 0
         drain = Drain.begin(step.now, 0)
         if rule.config.max_depth is not None:

@@ -12,7 +12,7 @@ import apsw
 
 from leasehold.core.status import Status
 from leasehold.errors import StoreError
-from leasehold.stores.sqlite import graph, inheritance, key_check, metrics
+from leasehold.stores.sqlite import damage, graph, inheritance, key_check, metrics
 from leasehold.stores.sqlite.codes import STATUS_CODE
 from leasehold.stores.sqlite.files import StoreFiles, file_system, private_umask
 from leasehold.stores.sqlite.identity import read_store_id
@@ -70,6 +70,7 @@ def check(db: apsw.Connection) -> list[str]:
         problems.append(f"number {seq} has a place among the pending jobs, but is not pending")
     for (job_id,) in db.execute(_OVERSPENT):
         problems.append(f"job {job_id} has more attempts than it is allowed")
+    problems += damage.told(db)
     problems += graph.problems(db)
     problems += inheritance.problems(db)
     problems += metrics.problems(db)

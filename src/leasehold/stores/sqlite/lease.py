@@ -223,9 +223,7 @@ def _in_order(step: Step, request: LeaseRequest, look: _Look) -> Iterable[Row]:
     return in_order(step.db, looked_into, step.now, for_leasing_in_group(), narrow)
 
 
-def _both(
-    one: Callable[[], object] | None, other: Callable[[], object]
-) -> Callable[[], object]:
+def _both(one: Callable[[], object] | None, other: Callable[[], object]) -> Callable[[], object]:
     return other if one is None else lambda: one() and other()
 
 
@@ -332,8 +330,8 @@ def _read(
                 metadata=None if metadata is None else metadata_of(metadata),
                 parent_id=parent_id,
             )
-            if type(payload) is not bytes or not 0 <= priority <= 100:
-                raise ValueError("its payload is no bytes, or its priority not from 0 to 100")
+            if type(payload) is not bytes or type(job_id) is not str or not 0 <= priority <= 100:
+                raise ValueError("id, payload or priority are none")
             n = events + 1
             waited = now - available_at
         except UNREADABLE as error:

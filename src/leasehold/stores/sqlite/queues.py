@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,18 +10,29 @@ import apsw
 import msgspec
 
 from leasehold.core.priority import DEFAULT_SCORING
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
+from leasehold.core.queue_config import (
+    QueueConfig,
+    QueueInfo,
+    QueueState,
+    being_deleted,
+    check_queue_name,
+)
 from leasehold.core.queue_rules import said
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
-from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
+from leasehold.errors import (
+    InvalidQueueError,
+    QueueExistsError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+)
 from leasehold.stores.sqlite import people, read, relimit
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.locate import locate, remove
 from leasehold.stores.sqlite.prune_lanes import MAKE_INDEX
 from leasehold.stores.sqlite.rebalance import rescore
-from leasehold.stores.sqlite.rules import Rule, load
+from leasehold.stores.sqlite.rules import DELETED_BY, Rule, load
 from leasehold.stores.sqlite.settle import FIND_SEQ
 from leasehold.stores.sqlite.step import Step
 
@@ -50,15 +61,23 @@ LEFT: Final = """
     SELECT coalesce(sum(scheduled + blocked + pending + failed), 0), coalesce(sum(running), 0)
     FROM lane WHERE queue = ?
 """
-# Guard: the job waits. Those that run, or have ended, are not even looked at.
+# For a reader, which holds up nobody: `waiting` is looked through as a whole.
 WAITING_IN_QUEUE: Final = """
-    SELECT seq, job.id, job.lane FROM ready JOIN job USING (seq)
-    WHERE ready.lane IN (SELECT id FROM lane WHERE queue = ?1
-                         UNION ALL SELECT -id FROM key_lane WHERE queue = ?1)
+    SELECT seq FROM ready WHERE ready.lane IN (SELECT id FROM lane WHERE queue = ?1
+        UNION ALL SELECT -id FROM key_lane WHERE queue = ?1)
     UNION ALL
-    SELECT seq, job.id, job.lane FROM waiting JOIN job USING (seq)
+    SELECT seq FROM waiting JOIN job USING (seq)
     WHERE job.lane IN (SELECT id FROM lane WHERE queue = ?1)
+    LIMIT ?2
 """
+STILL_PENDING: Final = """
+    SELECT 1 FROM lane JOIN ready ON ready.lane = lane.id WHERE queue = ?1
+    UNION ALL
+    SELECT 1 FROM key_lane JOIN ready ON ready.lane = -key_lane.id WHERE queue = ?1 LIMIT 1
+"""
+JOB_TO_BURY: Final = "SELECT id, lane FROM job WHERE seq = ?"
+FOUND_AT_ONCE: Final = 100_000
+"""How many jobs to bury one read looks for."""
 
 
 def create(step: Step, queue: str, config: QueueConfig, actor: str) -> None:
@@ -68,6 +87,8 @@ def create(step: Step, queue: str, config: QueueConfig, actor: str) -> None:
     if known is None:
         _keep(step, queue, Rule(QueueState.ACTIVE, config))
         people.audit(step, actor, "create_queue", 1, {"queue": queue, "config": config})
+    elif known.state is QueueState.DELETING:
+        raise being_deleted(queue)
     elif known.config != config:
         raise QueueExistsError(
             f"queue {queue!r} exists already, with other rules: use update_queue to change them"
@@ -77,14 +98,17 @@ def create(step: Step, queue: str, config: QueueConfig, actor: str) -> None:
 def update(step: Step, queue: str, changes: Mapping[str, Any], actor: str) -> None:
     """Change some of a queue's rules."""
     known = _known(step, queue)
-    _keep(step, queue, known._replace(config=known.config.changed(changes)))
+    _keep(step, queue, known._replace(config=known.config.changed(changes), problem=None))
     people.audit(step, actor, "update_queue", 1, {"queue": queue, "changes": dict(changes)})
 
 
 def set_state(step: Step, queue: str, state: QueueState, actor: str) -> None:
     """Pause, resume or drain a queue."""
-    _keep(step, queue, _known(step, queue)._replace(state=state))
-    people.audit(step, actor, _ACTIONS[state], 1, {"queue": queue})
+    action = _ACTIONS.get(state)
+    if action is None:
+        raise InvalidQueueError(f"a queue is active, paused or draining, not {state}: delete it")
+    _keep(step, queue, _known(step, queue)._replace(state=state, problem=None))
+    people.audit(step, actor, action, 1, {"queue": queue})
 
 
 _ACTIONS: Final = {
@@ -119,9 +143,12 @@ def purge(step: Step, queue: str, where: JobFilter, actor: str, limit: int) -> i
     return purged
 
 
-def delete(step: Step, queue: str, actor: str, *, force: bool) -> int:
-    """Forget a queue; by force, what waits in it becomes dead letters."""
-    _known(step, queue)
+def delete(step: Step, queue: str, actor: str, *, force: bool) -> bool:
+    """Forget a queue, or begin to: by force, what waits in it has to be buried first.
+
+    Answers whether that was all.
+    """
+    known = _known(step, queue, deleting=True)
     left: Any = step.execute(LEFT, (queue,)).fetchone()
     waiting, running = left
     if (waiting or running) and not force:
@@ -130,7 +157,45 @@ def delete(step: Step, queue: str, actor: str, *, force: bool) -> int:
             "Drain or purge it first, or delete it with force: then those that wait become dead "
             "letters, and those that run may finish"
         )
-    buried = _bury(step, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
+    if not waiting:
+        _forget(step, queue, actor, force=force, buried=0)
+        return True
+    if known.state is not QueueState.DELETING:
+        _keep(step, queue, known._replace(state=QueueState.DELETING, deleted_by=actor))
+    return False
+
+
+def waiting_in(db: apsw.Connection, queue: str) -> list[int]:
+    """The numbers of jobs that wait in a queue."""
+    return [seq for (seq,) in db.execute(WAITING_IN_QUEUE, (queue, FOUND_AT_ONCE))]
+
+
+def being_deleted_in(db: apsw.Connection) -> list[str]:
+    """The queues that somebody began to delete."""
+    return [queue for queue, rule in load(db).items() if rule.state is QueueState.DELETING]
+
+
+def bury(step: Step, queue: str, jobs: Sequence[int], buried: int) -> tuple[int, bool]:
+    """Make dead letters of these jobs, and forget the queue when nothing is pending in it.
+
+    `buried` jobs were before. Answers how many these were, and whether that was all.
+    """
+    rule = step.rules.get(queue)
+    if rule is None or rule.state is not QueueState.DELETING:
+        return 0, True  # Another process has finished it.
+    actor = rule.deleted_by or "somebody"
+    reason = f"its queue {queue!r} was deleted by {actor}"
+    more = sum(_bury(step, seq, reason) for seq in jobs)
+    step.flush()
+    left: Any = step.execute(LEFT, (queue,)).fetchone()
+    # Without jobs to bury, counters that are wrong must not keep the queue for ever.
+    if (left[0] and jobs) or step.execute(STILL_PENDING, (queue,)).fetchone():
+        return more, False
+    _forget(step, queue, actor, force=True, buried=buried + more)
+    return more, True
+
+
+def _forget(step: Step, queue: str, actor: str, *, force: bool, buried: int) -> None:
     step.execute(FORGET_RULE, (queue,))
     step.execute(FORGET_BUCKETS, (queue,))
     relimit.forget(step, queue)
@@ -138,7 +203,6 @@ def delete(step: Step, queue: str, actor: str, *, force: bool) -> int:
     # Those that were held back by the queue's rules, its running jobs' retries, may go on.
     step.hints.ready = True
     people.audit(step, actor, "delete_queue", buried, {"queue": queue, "force": force})
-    return buried
 
 
 def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[QueueInfo]:
@@ -162,11 +226,11 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
 def _info(
     name: str, rule: Rule | None, counts: dict[Status, int], held: dict[str, datetime] | None
 ) -> QueueInfo:
-    state, config = rule or Rule(QueueState.ACTIVE, QueueConfig())
+    known = rule or Rule(QueueState.ACTIVE, QueueConfig())
     return QueueInfo(
         name=name,
-        state=state,
-        config=config,
+        state=known.state,
+        config=known.config,
         pending=counts[Status.PENDING],
         running=counts[Status.RUNNING],
         counts=counts,
@@ -187,9 +251,11 @@ def info_inside(step: Step, queue: str) -> QueueInfo:
     return found
 
 
-def _known(step: Step, queue: str) -> Rule:
+def _known(step: Step, queue: str, *, deleting: bool = False) -> Rule:
     rule = step.rules.get(queue)
     if rule is not None:
+        if rule.state is QueueState.DELETING and not deleting:
+            raise being_deleted(queue)
         return rule
     if step.execute(KNOWN, (queue,)).fetchone() is None:
         raise QueueNotFoundError(
@@ -204,7 +270,12 @@ def _keep(step: Step, queue: str, rule: Rule) -> None:
     if rule.config.scoring != (DEFAULT_SCORING if before is None else before.config.scoring):
         rescore(step, queue)
     config = msgspec.json.encode(rule.config).decode()
-    step.execute(KEEP_RULE, (queue, rule.state.value, config))
+    state = (
+        rule.state.value
+        if rule.deleted_by is None
+        else f"{rule.state}{DELETED_BY}{rule.deleted_by}"
+    )
+    step.execute(KEEP_RULE, (queue, state, config))
     if rule.config.retention is not None:
         step.execute(MAKE_INDEX)
     step.rules_changed()
@@ -214,26 +285,23 @@ def _keep(step: Step, queue: str, rule: Rule) -> None:
     step.hints.ready = True
 
 
-def _bury(step: Step, queue: str, reason: str) -> int:
-    rows: list[Any] = step.execute(WAITING_IN_QUEUE, (queue,)).fetchall()
-    buried = 0
-    for seq, job_id, lane in rows:
-        place = locate(step, seq)
-        if place is None or place.status not in WAITING:
-            continue
-        remove(step, seq, place)
-        end_waiting(
-            step,
-            seq=seq,
-            job_id=job_id,
-            lane=lane,
-            before=place.status,
-            after=Status.DEAD,
-            version=place.version,
-            attempts=place.attempts,
-            events=place.events,
-            available_at=place.available_at,
-            reason=reason,
-        )
-        buried += 1
-    return buried
+def _bury(step: Step, seq: int, reason: str) -> bool:
+    place = locate(step, seq)
+    if place is None or place.status not in WAITING:
+        return False
+    job: Any = step.execute(JOB_TO_BURY, (seq,)).fetchone()
+    remove(step, seq, place)
+    end_waiting(
+        step,
+        seq=seq,
+        job_id=job[0],
+        lane=job[1],
+        before=place.status,
+        after=Status.DEAD,
+        version=place.version,
+        attempts=place.attempts,
+        events=place.events,
+        available_at=place.available_at,
+        reason=reason,
+    )
+    return True

@@ -10,50 +10,18 @@ import msgspec
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.outcome import JobError
 from leasehold.core.priority import DEFAULT_SCORING
-from leasehold.core.retry import RetryPolicy
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
 from leasehold.errors import InvalidJobError
-from leasehold.stores.sqlite.codes import EVENT_OF, POLICY_OF, STATUS_OF
-from leasehold.stores.sqlite.graph import DEPENDS_ON
+from leasehold.stores.sqlite.codes import EVENT_OF, STATUS_OF
+from leasehold.stores.sqlite.job_row import JOB, NUMBERS, job_carefully, job_of
 from leasehold.stores.sqlite.order import Lane, for_counting, in_order
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
+from leasehold.stores.sqlite.rows import UNREADABLE
 from leasehold.stores.sqlite.rules import load
 from leasehold.stores.sqlite.where import conditions
 
-# One row per job, wherever it stands. Exactly one of the four state tables has a row for it.
-_JOB: Final = f"""
-    SELECT job.seq, job.id, lane.queue, lane.task, job.priority, job.created_at, job.max_retries,
-           job.allowance, job.timeout_seconds, job.lease_seconds, job.deadline, job.start_by,
-           job.result_ttl_seconds, job.retry, job.metadata, job.idempotency_key, job.parent_id,
-           job.codec, job.payload,
-           coalesce(finished.status, waiting.status, iif(running.seq IS NULL, 2, 3)) AS status,
-           coalesce(ready.version, running.version, finished.version, waiting.version) AS version,
-           coalesce(ready.attempts, running.attempts, finished.attempts, waiting.attempts),
-           coalesce(ready.available_at, running.available_at, finished.available_at, waiting.due,
-                    dependent.due, waiting.since),
-           running.worker, running.acquired_at, running.expires_at, running.heartbeat_at,
-           running.cancel_reason,
-           finished.finished_at, finished.started_at, finished.result, finished.result_codec,
-           coalesce(finished.reason, waiting.reason), waiting.since, progress.document,
-           dependent.policy, raised.base, job.limit_key
-    FROM job
-    JOIN lane ON lane.id = job.lane
-    LEFT JOIN running ON running.seq = job.seq
-    LEFT JOIN finished ON finished.seq = job.seq
-    LEFT JOIN waiting ON waiting.seq = job.seq
-    LEFT JOIN place ON place.seq = job.seq
-    LEFT JOIN ready ON {AT_ITS_PLACE}
-    LEFT JOIN raised ON raised.seq = job.seq
-    LEFT JOIN progress ON progress.seq = job.seq
-    LEFT JOIN dependent ON dependent.seq = job.seq
-"""  # noqa: S608  # our own names
-_LAST_ERROR: Final = """
-    SELECT error_type, error_message, traceback FROM attempt
-    WHERE seq = ? AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1
-"""
-_LAST_ATTEMPT: Final = "SELECT started_at FROM attempt WHERE seq = ? ORDER BY version DESC LIMIT 1"
 _ATTEMPTS: Final = """
     SELECT version, number, worker, started_at, ended_at, outcome, after, attempts, leased_event,
            ended_event, message, error_type, error_message, traceback, note, expires_at,
@@ -85,14 +53,15 @@ FIND_IDS: Final = (
     "SELECT id FROM job WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
 )
 
-_decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_retry = msgspec.json.Decoder(RetryPolicy).decode
-
 
 def read_job(db: apsw.Connection, job_id: str) -> Job | None:
-    """A snapshot of one job."""
-    row = db.execute(f"{_JOB} WHERE job.id = ?", (job_id,)).fetchone()
-    return None if row is None else _job(db, row)
+    """A snapshot of one job; of one that cannot be read, with what can be."""
+    try:
+        row = db.execute(f"{JOB} WHERE job.id = ?", (job_id,)).fetchone()
+        return None if row is None else job_of(db, row)
+    except UNREADABLE:
+        found: Any = db.execute(_CREATED, (job_id,)).fetchone()
+        return None if found is None else job_carefully(db, found[0])
 
 
 def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
@@ -127,10 +96,14 @@ def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None
         clauses.append("job.seq < ?")
         values.append(int(cursor))
     condition = " AND ".join(clauses) or "1"
-    rows = db.execute(
-        f"{_JOB} WHERE {condition} ORDER BY job.seq DESC LIMIT ?", (*values, limit + 1)
-    ).fetchall()
-    jobs = [_job(db, row) for row in rows[:limit]]
+    page = f"WHERE {condition} ORDER BY job.seq DESC LIMIT ?"
+    try:
+        rows: list[Any] = db.execute(f"{JOB} {page}", (*values, limit + 1)).fetchall()
+        jobs = [job_of(db, row) for row in rows[:limit]]
+    except UNREADABLE:
+        # One of them cannot be read: then each is read with care.
+        rows = db.execute(f"{NUMBERS} {page}", (*values, limit + 1)).fetchall()
+        jobs = [job_carefully(db, row[0]) for row in rows[:limit]]
     return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
 
 
@@ -249,63 +222,3 @@ def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
 
 def _moment(micros: int | None) -> Any:
     return None if micros is None else from_micros(micros)
-
-
-def _job(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
-    (seq, job_id, queue, task, priority, created_at, max_retries, allowance, timeout_seconds,
-     lease_seconds, deadline, start_by, result_ttl_seconds, retry, metadata, key, parent_id, codec,
-     payload, status, version, attempts_spent, run_at, worker, acquired_at, expires_at,
-     heartbeat_at, cancel_reason, finished_at, started_at, result, result_codec, reason, since,
-     progress, policy, base, limit_key) = row  # fmt: skip
-    depends_on: tuple[str, ...] = ()
-    if policy is not None:
-        depends_on = tuple(str(needed) for (needed,) in db.execute(DEPENDS_ON, (seq,)))
-    error = None
-    if version:
-        # Only a job that was leased before can have failed before.
-        failed = db.execute(_LAST_ERROR, (seq,)).fetchone()
-        error = None if failed is None else JobError(*failed)
-        if started_at is None:
-            last = db.execute(_LAST_ATTEMPT, (seq,)).fetchone()
-            started_at = acquired_at or (None if last is None else last[0])
-    return Job(
-        id=job_id,
-        queue=queue,
-        task=task,
-        status=STATUS_OF[status],
-        priority=priority,
-        payload_data=payload,
-        codec=codec or "json",
-        created_at=from_micros(created_at),
-        updated_at=from_micros(max(finished_at or since or heartbeat_at or run_at, created_at)),
-        run_at=from_micros(run_at),
-        deadline=_moment(deadline),
-        started_at=_moment(started_at),
-        completed_at=_moment(finished_at),
-        attempts=attempts_spent,
-        max_retries=max_retries,
-        allowance=allowance,
-        retry=None if retry is None else _decode_retry(retry),
-        timeout_seconds=timeout_seconds,
-        lease_seconds=lease_seconds,
-        start_by=_moment(start_by),
-        result_ttl_seconds=result_ttl_seconds,
-        worker=worker,
-        lease_version=version,
-        lease_acquired_at=_moment(acquired_at),
-        lease_expires_at=_moment(expires_at),
-        heartbeat_at=_moment(heartbeat_at),
-        cancel_requested=cancel_reason,
-        result_data=result,
-        result_codec=result_codec or "json",
-        error=error,
-        reason=reason,
-        progress=None if progress is None else msgspec.json.decode(progress),
-        metadata=None if metadata is None else _decode_metadata(metadata),
-        idempotency_key=key,
-        parent_id=parent_id,
-        depends_on=depends_on,
-        on_dependency_failure=POLICY_OF[policy or 0],
-        inherited_priority=base,
-        limit_key=limit_key,
-    )

@@ -22,8 +22,8 @@ UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspe
 MOMENT_MAX: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999, the last that Python knows."""
 
-_decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_retry = msgspec.json.Decoder(RetryPolicy).decode
+_metadata: Final[msgspec.json.Decoder[dict[str, Any]]] = msgspec.json.Decoder(dict[str, Any])
+_retry: Final[msgspec.json.Decoder[RetryPolicy]] = msgspec.json.Decoder(RetryPolicy)
 
 
 class Kind(Enum):
@@ -51,6 +51,19 @@ _TYPES: Final = {
     Kind.BYTES: "'blob'",
     Kind.BYTES_OR_NULL: "'blob', 'null'",
 }
+_NULL: Final = type(None)
+PYTHON_TYPES: Final[dict[Kind, frozenset[type]]] = {
+    Kind.WHOLE: frozenset({int}),
+    Kind.WHOLE_OR_NULL: frozenset({int, _NULL}),
+    Kind.MOMENT: frozenset({int}),
+    Kind.MOMENT_OR_NULL: frozenset({int, _NULL}),
+    Kind.SECONDS_OR_NULL: frozenset({int, float, _NULL}),
+    Kind.TEXT: frozenset({str}),
+    Kind.TEXT_OR_NULL: frozenset({str, _NULL}),
+    Kind.BYTES: frozenset({bytes}),
+    Kind.BYTES_OR_NULL: frozenset({bytes, _NULL}),
+}
+"""As what each kind is fetched, if it is not guarded."""
 _TEXTS: Final = frozenset({Kind.TEXT, Kind.TEXT_OR_NULL})
 _MOMENTS: Final = frozenset({Kind.MOMENT, Kind.MOMENT_OR_NULL})
 _WRONG: Final = "'of another type: ' || typeof({0})"
@@ -91,7 +104,7 @@ def seconds_of(name: str, value: float) -> float:
 def retry_of(text: str) -> RetryPolicy:
     """A stored retry policy; raises ValueError for one that this version does not know."""
     try:
-        return _decode_retry(text)
+        return _retry.decode(text)
     except msgspec.MsgspecError as error:
         raise ValueError(_about_policy(text) or f"bad retry policy: {error}") from None
 
@@ -108,7 +121,7 @@ def _about_policy(text: str) -> str | None:
 def metadata_of(text: str) -> dict[str, Any]:
     """Stored metadata; raises ValueError if it is no JSON object."""
     try:
-        return _decode_metadata(text)
+        return _metadata.decode(text)
     except msgspec.MsgspecError as error:
         raise ValueError(f"bad metadata: {error}") from None
 

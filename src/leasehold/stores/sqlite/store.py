@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.lease import (
@@ -56,6 +58,7 @@ from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.metrics_verbs import KeepsMetrics
 from leasehold.stores.sqlite.queue_verbs import KeepsQueues
 from leasehold.stores.sqlite.rebalance import LAGS, rebalance
+from leasehold.stores.sqlite.recover import Suspects
 from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
 from leasehold.stores.sqlite.setting_verbs import KeepsSettings
 from leasehold.stores.sqlite.step import Step
@@ -197,22 +200,33 @@ class SQLiteStore(
 
     def recover(self) -> SweepReport:
         started = self._env.clock.monotonic()
-        dead: set[str] = set()
-
-        def operation(step: Step) -> SweepReport:
-            # Inside the write: a worker that comes back under its old id has its lock again before
-            # it can lease anything.
-            dead.update(self._deaths.find())
-            report = recover.recover(step, dead)
-            rebalance(step)
-            for row in recover.late_rows(step):
-                leasing.cancel_late(step, row)
-            return report
-
-        report = self._write(operation)
-        self._deaths.bury(dead)
+        dead = self._deaths.find()
+        with self._read() as db:
+            lost = recover.find(db, self._clock(db), dead)
+        report = SweepReport()
+        for jobs in batched(lost.jobs, RECOVERED_AT_ONCE):
+            report = report.plus(self._write(partial(self._recover_some, dead, jobs)))
+        report = report.plus(self._tidy_up(lost))
+        self._deaths.bury(set(report.workers_proved_dead))
         elapsed = (self._env.clock.monotonic() - started) * 1000
         return msgspec.structs.replace(report, scan_ms=elapsed)
+
+    def _recover_some(self, dead: set[str], jobs: Sequence[int], step: Step) -> SweepReport:
+        # Deaths are looked for inside the write, and count only if they were known before.
+        return recover.recover(step, jobs, dead & self._deaths.find())
+
+    def _tidy_up(self, lost: Suspects) -> SweepReport:
+        """What else a sweep does, so much in each write."""
+
+        def operation(step: Step) -> SweepReport:
+            rebalance(step)
+            return recover.forget_workers(step, lost.dead & self._deaths.find(), lost.silent)
+
+        report = self._write(operation)
+        for jobs in batched(lost.late, PASSED_OVER_AT_ONCE):
+            self._write(partial(recover.cancel_late, jobs=jobs))
+        self._finish_deleting()
+        return report
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
