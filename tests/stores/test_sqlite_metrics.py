@@ -193,7 +193,7 @@ def test_a_file_from_before_there_were_metrics_starts_with_none(tmp_path: Path) 
     for seq, priority in ((1, 50), (2, 100)):
         db.execute(
             "INSERT INTO job (seq, id, lane, priority, born, created_at, max_retries, allowance, "
-            "payload) VALUES (?1, 'job-' || ?1, 1, ?2, 2, 1, 3, 4, '[]')",
+            "payload) VALUES (?1, 'job-' || ?1, 1, ?2, 2, 1, 3, 4, x'5b5d')",
             (seq, priority),
         )
         db.execute(

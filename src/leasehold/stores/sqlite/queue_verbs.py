@@ -38,7 +38,9 @@ class KeepsQueues(Foundation):
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
     ) -> int:
-        return self._write(lambda step: queues.purge(step, queue, where, actor, limit))
+        with self._read() as db:
+            page = queues.to_purge(db, queue, where, limit)
+        return self._write(lambda step: queues.purge(step, queue, where, actor, page))
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
         # First it is marked: from then on nothing comes in and nothing is leased, and should this

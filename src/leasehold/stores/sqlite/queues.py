@@ -18,7 +18,7 @@ from leasehold.core.queue_config import (
     check_queue_name,
 )
 from leasehold.core.queue_rules import said
-from leasehold.core.search import JobFilter
+from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
 from leasehold.errors import (
@@ -118,16 +118,20 @@ _ACTIONS: Final = {
 }
 
 
-def purge(step: Step, queue: str, where: JobFilter, actor: str, limit: int) -> int:
-    """Delete waiting jobs that fit: each is cancelled and discarded, like by a person."""
+def to_purge(db: apsw.Connection, queue: str, where: JobFilter, limit: int) -> Page:
+    """Waiting jobs that fit. For a reader: all jobs may have to be looked at."""
     statuses = WAITING & set(where.statuses or WAITING)
     if where.queues is not None and queue not in where.queues:
-        return 0
+        return Page([], None)
     fitting = msgspec.structs.replace(where, queues=(queue,), statuses=tuple(statuses))
-    found = read.search(step.db, fitting, limit, None).jobs
+    return read.search(db, fitting, limit, None)
+
+
+def purge(step: Step, queue: str, where: JobFilter, actor: str, page: Page) -> int:
+    """Delete those of these jobs that still wait: each is cancelled and discarded."""
     cancel = people.cancel(f"purged by {actor}")
     purged = 0
-    for job in found:
+    for job in page.jobs:
         row = step.execute(FIND_SEQ, (job.id,)).fetchone()
         place = None if row is None else locate(step, row[0])
         # To cancel one job may have ended another one of them.

@@ -60,7 +60,7 @@ def read_job(db: apsw.Connection, job_id: str) -> Job | None:
         row = db.execute(f"{JOB} WHERE job.id = ?", (job_id,)).fetchone()
         return None if row is None else job_of(db, row)
     except UNREADABLE:
-        found: Any = db.execute(_CREATED, (job_id,)).fetchone()
+        found: Any = db.execute(f"{NUMBERS} WHERE job.id = ?", (job_id,)).fetchone()
         return None if found is None else job_carefully(db, found[0])
 
 
@@ -103,7 +103,7 @@ def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None
     except UNREADABLE:
         # One of them cannot be read: then each is read with care.
         rows = db.execute(f"{NUMBERS} {page}", (*values, limit + 1)).fetchall()
-        jobs = [job_carefully(db, row[0]) for row in rows[:limit]]
+        jobs = [job_carefully(db, int(seq)) for (seq,) in rows[:limit]]
     return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
 
 

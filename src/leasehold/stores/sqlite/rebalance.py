@@ -49,7 +49,7 @@ def rebalance(step: Step) -> bool:
         if not left:
             return True
         step.next_crossing = None
-    while step.some_rescoring and left > 0:
+    while step.some_rescoring and left > 0 and step.shown_left:
         left -= _rescore(step, left)
     return step.some_rescoring
 

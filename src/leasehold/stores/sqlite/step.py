@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.budget import DEPENDENTS_AT_ONCE
+from leasehold.core.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.span import MINUTE_MICROS
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
@@ -106,6 +106,8 @@ class Step:
         """Whether jobs that ended may still block others."""
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
+        self.shown_left = SHOWN_AT_ONCE
+        """How many more parked jobs this write may show to leases."""
         self.lowered: set[int] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
         self.next_crossing: int | None = None
