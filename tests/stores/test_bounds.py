@@ -7,7 +7,7 @@ SQLite's machine are counted write by write. A verb that is not measured here fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -43,7 +43,7 @@ from leasehold.core.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore
-from tests.support.metering import metered, steps_on
+from support.metering import metered, steps_on
 
 SMALL, LARGE = 100, 100_000
 STEPS_OF_A_WRITE: Final = 6_000
@@ -54,7 +54,7 @@ IN_ONE_CALL: Final = 5_000
 
 
 class Scene:
-    """A store with a tenth of its jobs in each kind of trouble, a moment before all of it breaks."""
+    """A store with a tenth of its jobs in each kind of trouble."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.clock = ManualClock()
@@ -166,6 +166,11 @@ def settle_failure(scene: Scene) -> None:
     scene.store.exchange([Settlement(lease.job_id, lease.version, Fail(JobError("E", "no")))])
 
 
+def cancel_and_discard(scene: Scene) -> None:
+    scene.store.cancel(["plain-12"], reason="so", actor="me")
+    scene.store.discard(["plain-12"], actor="me")
+
+
 def prune(scene: Scene) -> None:
     policy = RetentionPolicy(completed_seconds=1.0)
     scope = Scope(force=True)
@@ -182,7 +187,7 @@ def open_transaction(scene: Scene) -> int:
     lease = held(scene)
     transaction = scene.store.open_transaction(lease.job_id, lease.version)
     settlement = Settlement(lease.job_id, lease.version, Complete())
-    connection = cast(apsw.Connection, transaction.connection)
+    connection = cast("apsw.Connection", transaction.connection)
     return steps_on(connection, lambda: transaction.complete(settlement))
 
 
@@ -194,7 +199,7 @@ def submit_within(scene: Scene) -> int:
             scene.store.submit_within(connection, [Draft(id="within", task="t")])
 
     try:
-        return steps_on(cast(apsw.Connection, connection), work)
+        return steps_on(cast("apsw.Connection", connection), work)
     finally:
         connection.close()
 
@@ -304,9 +309,7 @@ MEASURES: Final = (
     Measure("reprioritize", lambda scene: scene.store.reprioritize("plain-11", 99, actor="me")),
     Measure(
         "discard",
-        lambda scene: scene.store.discard(
-            [scene.store.cancel(["plain-12"], reason="", actor="")[0].id], actor="me"
-        ),  # type: ignore[union-attr]
+        cancel_and_discard,
     ),
     Measure(
         "register_worker",
@@ -334,7 +337,7 @@ MEASURES: Final = (
     store_verb("set_queue_state", "plain", QueueState.PAUSED, actor="me"),
     store_verb("set_setting", "max_retries", 5, actor="me"),
     store_verb("unset_setting", "max_retries", actor="me"),
-    Measure("subscribe", lambda scene: scene.store.subscribe(cast(Any, object()))()),
+    Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
     # These only read, and hold up nobody: their writes are none.
     store_verb("stuck", 60.0),
     store_verb("workers"),
@@ -390,7 +393,7 @@ Largest = dict[int, dict[int, int]]
 
 
 @pytest.fixture(scope="module")
-def largest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Largest]:
+def largest(tmp_path_factory: pytest.TempPathFactory) -> Largest:
     found: Largest = {}
     for size in (SMALL, LARGE):
         scene = Scene(tmp_path_factory.mktemp("bounds") / "jobs.db", size)
@@ -405,7 +408,7 @@ def largest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Largest]:
             beside = answer if measure.verb in ("submit_within", "open_transaction") else 0
             assert isinstance(beside, int)
             found[size][number] = max(meter.largest, beside)
-    yield found
+    return found
 
 
 def test_every_verb_of_the_contract_is_measured() -> None:

@@ -54,12 +54,6 @@ def find(db: apsw.Connection, limit: int = PASSED_OVER_AT_ONCE) -> list[Damaged]
     return list(islice(_damaged(db, _LIVE), limit))
 
 
-def problem_with(db: apsw.Connection, seq: int) -> str | None:
-    """What cannot be read of one job; None if all can be."""
-    row: Any = db.execute(f"{GUARDED} WHERE job.seq = ?", (seq,)).fetchone()
-    return "; ".join(problems(row)) or None
-
-
 def set_aside(step: Step, damaged: Damaged) -> bool:
     """Make a dead letter of a job that cannot be read, wherever it stands; False if it ended."""
     out: Any = step.execute(OUT_OF_RUNNING, (damaged.seq,)).fetchone()

@@ -94,9 +94,12 @@ class Foundation:
         while True:
             try:
                 return self._writer.run(operation)
-            except UNREADABLE as error:
-                # Some of our own errors are among those, and say what was wrongly asked for.
-                if isinstance(error, LeaseholdError) or not self._set_aside_damaged():
+            except (*UNREADABLE, StoreError) as error:
+                # Of our own errors only the vaguest is looked into: SQLite refused a value. The
+                # others say what was wrongly asked for, or what to do.
+                if isinstance(error, LeaseholdError) and type(error) is not StoreError:
+                    raise
+                if not self._set_aside_damaged():
                     raise
 
     def _set_aside_damaged(self) -> int:

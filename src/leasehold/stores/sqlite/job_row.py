@@ -27,6 +27,7 @@ from leasehold.stores.sqlite.rows import (
     metadata_of,
     problem_of,
     retry_of,
+    seconds_of,
     value_of,
 )
 
@@ -150,6 +151,12 @@ def problems(row: tuple[Any, ...]) -> list[str]:
     return _read(row)[1]
 
 
+def problem_with(db: apsw.Connection, seq: int) -> str | None:
+    """What cannot be read of one job; None if all can be."""
+    row: Any = db.execute(f"{GUARDED} WHERE job.seq = ?", (seq,)).fetchone()
+    return "; ".join(problems(row)) or None
+
+
 def job_carefully(db: apsw.Connection, seq: int) -> Job:
     """A snapshot with what can be read of a job, and an error that names what cannot."""
     guarded_row: Any = db.execute(f"{GUARDED} WHERE job.seq = ?", (seq,)).fetchone()
@@ -209,6 +216,13 @@ def job_of(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
      payload, status, version, attempts_spent, run_at, worker, acquired_at, expires_at,
      heartbeat_at, cancel_reason, finished_at, started_at, result, result_codec, reason, since,
      progress, policy, base, limit_key) = row  # fmt: skip
+    for name, seconds in (
+        ("timeout_seconds", timeout_seconds),
+        ("lease_seconds", lease_seconds),
+        ("result_ttl_seconds", result_ttl_seconds),
+    ):
+        if seconds is not None:
+            seconds_of(name, seconds)
     depends_on: tuple[str, ...] = ()
     if policy is not None:
         depends_on = tuple(str(needed) for (needed,) in db.execute(DEPENDS_ON, (seq,)))

@@ -19,24 +19,34 @@ from leasehold.core.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite import aside, parking, ready
 from leasehold.stores.sqlite.finish import end_waiting
+from leasehold.stores.sqlite.job_row import problem_with
 from leasehold.stores.sqlite.key_slots import KEY, KeySlots
 from leasehold.stores.sqlite.order import Lane, Row, for_leasing, for_leasing_in_group, in_order
 from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.rebalance import rebalance
-from leasehold.stores.sqlite.rows import UNREADABLE, metadata_of, problem_of, retry_of, seconds_of
+from leasehold.stores.sqlite.rows import (
+    MOMENT_MAX,
+    UNREADABLE,
+    metadata_of,
+    problem_of,
+    retry_of,
+    seconds_of,
+)
 from leasehold.stores.sqlite.slots import free_slots
 from leasehold.stores.sqlite.step import Step
 
 # A due job moves from waiting to ready, and its history says so. Guard: due, not blocked.
 FIND_DUE: Final = """
-    SELECT waiting.seq, waiting.status, due, version, attempts, events + 1, lane, priority,
+    SELECT waiting.seq, waiting.status, due, version, attempts, events + 1, lane.id, priority,
            parent_id, created_at, deadline,
            coalesce((SELECT base FROM raised WHERE raised.seq = waiting.seq), priority)
-    FROM waiting JOIN job USING (seq) WHERE due <= ? ORDER BY due LIMIT ?
+    FROM waiting JOIN job USING (seq) LEFT JOIN lane ON lane.id = job.lane
+    WHERE due <= ? ORDER BY due LIMIT ?
 """
 FORGET_WAITING: Final = "DELETE FROM waiting WHERE seq = ?"
 RECORD_PROMOTED: Final = "INSERT INTO event VALUES (?, ?, ?, 1, ?, 2, ?, NULL, ?, NULL)"
-NEXT_DUE: Final = "SELECT min(due) FROM waiting WHERE due IS NOT NULL"
+# What is no number is above all numbers, and left out.
+NEXT_DUE: Final = f"SELECT min(due) FROM waiting WHERE due <= {MOMENT_MAX}"  # noqa: S608  # our own number
 # One whose time has come is available; if nobody took it, its queue is paused or full.
 NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0 AND held_until > ?"
 
@@ -65,6 +75,10 @@ def promote(step: Step) -> int:
     if not due:
         return 0
     entries, events = [], []
+    for row in due:
+        if row[6] is None:
+            aside.waiting_job(step, row[0], "it belongs to no queue and task")
+    due = [row for row in due if row[6] is not None]
     for seq, status, due_at, version, attempts, n, lane, priority, parent, *rest in due:
         created_at, deadline, base = rest
         state = (version, attempts, n, due_at, created_at, deadline, parent)
@@ -143,7 +157,8 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
         if unreadable:
             # Nothing is granted yet: without these, others are the best.
             for row, problem in unreadable[:left]:
-                aside.waiting_job(step, row[2], problem)
+                seq = row[2]
+                aside.waiting_job(step, seq, problem_with(step.db, seq) or problem)
             left -= len(unreadable)
             if left > 0:
                 continue
@@ -330,8 +345,13 @@ def _read(
                 metadata=None if metadata is None else metadata_of(metadata),
                 parent_id=parent_id,
             )
-            if type(payload) is not bytes or type(job_id) is not str or not 0 <= priority <= 100:
-                raise ValueError("id, payload or priority are none")
+            if (
+                type(payload) is not bytes
+                or type(job_id) is not str
+                or not 0 <= priority <= 100
+                or type(allowance) is not int
+            ):
+                raise ValueError("id, payload, priority or allowance are none")
             n = events + 1
             waited = now - available_at
         except UNREADABLE as error:

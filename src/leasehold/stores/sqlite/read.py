@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import apsw
-import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.outcome import JobError
@@ -18,24 +17,58 @@ from leasehold.stores.sqlite.codes import EVENT_OF, STATUS_OF
 from leasehold.stores.sqlite.job_row import JOB, NUMBERS, job_carefully, job_of
 from leasehold.stores.sqlite.order import Lane, for_counting, in_order
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
-from leasehold.stores.sqlite.rows import UNREADABLE
+from leasehold.stores.sqlite.rows import UNREADABLE, Kind, Lenient, document_of
 from leasehold.stores.sqlite.rules import load
 from leasehold.stores.sqlite.where import conditions
 
-_ATTEMPTS: Final = """
-    SELECT version, number, worker, started_at, ended_at, outcome, after, attempts, leased_event,
-           ended_event, message, error_type, error_message, traceback, note, expires_at,
-           heartbeat_at
-    FROM attempt WHERE seq = ? ORDER BY version
-"""
-_RUNNING_ATTEMPT: Final = """
-    SELECT version, attempts, worker, acquired_at, expires_at, heartbeat_at, leased_event
-    FROM running WHERE seq = ?
-"""
-_EVENTS: Final = """
-    SELECT n, at, event, before, after, attempts, worker, version, message
-    FROM event WHERE seq = ?
-"""
+_ATTEMPTS: Final = Lenient(
+    {
+        "version": Kind.WHOLE,
+        "number": Kind.WHOLE,
+        "worker": Kind.TEXT,
+        "started_at": Kind.MOMENT,
+        "ended_at": Kind.MOMENT,
+        "outcome": Kind.WHOLE,
+        "after": Kind.WHOLE,
+        "attempts": Kind.WHOLE,
+        "leased_event": Kind.WHOLE,
+        "ended_event": Kind.WHOLE,
+        "message": Kind.TEXT_OR_NULL,
+        "error_type": Kind.TEXT_OR_NULL,
+        "error_message": Kind.TEXT_OR_NULL,
+        "traceback": Kind.TEXT_OR_NULL,
+        "note": Kind.BYTES_OR_NULL,
+        "expires_at": Kind.MOMENT_OR_NULL,
+        "heartbeat_at": Kind.MOMENT_OR_NULL,
+    },
+    "FROM attempt WHERE seq = ? ORDER BY version",
+)
+_RUNNING_ATTEMPT: Final = Lenient(
+    {
+        "version": Kind.WHOLE,
+        "attempts": Kind.WHOLE,
+        "worker": Kind.TEXT,
+        "acquired_at": Kind.MOMENT,
+        "expires_at": Kind.MOMENT,
+        "heartbeat_at": Kind.MOMENT,
+        "leased_event": Kind.WHOLE,
+    },
+    "FROM running WHERE seq = ?",
+)
+_EVENTS: Final = Lenient(
+    {
+        "n": Kind.WHOLE,
+        "at": Kind.MOMENT,
+        "event": Kind.WHOLE,
+        "before": Kind.WHOLE,
+        "after": Kind.WHOLE,
+        "attempts": Kind.WHOLE,
+        "worker": Kind.TEXT_OR_NULL,
+        "version": Kind.WHOLE,
+        "message": Kind.TEXT_OR_NULL,
+    },
+    "FROM event WHERE seq = ?",
+)
 _EVENTS_OF_FINISHED: Final = "SELECT events FROM finished WHERE seq = ?"
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
@@ -46,7 +79,9 @@ _LANES: Final = """
     SELECT id FROM lane WHERE queue = ?1 AND pending > 0
     UNION ALL SELECT -id FROM key_lane WHERE queue = ?1
 """
-_CREATED: Final = "SELECT seq, created_at, born FROM job WHERE id = ?"
+_CREATED: Final = Lenient(
+    {"seq": Kind.WHOLE, "created_at": Kind.MOMENT, "born": Kind.WHOLE}, "FROM job WHERE id = ?"
+)
 
 # A range of the unique index. No id goes on with the last character of all: it is not printable.
 FIND_IDS: Final = (
@@ -102,14 +137,15 @@ def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None
         jobs = [job_of(db, row) for row in rows[:limit]]
     except UNREADABLE:
         # One of them cannot be read: then each is read with care.
-        rows = db.execute(f"{NUMBERS} {page}", (*values, limit + 1)).fetchall()
-        jobs = [job_carefully(db, int(seq)) for (seq,) in rows[:limit]]
+        numbers: Any = db.execute(f"{NUMBERS} {page}", (*values, limit + 1))
+        rows = list(numbers)
+        jobs = [job_carefully(db, seq) for (seq,) in rows[:limit]]
     return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
 
 
 def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:
     """A job's attempts, oldest first."""
-    found = db.execute(_CREATED, (job_id,)).fetchone()
+    found = next(_CREATED.rows(db, (job_id,)), None)
     if found is None:
         return []
     listed = [
@@ -121,9 +157,11 @@ def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:
             started_at=from_micros(started_at),
             ended_at=from_micros(ended_at),
             outcome=EVENT_OF[outcome],
-            error=None if error_type is None else JobError(error_type, error_message, traceback),
+            error=None
+            if error_type is None
+            else JobError(error_type, error_message or "", traceback),
             message=message or "",
-            note=None if note is None else msgspec.json.decode(note),
+            note=document_of(note),
             lease_expires_at=_moment(expires_at),
             heartbeat_at=_moment(heartbeat_at),
         )
@@ -145,10 +183,11 @@ def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:
             note,
             expires_at,
             heartbeat_at,
-        ) in db.execute(_ATTEMPTS, (found[0],))
+        ) in _ATTEMPTS.rows(db, (found[0],))
+        if outcome in EVENT_OF
     ]
-    for version, number, worker, acquired_at, expires_at, heartbeat_at, _ in db.execute(
-        _RUNNING_ATTEMPT, (found[0],)
+    for version, number, worker, acquired_at, expires_at, heartbeat_at, _ in _RUNNING_ATTEMPT.rows(
+        db, (found[0],)
     ):
         listed.append(
             Attempt(
@@ -166,7 +205,7 @@ def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:
 
 def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
     """Everything that happened to a job, woven from its own row, its attempts and its events."""
-    found = db.execute(_CREATED, (job_id,)).fetchone()
+    found = next(_CREATED.rows(db, (job_id,)), None)
     if found is None:
         return []
     seq, created_at, born = found
@@ -198,21 +237,24 @@ def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
     def leased(n: int, at: int, attempts: int, worker: str, version: int) -> HistoryEvent:
         return event(n, at, Event.LEASED, Status.PENDING, Status.RUNNING, attempts, worker, version)
 
-    told = [event(1, created_at, Event.CREATED, None, STATUS_OF[born], 0)]
-    for row in db.execute(_ATTEMPTS, (seq,)):
+    told = [event(1, created_at, Event.CREATED, None, STATUS_OF.get(born, Status.PENDING), 0)]
+    for row in _ATTEMPTS.rows(db, (seq,)):
         version, number, worker, start, end, outcome, after, spent, first, last, message = row[:11]
         told.append(leased(first, start, number, worker, version))
-        end_event = EVENT_OF[outcome]
+        end_event = EVENT_OF.get(outcome)
+        if end_event is None or after not in STATUS_OF:
+            continue  # A newer version's: what it says cannot be told.
         told.append(
             event(
                 last, end, end_event, Status.RUNNING, STATUS_OF[after], spent, worker, version,
                 message,
             )
         )  # fmt: skip
-    for version, number, worker, start, _, _, first in db.execute(_RUNNING_ATTEMPT, (seq,)):
+    for version, number, worker, start, _, _, first in _RUNNING_ATTEMPT.rows(db, (seq,)):
         told.append(leased(first, start, number, worker, version))
-    for n, at, what, before, after, *rest in db.execute(_EVENTS, (seq,)):
-        told.append(event(n, at, EVENT_OF[what], STATUS_OF[before], STATUS_OF[after], *rest))
+    for n, at, what, before, after, *rest in _EVENTS.rows(db, (seq,)):
+        if what in EVENT_OF and before in STATUS_OF and after in STATUS_OF:
+            told.append(event(n, at, EVENT_OF[what], STATUS_OF[before], STATUS_OF[after], *rest))
     kept: Any = db.execute(_EVENTS_OF_FINISHED, (seq,)).fetchone()
     if kept is not None and kept[0] != len(told):
         # A history that was dropped to keep the bound is gone as a whole.

@@ -21,7 +21,9 @@ from leasehold.core.outcome import JobError, decide_recovery
 from leasehold.core.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite import damage, lease, parking
+from leasehold.stores.sqlite.job_row import problem_with
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
+from leasehold.stores.sqlite.rows import Kind, Lenient
 from leasehold.stores.sqlite.settle import END_LEASE, FIND_SEQ, JOB_RULES, apply_decision
 from leasehold.stores.sqlite.step import Step
 
@@ -53,12 +55,21 @@ LATE: Final = f"""
 """  # noqa: S608  # our own names
 STILL_LATE: Final = f"{LATE} AND job.seq = ?2"
 RESET_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1 WHERE seq = ?"
-STUCK: Final = """
-    SELECT job.id, queue, task, worker, running.version, attempts, acquired_at, heartbeat_at,
-           expires_at
-    FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
-    WHERE heartbeat_at <= ? ORDER BY heartbeat_at
-"""
+STUCK: Final = Lenient(
+    {
+        "job.id": Kind.TEXT,
+        "queue": Kind.TEXT,
+        "task": Kind.TEXT,
+        "worker": Kind.TEXT,
+        "running.version": Kind.WHOLE,
+        "attempts": Kind.WHOLE,
+        "acquired_at": Kind.MOMENT,
+        "heartbeat_at": Kind.MOMENT,
+        "expires_at": Kind.MOMENT,
+    },
+    "FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane "
+    "WHERE heartbeat_at <= ? ORDER BY heartbeat_at",
+)
 
 
 class Suspects(NamedTuple):
@@ -85,7 +96,7 @@ def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepRepo
     """Take back those of these jobs that are lost, in one write."""
     ends = {Status.PENDING: 0, Status.DEAD: 0, Status.CANCELLED: 0}
     for seq in jobs:
-        problem = damage.problem_with(step.db, seq)
+        problem = problem_with(step.db, seq)
         if problem is not None:
             ends[Status.DEAD] += damage.set_aside(step, damage.Damaged(seq, problem))
             continue
@@ -167,8 +178,8 @@ def cancel_late(step: Step, jobs: Sequence[int]) -> None:
             lease.cancel_late(step, row)
 
 
-def stuck_jobs(rows: list[tuple[Any, ...]]) -> list[StuckJob]:
-    """What the STUCK query found."""
+def stuck_jobs(db: apsw.Connection, before: int) -> list[StuckJob]:
+    """Running jobs without a heartbeat since then, longest first."""
     return [
         StuckJob(
             job_id=job_id,
@@ -191,5 +202,5 @@ def stuck_jobs(rows: list[tuple[Any, ...]]) -> list[StuckJob]:
             acquired_at,
             heartbeat_at,
             expires_at,
-        ) in rows
+        ) in STUCK.rows(db, (before,))
     ]

@@ -8,9 +8,11 @@ each into its value with `value_of`, or learns what is wrong with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, get_args
 
+import apsw
 import msgspec
 
 from leasehold.core.limits import SECONDS_MAX
@@ -21,6 +23,9 @@ UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspe
 
 MOMENT_MAX: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999, the last that Python knows."""
+
+WHOLE_MAX: Final = 1 << 53
+"""No number, version or count of ours comes near it."""
 
 _metadata: Final[msgspec.json.Decoder[dict[str, Any]]] = msgspec.json.Decoder(dict[str, Any])
 _retry: Final[msgspec.json.Decoder[RetryPolicy]] = msgspec.json.Decoder(RetryPolicy)
@@ -65,6 +70,7 @@ PYTHON_TYPES: Final[dict[Kind, frozenset[type]]] = {
 }
 """As what each kind is fetched, if it is not guarded."""
 _TEXTS: Final = frozenset({Kind.TEXT, Kind.TEXT_OR_NULL})
+_WHOLES: Final = frozenset({Kind.WHOLE, Kind.WHOLE_OR_NULL})
 _MOMENTS: Final = frozenset({Kind.MOMENT, Kind.MOMENT_OR_NULL})
 _WRONG: Final = "'of another type: ' || typeof({0})"
 
@@ -88,6 +94,8 @@ def value_of(name: str, kind: Kind, value: Any) -> Any:
             raise ValueError(f"{name} is no UTF-8") from None
     if kind in _MOMENTS and not 0 <= value <= MOMENT_MAX:
         raise ValueError(f"{name} is no moment: {value}")
+    if kind in _WHOLES and not 0 <= value <= WHOLE_MAX:
+        raise ValueError(f"{name} is {value}")
     if kind is Kind.SECONDS_OR_NULL:
         seconds_of(name, value)
     return value
@@ -131,3 +139,55 @@ def problem_of(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f"unknown code or lane {error}"
     return str(error) or type(error).__name__
+
+
+_INSTEAD: Final = {Kind.WHOLE: 0, Kind.MOMENT: 0, Kind.TEXT: "", Kind.BYTES: b""}
+
+
+class Lenient:
+    """A statement whose rows can always be read: what is not as it should be is left out.
+
+    For what people look at; a text that is no UTF-8 is shown with replacement characters.
+    """
+
+    def __init__(self, columns: Mapping[str, Kind], rest: str) -> None:
+        self._kinds = tuple(columns.values())
+        asked = ", ".join(guarded(column, kind) for column, kind in columns.items())
+        self.statement = f"SELECT {asked} {rest}"  # our own names
+
+    def rows(self, db: apsw.Connection, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Run it."""
+        rows: Any = db.cursor().execute(self.statement, values)
+        for row in rows:
+            yield tuple(map(_leniently, self._kinds, row))
+
+
+def _leniently(kind: Kind, value: Any) -> Any:
+    if kind in _TEXTS and isinstance(value, bytes):
+        return value.decode(errors="replace")
+    try:
+        return value_of("", kind, value)
+    except ValueError:
+        return _INSTEAD.get(kind)
+
+
+def document_of(text: str | bytes | None) -> Any:
+    """A stored JSON document for people to look at; one that cannot be read as what it is."""
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except UNREADABLE:
+        return f"(cannot be read: {text!r})"
+
+
+def detail_of(text: str) -> dict[str, Any]:
+    """The detail of an audit record, for people to look at."""
+    document = document_of(text)
+    return document if isinstance(document, dict) else {"detail": document}
+
+
+def queues_of(text: str) -> list[str]:
+    """The queues of a worker; none, if they cannot be read."""
+    document = document_of(text)
+    return document if isinstance(document, list) else []

@@ -27,6 +27,7 @@ from leasehold.stores.sqlite.foundation import Foundation
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.people import audit
 from leasehold.stores.sqlite.read import read_job
+from leasehold.stores.sqlite.rows import MOMENT_MAX
 from leasehold.stores.sqlite.schedule_row import (
     ALL,
     DUE,
@@ -41,7 +42,8 @@ from leasehold.stores.sqlite.submit import submit
 T = TypeVar("T")
 
 _COLUMNS: Final = ", ".join(KINDS)
-NEXT_LOOK: Final = "SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL"
+# What is no number is above all numbers, and left out.
+NEXT_LOOK: Final = f"SELECT min(due_at) FROM schedule WHERE due_at <= {MOMENT_MAX}"  # noqa: S608  # our own number
 KEEP: Final = f"INSERT OR REPLACE INTO schedule ({_COLUMNS}) VALUES ({', '.join('?' * 11)})"  # noqa: S608  # our own names
 # What was asked for is not written again: it may be large, or say more than this version knows.
 MOVE_ON: Final = """

@@ -17,15 +17,17 @@ from leasehold.stores.sqlite import sampling, settings
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.measuring import Measured
+from leasehold.stores.sqlite.rows import MOMENT_MAX
 from leasehold.stores.sqlite.rules import Known, Rules, load
 
-READ_STATE: Final = """
+# What is no number is above all numbers: a place that cannot be read is left out.
+READ_STATE: Final = f"""
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
            EXISTS (SELECT 1 FROM resolving),
-           (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
+           (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
            EXISTS (SELECT 1 FROM rescoring), settings_generation, open_minute
     FROM store_state
-"""
+"""  # noqa: S608  # our own number
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
 CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0

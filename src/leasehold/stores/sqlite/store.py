@@ -44,6 +44,7 @@ from leasehold.stores.sqlite import (
     linking,
     people,
     read,
+    records,
     recover,
     renew,
     settle,
@@ -73,14 +74,7 @@ Write = Callable[[Callable[[Step], Stored]], Stored]
 KNOWN_LEASES_MAX: Final = 100_000
 
 ADD_WORKER: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?)"
-WORKERS: Final = """
-    SELECT id, host, pid, queues, slots, started_at, heartbeat_at,
-           (SELECT count(*) FROM running WHERE running.worker = worker.id)
-    FROM worker ORDER BY started_at
-"""
 QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
-LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
-AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
 class SQLiteStore(
@@ -249,7 +243,7 @@ class SQLiteStore(
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
         with self._read() as db:
             before = self._clock(db) - round(silent_seconds * 1e6)
-            return recover.stuck_jobs(db.execute(recover.STUCK, (before,)).fetchall())
+            return recover.stuck_jobs(db, before)
 
     def promote(self) -> int:
         promoted = 0
@@ -278,21 +272,7 @@ class SQLiteStore(
 
     def workers(self) -> list[WorkerInfo]:
         with self._read() as db:
-            return [
-                WorkerInfo(
-                    id=id_,
-                    host=host,
-                    pid=pid,
-                    queues=tuple(msgspec.json.decode(queues)),
-                    slots=slots,
-                    started_at=from_micros(started_at),
-                    heartbeat_at=from_micros(heartbeat_at),
-                    running=running,
-                )
-                for id_, host, pid, queues, slots, started_at, heartbeat_at, running in db.execute(
-                    WORKERS
-                )
-            ]
+            return records.workers(db)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -374,7 +354,7 @@ class SQLiteStore(
 
     def log(self, job_id: str) -> list[str]:
         with self._read() as db:
-            return [str(line) for (line,) in db.execute(LOG, (job_id,))]
+            return records.log(db, job_id)
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._read() as db:
@@ -388,16 +368,7 @@ class SQLiteStore(
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         with self._read() as db:
-            return [
-                AuditRecord(
-                    at=from_micros(at),
-                    actor=actor,
-                    action=action,
-                    detail=msgspec.json.decode(detail),
-                    count=count,
-                )
-                for at, actor, action, detail, count in db.execute(AUDIT, (limit,))
-            ]
+            return records.audit_log(db, limit)
 
     # -- the store itself --------------------------------------------------------------------
 
