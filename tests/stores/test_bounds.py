@@ -41,8 +41,8 @@ from leasehold.core.status import Event, Status
 from leasehold.core.store import Store
 from leasehold.core.timing import Every
 from leasehold.env import Env, ManualClock
-from leasehold.errors import LeaseholdError
-from leasehold.stores.sqlite import SQLiteStore
+from leasehold.errors import LeaseholdError, QueueClosedError
+from leasehold.stores.sqlite import SQLiteStore, queues
 from support.metering import metered, steps_on
 
 SMALL, LARGE = 100, 100_000
@@ -422,3 +422,31 @@ def test_one_write_does_bounded_work(largest: Largest, number: int) -> None:
     small, large = largest[SMALL][number], largest[LARGE][number]
     assert small <= measure.bound
     assert large <= measure.bound, f"{small} steps at {SMALL} jobs, {large} at {LARGE}"
+
+
+def test_a_delete_that_is_cut_short_is_finished_by_the_next_sweep(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "jobs.db", durability="normal")
+    count = 2 * BURIED_AT_ONCE + 7
+    store.submit([Draft(id=f"{n}", task="t") for n in range(count)])
+    # What a process leaves that dies after the first two writes of `delete_queue`.
+    assert not store._write(lambda step: queues.delete(step, "default", "me", force=True))
+    with store._read() as db:
+        found = queues.waiting_in(db, "default")
+    store._write(lambda step: queues.bury(step, "default", found[:BURIED_AT_ONCE], 0))
+    info = store.queue_info("default")
+    assert info is not None
+    assert info.state is QueueState.DELETING
+    assert info.counts[Status.DEAD] == BURIED_AT_ONCE
+    with pytest.raises(QueueClosedError, match="being deleted"):
+        store.submit([Draft(id="early", task="t")])
+    with pytest.raises(QueueClosedError, match="being deleted"):
+        store.set_queue_state("default", QueueState.ACTIVE, actor="me")
+    assert store.exchange(request=LeaseRequest(worker="w")).leases == []
+    store.recover()
+    assert store.stats().counts[Status.DEAD] == count
+    [job] = store.search(JobFilter(ids=("0",))).jobs
+    assert job.reason == "its queue 'default' was deleted by me"
+    store.submit([Draft(id="new", task="t")])
+    assert len(store.exchange(request=LeaseRequest(worker="w")).leases) == 1
+    assert store.check() == []
+    store.close()

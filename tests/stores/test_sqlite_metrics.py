@@ -41,7 +41,7 @@ READS = {
     "minutes": (sampling.MINUTES.since, ("q", 1)),
     "days": (sampling.DAYS.since, ("q", 1)),
     "bands": (metrics.BY_PRIORITY, ("q",)),
-    "workers": (metrics.WORKERS, ()),
+    "workers": (metrics.WORKERS.statement, ()),
     "lanes with work": (metrics.PENDING_LANES, ("q",)),
     "the next tier's head": (metrics.NEXT_HEAD, (1, 2)),
     "the oldest out of turn": (metrics.OLDEST_OUT_OF_TURN, (1,)),

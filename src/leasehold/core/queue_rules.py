@@ -82,7 +82,9 @@ class QueueRules(Protocol):
 
         - QUE-8  While jobs wait or run in it, it raises QueueNotEmptyError and changes nothing;
                  with `force`, those that wait become `dead` with the reason, and those that run may
-                 finish. Jobs that have ended stay where they are.
+                 finish. Jobs that have ended stay where they are. Many take several writes, in
+                 which the queue is `deleting`: nothing is accepted or leased, and should the call
+                 be cut short, any sweep goes on.
         """
 
     def queue_info(self, queue: str) -> QueueInfo | None:
