@@ -48,7 +48,7 @@ from support.metering import metered, steps_on
 SMALL, LARGE = 100, 100_000
 STEPS_OF_A_WRITE: Final = 6_000
 """What any write may take: the clock, the counters, the minute's look at all lanes."""
-STEPS_OF_A_ROW: Final = 1_200
+STEPS_OF_A_ROW: Final = 800
 """What may be done for one job that is moved, with its history, its key and its place."""
 IN_ONE_CALL: Final = 5_000
 
@@ -72,11 +72,11 @@ class Scene:
         self.finish("finished")
         self.fill("late", share // 2, start_within_seconds=5)
         self.fill("late-keyed", share // 2, start_within_seconds=5, limit_key="one")
-        self.fill("probed", share)
+        self.fill("probed", share // 2)
         self.break_circuit("probed")
         self.fill("keyed", share // 2, limit_key="one")
         self.lease("keyed")
-        self.submit([self.draft("spread", n, limit_key=f"key-{n}") for n in range(share // 2)])
+        self.submit([self.draft("spread", n, limit_key=f"key-{n}") for n in range(share)])
         self.fill("limited", share // 2)
         self.fill("paused", share // 2)
         self.fill("delayed", share, delay_seconds=5)

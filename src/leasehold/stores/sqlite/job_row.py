@@ -22,6 +22,7 @@ from leasehold.stores.sqlite.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.rows import (
     PYTHON_TYPES,
     UNREADABLE,
+    WHOLE_MAX,
     Kind,
     guarded,
     metadata_of,
@@ -144,11 +145,42 @@ _LAST_ATTEMPT: Final = "SELECT started_at FROM attempt WHERE seq = ? ORDER BY ve
 KNOWN_TYPES_MAX: Final = 10_000
 _known_types: set[tuple[type, ...]] = set()
 _NAMES: Final = {each.name: place for place, each in enumerate(_COLUMNS)}
+_TEXT_PLACES: Final = tuple(
+    place
+    for place, each in enumerate(_ALL)
+    if each.kind in (Kind.TEXT, Kind.TEXT_OR_NULL)
+)
+_TO_DECODE: Final = tuple(
+    _NAMES[name]
+    for name in (
+        "retry", "metadata", "progress", "the dependency policy", "timeout_seconds",
+        "lease_seconds", "result_ttl_seconds",
+    )
+)  # fmt: skip
 
 
 def problems(row: tuple[Any, ...]) -> list[str]:
     """What cannot be read of a row that GUARDED gave; nothing, of nearly all."""
-    return _read(row)[1]
+    return [] if _is_plain(row) else _read(row)[1]
+
+
+def _is_plain(row: tuple[Any, ...]) -> bool:
+    """Whether a row is surely readable: most are, and are not looked at column by column."""
+    if any(row[place] is not None for place in _TO_DECODE) or str in map(type, row):
+        return False
+    numbers = [value for value in row if type(value) is int]
+    try:
+        for place in _TEXT_PLACES:
+            if row[place] is not None:
+                row[place].decode()
+    except UnicodeDecodeError:
+        return False
+    return (
+        min(numbers) >= 0
+        and max(numbers) <= WHOLE_MAX
+        and row[_NAMES["priority"]] <= 100
+        and row[_NAMES["status"]] in STATUS_OF
+    )
 
 
 def problem_with(db: apsw.Connection, seq: int) -> str | None:

@@ -36,9 +36,10 @@ FIND_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = ? AND key = ?"
 OPEN_ACCOUNT: Final = "INSERT INTO key_lane (queue, key, lane) VALUES (?, ?, ?)"
 ACCOUNTS_OF_KEY: Final = "SELECT id, queue, key, lane FROM key_lane WHERE queue = ? AND key = ?"
 ACCOUNT: Final = "SELECT id, queue, key, lane FROM key_lane WHERE id = ?"
-# Guard: nothing of it runs, is shown or is parked.
+# Guard: nothing of it runs, is shown or is parked, and no pass over the accounts has come to it.
 CLOSE_ACCOUNT: Final = """
     DELETE FROM key_lane WHERE id = ?1 AND running = 0
+        AND NOT EXISTS (SELECT 1 FROM rescoring WHERE rescoring.lane = -?1)
         AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = ?1 AND lane IS NULL)
         AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.lane = -?1)
 """

@@ -11,6 +11,7 @@ from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.search import JobFilter
 from leasehold.stores.sqlite import queues
 from leasehold.stores.sqlite.foundation import Foundation
+from leasehold.stores.sqlite.rebalance import SOME_RESCORING
 from leasehold.stores.sqlite.step import Step
 
 
@@ -31,6 +32,11 @@ class KeepsQueues(Foundation):
             verb(step)
             return queues.info_inside(step, queue)
 
+        with self._read() as db:
+            unfinished = db.execute(SOME_RESCORING).fetchone() is not None
+        if unfinished:
+            # What an earlier change began is finished first: it leaves less for this one to do.
+            self._rebalance_the_rest()
         info = self._write(operation)
         self._rebalance_the_rest()
         return info

@@ -23,12 +23,13 @@ CROSSING: Final = f"""
 LAGS: Final = """
     SELECT 1 FROM place WHERE crosses_at <= ? UNION ALL SELECT 1 FROM rescoring LIMIT 1
 """
+# The accounts of a lane, of which there may be many, come one after the other when it is done.
 RESCORE: Final = """
     INSERT OR REPLACE INTO rescoring
     SELECT id, -1, 0, 0 FROM lane WHERE queue = ?1
         AND (pending > 0 OR EXISTS (SELECT 1 FROM key_lane WHERE key_lane.lane = lane.id))
-    UNION ALL SELECT -id, -1, 0, 0 FROM key_lane WHERE queue = ?1
 """
+SOME_RESCORING: Final = "SELECT 1 FROM rescoring LIMIT 1"
 NEXT_LANE: Final = "SELECT lane, tier, turn, seq FROM rescoring LIMIT 1"
 # Those that were moved ahead are met again, and stay; none is passed over.
 AFTER: Final = f"""
@@ -87,5 +88,5 @@ def _rescore(step: Step, limit: int) -> int:
     if limited:
         relimit.take_in(step, standings)
     if len(rows) < limit:
-        relimit.looked_through(step, lane[0])
+        relimit.looked_through(step, lane[0], only_looking=lane[1] == relimit.BEYOND)
     return max(1, len(rows))

@@ -24,18 +24,22 @@ COUNT_RUNNING: Final = """
     WHERE lane.queue = ? AND limit_key IS NOT NULL GROUP BY job.lane, limit_key
     ON CONFLICT DO UPDATE SET running = excluded.running
 """
-# Beyond the last job: none is placed anew, the account is looked at.
-LOOK_AGAIN: Final = """
+BEYOND: Final = 9223372036854775807
+"""A tier beyond the last job: from there none is placed anew, only accounts are looked at."""
+LOOK_AGAIN: Final = f"""
+    INSERT OR IGNORE INTO rescoring SELECT id, {BEYOND}, 0, 0 FROM lane WHERE queue = ?
+"""  # noqa: S608  # our own number
+NEXT_ACCOUNT: Final = """
     INSERT OR IGNORE INTO rescoring
-    SELECT -id, 9223372036854775807, 0, 0 FROM key_lane WHERE queue = ?
+    SELECT -id, ?3, 0, 0 FROM key_lane WHERE lane = ?1 AND key > ?2 ORDER BY key LIMIT 1
 """
 FORGET_ACCOUNTS: Final = "DELETE FROM key_lane WHERE queue = ?"
 COUNT_NO_MORE: Final = "UPDATE place SET lane = NULL, key_lane = NULL WHERE seq = ?"
 # Guard: nothing of it is shown or parked. What runs is not counted without a limit.
-CLOSE_ACCOUNTS: Final = """
-    DELETE FROM key_lane WHERE lane = ?
-        AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = key_lane.id AND place.lane IS NULL)
-        AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.lane = -key_lane.id)
+CLOSE_UNLIMITED: Final = """
+    DELETE FROM key_lane WHERE id = ?1
+        AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = ?1 AND place.lane IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.lane = -?1)
 """
 
 
@@ -47,8 +51,9 @@ def changed(step: Step, queue: str, before: int | None, after: int | None) -> bo
         step.execute(LOOK_AGAIN, (queue,))
         step.some_rescoring = True
         return False
-    step.execute(FORGET_RUNNING, (queue,))
     if after is not None:
+        # Accounts are left from an earlier limit only while the pass that closes them goes on.
+        step.execute(FORGET_RUNNING, (queue,))
         step.execute(COUNT_RUNNING, (queue,))
     return True
 
@@ -91,14 +96,23 @@ def take_in(step: Step, jobs: Sequence[Standing]) -> None:
             parking.enter(step, [now[:4]])
 
 
-def looked_through(step: Step, lane: int) -> None:
-    """The last job of a lane was looked at: show what may run, and forget what is not needed."""
+def looked_through(step: Step, lane: int, *, only_looking: bool) -> None:
+    """The last job of a lane was looked at: show what may run, and forget what is not needed.
+
+    The next account of the lane comes then, in the order of keys.
+    """
+    start = BEYOND if only_looking else -1
     if lane > 0:
-        if not is_limited(step, lane):
-            step.execute(CLOSE_ACCOUNTS, (lane,))
+        step.execute(NEXT_ACCOUNT, (lane, "", start))
         return
     row: Any = step.execute(parking.ACCOUNT, (-lane,)).fetchone()
-    if row is not None:
-        account = Account(*row)
+    if row is None:
+        return
+    account = Account(*row)
+    if account.queue in step.rules.key_limits:
         parking.fill_all(step, account, parking.free_of(step, account.queue, account.key))
+        step.execute(NEXT_ACCOUNT, (account.lane, account.key, start))
         step.execute(parking.CLOSE_ACCOUNT, (account.id,))
+    else:
+        step.execute(NEXT_ACCOUNT, (account.lane, account.key, start))
+        step.execute(CLOSE_UNLIMITED, (account.id,))
