@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import apsw
 import pytest
-from cli.conftest import Shell
 
+from cli.conftest import Shell
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
 from leasehold.core.schedule import ScheduleDraft

@@ -146,9 +146,7 @@ KNOWN_TYPES_MAX: Final = 10_000
 _known_types: set[tuple[type, ...]] = set()
 _NAMES: Final = {each.name: place for place, each in enumerate(_COLUMNS)}
 _TEXT_PLACES: Final = tuple(
-    place
-    for place, each in enumerate(_ALL)
-    if each.kind in (Kind.TEXT, Kind.TEXT_OR_NULL)
+    place for place, each in enumerate(_ALL) if each.kind in (Kind.TEXT, Kind.TEXT_OR_NULL)
 )
 _TO_DECODE: Final = tuple(
     _NAMES[name]

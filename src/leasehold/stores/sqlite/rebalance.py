@@ -23,10 +23,13 @@ CROSSING: Final = f"""
 LAGS: Final = """
     SELECT 1 FROM place WHERE crosses_at <= ? UNION ALL SELECT 1 FROM rescoring LIMIT 1
 """
-# The accounts of a lane, of which there may be many, come one after the other when it is done.
+# What is parked comes first, or a job that is shown meanwhile would be passed over. There may be
+# many accounts of keys: each is followed by the next, the last by its lane (`relimit.py`).
 RESCORE: Final = """
     INSERT OR REPLACE INTO rescoring
-    SELECT id, -1, 0, 0 FROM lane WHERE queue = ?1
+    SELECT coalesce(-(SELECT id FROM key_lane WHERE key_lane.lane = lane.id ORDER BY key LIMIT 1),
+                    id), -1, 0, 0
+    FROM lane WHERE queue = ?1
         AND (pending > 0 OR EXISTS (SELECT 1 FROM key_lane WHERE key_lane.lane = lane.id))
 """
 SOME_RESCORING: Final = "SELECT 1 FROM rescoring LIMIT 1"

@@ -29,10 +29,9 @@ BEYOND: Final = 9223372036854775807
 LOOK_AGAIN: Final = f"""
     INSERT OR IGNORE INTO rescoring SELECT id, {BEYOND}, 0, 0 FROM lane WHERE queue = ?
 """  # noqa: S608  # our own number
-NEXT_ACCOUNT: Final = """
-    INSERT OR IGNORE INTO rescoring
-    SELECT -id, ?3, 0, 0 FROM key_lane WHERE lane = ?1 AND key > ?2 ORDER BY key LIMIT 1
-"""
+NEXT_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = ? AND key > ? ORDER BY key LIMIT 1"
+LOOK_INTO: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, ?, 0, 0)"
+PLACE_ANEW: Final = "INSERT OR REPLACE INTO rescoring VALUES (?, -1, 0, 0)"
 FORGET_ACCOUNTS: Final = "DELETE FROM key_lane WHERE queue = ?"
 COUNT_NO_MORE: Final = "UPDATE place SET lane = NULL, key_lane = NULL WHERE seq = ?"
 # Guard: nothing of it is shown or parked. What runs is not counted without a limit.
@@ -99,11 +98,11 @@ def take_in(step: Step, jobs: Sequence[Standing]) -> None:
 def looked_through(step: Step, lane: int, *, only_looking: bool) -> None:
     """The last job of a lane was looked at: show what may run, and forget what is not needed.
 
-    The next account of the lane comes then, in the order of keys.
+    Accounts are followed by the next one of their lane, in the order of keys. After the last whose
+    jobs were placed anew comes the lane itself, and after that its accounts are looked at again.
     """
-    start = BEYOND if only_looking else -1
     if lane > 0:
-        step.execute(NEXT_ACCOUNT, (lane, "", start))
+        _look_into_next(step, lane, "", BEYOND)
         return
     row: Any = step.execute(parking.ACCOUNT, (-lane,)).fetchone()
     if row is None:
@@ -111,8 +110,15 @@ def looked_through(step: Step, lane: int, *, only_looking: bool) -> None:
     account = Account(*row)
     if account.queue in step.rules.key_limits:
         parking.fill_all(step, account, parking.free_of(step, account.queue, account.key))
-        step.execute(NEXT_ACCOUNT, (account.lane, account.key, start))
-        step.execute(parking.CLOSE_ACCOUNT, (account.id,))
-    else:
-        step.execute(NEXT_ACCOUNT, (account.lane, account.key, start))
-        step.execute(CLOSE_UNLIMITED, (account.id,))
+    more = _look_into_next(step, account.lane, account.key, BEYOND if only_looking else -1)
+    if not more and not only_looking:
+        step.execute(PLACE_ANEW, (account.lane,))
+    limited = account.queue in step.rules.key_limits
+    step.execute(parking.CLOSE_ACCOUNT if limited else CLOSE_UNLIMITED, (account.id,))
+
+
+def _look_into_next(step: Step, lane: int, key: str, start: int) -> bool:
+    following: Any = step.execute(NEXT_ACCOUNT, (lane, key)).fetchone()
+    if following is not None:
+        step.execute(LOOK_INTO, (-following[0], start))
+    return following is not None

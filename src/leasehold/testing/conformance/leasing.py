@@ -247,7 +247,7 @@ class LeasingClauses(ConformanceBase):
         store.submit(
             [draft(f"late-{n}", start_within_seconds=1, limit_key=key) for n in range(late)]
         )
-        submit(store, draft("job", limit_key=key, priority=1))
+        submit(store, draft("job", limit_key=key))
         clock.advance(2)
         first = store.exchange(request=LeaseRequest(worker="worker"))
         assert (first.leases, first.next_due_at) == ([], store.now())
