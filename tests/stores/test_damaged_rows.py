@@ -327,7 +327,7 @@ EXPECTED: Final = frozenset(
 )  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_damaged_all_other_jobs_are_run_to_their_end(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -26,8 +26,13 @@ COUNT_RUNNING: Final = """
 """
 BEYOND: Final = 9223372036854775807
 """A tier beyond the last job: from there none is placed anew, only accounts are looked at."""
+# The first account of each lane; the others follow.
 LOOK_AGAIN: Final = f"""
-    INSERT OR IGNORE INTO rescoring SELECT id, {BEYOND}, 0, 0 FROM lane WHERE queue = ?
+    INSERT OR IGNORE INTO rescoring
+    SELECT -first, {BEYOND}, 0, 0 FROM (
+        SELECT (SELECT id FROM key_lane WHERE key_lane.lane = lane.id ORDER BY key LIMIT 1) AS first
+        FROM lane WHERE queue = ?)
+    WHERE first IS NOT NULL
 """  # noqa: S608  # our own number
 NEXT_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = ? AND key > ? ORDER BY key LIMIT 1"
 LOOK_INTO: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, ?, 0, 0)"
