@@ -15,7 +15,7 @@ from typing import Final
 
 from leasehold.core.drain import Drain
 from leasehold.core.job import Draft
-from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.queue_config import QueueConfig, QueueState, being_deleted
 from leasehold.core.rate import NANOS, Rate
 from leasehold.errors import QueueClosedError, QueueFullError, RateLimitedError
 
@@ -100,6 +100,8 @@ class Admission:
         `pending` says whether it adds to the depth: one that is due later, or waits for another
         job, does not.
         """
+        if self._state is QueueState.DELETING:
+            raise being_deleted(self._queue)
         if self._state is QueueState.DRAINING:
             raise QueueClosedError(
                 f"job {draft.id} was not stored: queue {self._queue!r} is draining, it takes no "

@@ -18,8 +18,6 @@ from leasehold.errors import (
     UnknownDependencyError,
 )
 
-DEPENDENTS_AT_ONCE: Final = 500
-"""How many dependents one write deals with, so that nobody waits long for the write lock."""
 REASON_LENGTH_MAX: Final = 300
 """Of a dependency's own reason, in that of its dependent: or a long chain would repeat them all."""
 CYCLE_SHOWN_MAX: Final = 20

@@ -146,6 +146,20 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     workers_proved_dead: tuple[str, ...] = ()
     last_error: JobError | None = None
 
+    def plus(self, other: SweepReport) -> SweepReport:
+        """The report of both, one after the other."""
+        return SweepReport(
+            expired_found=self.expired_found + other.expired_found,
+            recovered=self.recovered + other.recovered,
+            dead=self.dead + other.dead,
+            cancelled=self.cancelled + other.cancelled,
+            checkpoints_created=self.checkpoints_created + other.checkpoints_created,
+            errors=self.errors + other.errors,
+            scan_ms=self.scan_ms + other.scan_ms,
+            workers_proved_dead=self.workers_proved_dead + other.workers_proved_dead,
+            last_error=other.last_error or self.last_error,
+        )
+
 
 class RunningLease(NamedTuple):
     """What a store knows of a lease that somebody wants to renew; times in microseconds."""

@@ -24,15 +24,13 @@ What a queue's rules mean for `submit` and `exchange` (its limits per key are in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.search import JobFilter
-
-PURGE_AT_ONCE: Final = 1000
-"""How many jobs one purge deletes at most, so that nobody else waits long for their write."""
 
 
 def said(what: msgspec.Struct) -> dict[str, Any]:
@@ -101,7 +99,9 @@ class QueueRules(Protocol):
 
         - QUE-8  While jobs wait or run in it, it raises QueueNotEmptyError and changes nothing;
                  with `force`, those that wait become `dead` with the reason, and those that run may
-                 finish. Jobs that have ended stay where they are.
+                 finish. Jobs that have ended stay where they are. Many take several writes, in
+                 which the queue is `deleting`: nothing is accepted or leased, and should the call
+                 be cut short, any sweep goes on.
         """
 
     def queue_info(self, queue: str) -> QueueInfo | None:

@@ -7,6 +7,8 @@ is declared by raising UnsupportedError, never skipped in silence.
 Clauses that hold for every method:
 
 - ALL-1  One call is one atomic write: after a crash it has happened as a whole or not at all.
+         Calls that may find any number of rows (recover, promote, delete_queue by force) are as
+         many as they need, each within its budget of `core.budget`; whoever calls next goes on.
 - ALL-2  When a call that writes returns, what it wrote is durable at the store's named level.
 - ALL-3  Time is the store's own clock, which never steps back, whatever the wall clock does.
 - CLK-1  The store's clock follows the wall clock while that moves as the machine's boot time does;
@@ -155,7 +157,9 @@ class Store(
                  write.
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
                  instead of leased; a sweep cancels those that are pending, too.
-        - LEA-6  At most `limit` leases; fewer only if no more are available.
+        - LEA-6  At most `limit` leases; fewer only if no more are available, or if the budget of
+                 the write went to jobs that are not to be leased (LEA-5, `core.unreadable`): then
+                 `next_due_at` is now, listeners hear `on_ready`, and the next exchange goes on.
         - LEA-7  A job may be settled and leased again in one exchange.
         - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they
                  came from, no job of that task and queue is leased for its pause; `next_due_at`

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.dependencies import (
-    DEPENDENTS_AT_ONCE,
     ENDED_AS,
     Plan,
     consequence,

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-import msgspec
-
+from leasehold.core.budget import (
+    PASSED_OVER_AT_ONCE,
+    PLACED_AT_ONCE,
+    PROMOTED_AT_ONCE,
+    TURNED_AWAY_AT_ONCE,
+)
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -65,8 +69,9 @@ def exchange(
         if queue.lanes.delayed.entries:
             promote(state, queue)
         if queue.lanes.crossing.entries:
-            queue.lanes.rebalance(state.now)
-    leases = _lease(state, request, queues, now, lease_micros)
+            queue.lanes.rebalance(state.now, PLACED_AT_ONCE)
+    found = _lease(state, request, queues, now, lease_micros)
+    leases = found.leases
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
         return Exchange(settled, leases, None, tick_at, generation)
@@ -74,6 +79,9 @@ def exchange(
     moments = [entry[0] for entry in delayed]
     moments += [at for queue in queues for at in _probes_to_come(state, queue)]
     moments += [] if state.next_tick is None else [state.next_tick]
+    if found.cut_short:
+        moments.append(state.now)
+        state.wake()
     return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation)
 
 
@@ -164,14 +172,38 @@ def count_end(state: State, record: Record, event: Event) -> None:
 # -- leasing -----------------------------------------------------------------------------------
 
 
-def promote(state: State, queue: QueueState) -> int:
-    """Make the queue's due jobs pending; answers how many."""
+def promote(state: State, queue: QueueState, limit: int = PROMOTED_AT_ONCE) -> int:
+    """Make the queue's due jobs pending, so many of them; answers how many."""
     promoted = 0
-    while (due := queue.lanes.delayed.first()) is not None and due[0] <= state.now:
+    while promoted < limit:
+        due = queue.lanes.delayed.first()
+        if due is None or due[0] > state.now:
+            break
         due[2].reason = None  # It waits for nothing any more.
         state.step(due[2], Event.PROMOTED, Status.PENDING)
         promoted += 1
     return promoted
+
+
+class _Round:
+    """What one exchange has leased so far, and what it may still pass over."""
+
+    __slots__ = ("leases", "limit", "passed_over_left", "turned_away_left")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.leases: list[Lease] = []
+        self.passed_over_left = PASSED_OVER_AT_ONCE
+        self.turned_away_left = TURNED_AWAY_AT_ONCE
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.leases) >= self.limit
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether to leave it at that for now: the next exchange goes on."""
+        return self.passed_over_left <= 0 or self.turned_away_left <= 0
 
 
 def _lease(
@@ -180,7 +212,23 @@ def _lease(
     queues: list[QueueState],
     now: datetime,
     lease_micros: int,
-) -> list[Lease]:
+) -> _Round:
+    found = _Round(request.limit)
+    # Each pass leaves out what the one before has found to be closed: a breaker or a queue.
+    while not found.is_full and _pass(state, request, queues, now, lease_micros, found):
+        pass
+    return found
+
+
+def _pass(
+    state: State,
+    request: LeaseRequest,
+    queues: list[QueueState],
+    now: datetime,
+    lease_micros: int,
+    found: _Round,
+) -> bool:
+    """Lease while the same tasks and queues may be leased from; whether to go on without some."""
     streams = [
         stream
         for queue in queues
@@ -190,19 +238,22 @@ def _lease(
         )
     ]
     by_task = request.lease_seconds_by_task or {}
-    leases: list[Lease] = []
-    for record in in_order(streams, state.now) if request.limit > 0 else ():
+    for record in in_order(streams, state.now):
+        if found.cut_short:
+            return False
         if record.start_by is not None and record.start_by < state.now and not record.attempt_rows:
             cancel_late(state, record)
+            found.passed_over_left -= 1
             continue
         queue = state.queues[record.draft.queue]
         parking, key = queue.lanes.parking, record.draft.limit_key
         if parking is not None and key is not None and not parking.free(key):
             parking.park(record)
+            found.turned_away_left -= 1
             continue
         own = record.draft.lease_seconds or by_task.get(record.draft.task)
         micros = lease_micros if own is None else round(own * 1e6)
-        leases.append(_grant(state, record, request.worker, now, micros))
+        found.leases.append(_grant(state, record, request.worker, now, micros))
         queue.figures.waits.add(state.now - record.available_at)
         breaker = queue.breakers.get(record.draft.task)
         was_probe = breaker is not None and breaker.held_until is not None
@@ -210,12 +261,10 @@ def _lease(
             # That was the probe: the task waits for its end, or for another pause.
             breaker.held_until = state.now + breaker.hold_micros
         if was_probe or (queue.rule is not None and not queue.rule.free_slots(queue.counts)):
-            # Go on without what may not be leased any more.
-            narrowed = msgspec.structs.replace(request, limit=request.limit - len(leases))
-            return leases + _lease(state, narrowed, queues, now, lease_micros)
-        if len(leases) >= request.limit:
-            break
-    return leases
+            return True
+        if found.is_full:
+            return False
+    return False
 
 
 def cancel_late(state: State, record: Record) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from leasehold.core import messages
+from leasehold.core.budget import PROMOTED_AT_ONCE
 from leasehold.core.lease import Settled, StuckJob, SweepReport
 from leasehold.core.outcome import Decision, JobError, decide_recovery
 from leasehold.core.status import Event
@@ -14,16 +17,26 @@ from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
-def recover(state: State) -> SweepReport:
-    """Take back every job whose lease expired. Few run at a time, so all are looked at.
+def lost(state: State) -> list[str]:
+    """The jobs whose lease expired. Few run at a time, so all are looked at.
 
     Workers on this store live in its own process: none can be proved dead while it is there to ask.
     """
-    started = state.env.clock.monotonic()
-    expired = [record for record in state.running.values() if record.expires_at <= state.now]
-    events = [_take_back(state, record, _expired(record)).event for record in expired]
+    return [record.id for record in state.running.values() if record.expires_at <= state.now]
+
+
+def cancel_late_jobs(state: State) -> None:
+    """Cancel pending jobs past their start_by, so many of them."""
     for record in state.late():
         cancel_late(state, record)
+
+
+def recover(state: State, jobs: Sequence[str]) -> SweepReport:
+    """Take those of these jobs back whose lease has expired."""
+    started = state.env.clock.monotonic()
+    running = [state.running[job_id] for job_id in jobs if job_id in state.running]
+    expired = [record for record in running if record.expires_at <= state.now]
+    events = [_take_back(state, record, _expired(record)).event for record in expired]
     return SweepReport(
         expired_found=len(expired),
         recovered=events.count(Event.RECOVERED),
@@ -71,9 +84,13 @@ def stuck(state: State, silent_seconds: float) -> list[StuckJob]:
     ]
 
 
-def promote_all(state: State) -> int:
-    """Make every due job pending; answers how many."""
-    return sum(promote(state, queue) for queue in state.queues.values())
+def promote_some(state: State) -> int:
+    """Make due jobs pending, up to the budget; answers how many."""
+    promoted = 0
+    for queue in state.queues.values():
+        if promoted < PROMOTED_AT_ONCE:
+            promoted += promote(state, queue, PROMOTED_AT_ONCE - promoted)
+    return promoted
 
 
 def _expired(record: Record) -> JobError:

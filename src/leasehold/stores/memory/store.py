@@ -12,6 +12,7 @@ from datetime import date, datetime
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
@@ -28,7 +29,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE, Purged
+from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.retention import (
     BATCH_MAX,
@@ -162,7 +163,13 @@ class MemoryStore:
     # -- recovery ----------------------------------------------------------------------------
 
     def recover(self) -> SweepReport:
-        return self._run(recovery.recover)
+        report = SweepReport()
+        for jobs in batched(self._look(recovery.lost), RECOVERED_AT_ONCE):
+            report = report.plus(self._run(recovery.recover, jobs))
+        self._run(recovery.cancel_late_jobs)
+        for queue in self._look(queues.being_deleted_now):
+            self._bury(queue)
+        return report
 
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
@@ -173,7 +180,10 @@ class MemoryStore:
         return self._look(recovery.stuck, silent_seconds)
 
     def promote(self) -> int:
-        return self._run(recovery.promote_all)
+        promoted = 0
+        while found := self._run(recovery.promote_some):
+            promoted += found
+        return promoted
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -286,7 +296,20 @@ class MemoryStore:
         return self._run(queues.purge, queue, where, actor, limit)
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
-        return self._run(queues.delete, queue, actor, force)
+        if self._run(queues.delete, queue, actor, force):
+            return 0
+        return self._bury(queue)
+
+    def _bury(self, queue: str) -> int:
+        """Finish deleting a queue, so many jobs under each hold of the lock."""
+        buried = 0
+        done = False
+        while not done:
+            found = self._look(queues.waiting_in, queue)
+            for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
+                more, done = self._run(queues.bury, queue, jobs, buried)
+                buried += more
+        return buried
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._look(queues.info, queue)

@@ -12,9 +12,9 @@ from typing import TypeVar
 import apsw
 
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import InvalidJobError, StoreError, StoreLostError
+from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
 from leasehold.interrupts import Interrupted, shielded
-from leasehold.stores.sqlite import dependents, forks
+from leasehold.stores.sqlite import damage, dependents, forks
 from leasehold.stores.sqlite.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, is_up_to_date
@@ -25,6 +25,7 @@ from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
+from leasehold.stores.sqlite.rows import UNREADABLE
 from leasehold.stores.sqlite.step import Hints, Step
 from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Wake
@@ -145,10 +146,34 @@ class Foundation:
     def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         self._check_process()
         check_not_inside(self._files.database)
-        answer = self._writer.run(operation)
+        answer = self._run(operation)
         if self._unresolved and go_on:
             self._resolve_the_rest()
         return answer
+
+    def _run(self, operation: Callable[[Step], T]) -> T:
+        """Write; what fails because a row cannot be read is tried again without that row."""
+        while True:
+            try:
+                return self._writer.run(operation)
+            except (*UNREADABLE, StoreError) as error:
+                # Of our own errors only the vaguest is looked into: SQLite refused a value. The
+                # others say what was wrongly asked for, or what to do.
+                if isinstance(error, LeaseholdError) and type(error) is not StoreError:
+                    raise
+                if not self._set_aside_damaged():
+                    raise
+
+    def _set_aside_damaged(self) -> int:
+        """Make dead letters of the jobs that cannot be read; answers how many."""
+        with self._readers.lend() as db:
+            found = damage.find(db)
+        if not found:
+            return 0
+        done = self._writer.run(lambda step: sum(damage.set_aside(step, each) for each in found))
+        for seq, problem in found[:10]:
+            logger.error("a job was set aside, number %d: it cannot be read: %s", seq, problem)
+        return done
 
     def _after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
@@ -162,7 +187,7 @@ class Foundation:
         try:
             while self._unresolved:
                 self._unresolved = False
-                self._writer.run(dependents.resolve)
+                self._run(dependents.resolve)
         except StoreError as error:
             # What the caller asked for is durable; the next exchange or sweep goes on with this.
             logger.warning("some dependents will be dealt with later: %s", error)
@@ -170,7 +195,7 @@ class Foundation:
     def _rebalance_the_rest(self) -> None:
         """Place jobs anew that have to be; others write in between."""
         try:
-            while self._writer.run(rebalance):
+            while self._run(rebalance):
                 pass
         except StoreError as error:
             # What the caller asked for is durable; the next lease or sweep goes on with this.

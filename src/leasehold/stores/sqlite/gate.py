@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from leasehold.core.admission import Admission, Asked, asked_for
+from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.drain import Drain
 from leasehold.core.job import Draft
+from leasehold.errors import QueueClosedError
 from leasehold.stores.sqlite.step import Step
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
@@ -27,7 +29,11 @@ KEEP_DRAIN: Final = """
 FULL_AT: Final = "SELECT full_at FROM bucket WHERE queue = ? AND name = ?"
 KEEP_BUCKET: Final = "INSERT OR REPLACE INTO bucket VALUES (?, ?, ?)"
 # A bucket that is full is as good as none: clients come and go without number.
-FORGET_FULL_BUCKETS: Final = "DELETE FROM bucket WHERE full_at <= ?"
+FORGET_FULL_BUCKETS: Final = f"""
+    DELETE FROM bucket WHERE (queue, name) IN (
+        SELECT queue, name FROM bucket WHERE full_at <= ? ORDER BY full_at
+        LIMIT {FORGOTTEN_AT_ONCE})
+"""  # noqa: S608  # our own number
 
 
 class Gate:
@@ -87,6 +93,11 @@ class Gate:
         rule = step.rules.get(queue)
         if rule is None:
             return None
+        if rule.problem is not None:
+            raise QueueClosedError(
+                f"queue {queue!r} takes no jobs: its rules cannot be read ({rule.problem}); they "
+                "may have been written by a newer version: upgrade this process, or set them again"
+            )
         pending = ended = 0
         drain = Drain.begin(step.now, 0)
         if rule.config.max_depth is not None:

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from leasehold.core.breaker import Breaker
 from leasehold.core.lease import Settled, Settlement
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
@@ -27,8 +25,8 @@ from leasehold.core.outcome import (
     within_limits,
 )
 from leasehold.core.refusals import lease_of_no_job, stale_lease
-from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
+from leasehold.core.unreadable import set_aside_reason
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite import parking, ready
@@ -37,6 +35,7 @@ from leasehold.stores.sqlite.finish import INSERT_FINISHED
 from leasehold.stores.sqlite.lease import HOLD
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.ready import Entry
+from leasehold.stores.sqlite.rows import UNREADABLE, problem_of, retry_of
 from leasehold.stores.sqlite.step import Step
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
@@ -72,7 +71,6 @@ JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
 HOLDER_NOW: Final = "SELECT worker, version FROM running WHERE seq = ?"
 HOLDER_THEN: Final = "SELECT worker FROM attempt WHERE seq = ? AND version = ?"
 
-_decode_retry = msgspec.json.Decoder(RetryPolicy).decode
 _COMPLETED = STATUS_CODE[Status.COMPLETED]
 _COMPLETED_EVENT = EVENT_CODE[Event.COMPLETED]
 
@@ -208,15 +206,7 @@ def _complete(
 def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> Settled:
     rules = step.execute(JOB_RULES, (row[_SEQ],)).fetchone()
     assert rules is not None
-    decision = decide(
-        outcome,
-        attempts=row[_ATTEMPTS],
-        allowance=rules[2],
-        policy=None if rules[3] is None else _decode_retry(rules[3]),
-        cancel_reason=row[_CANCEL],
-        now=from_micros(step.now),
-        random=step.random,
-    )
+    decision = _decide(step, row, rules, outcome)
     error = outcome.error if isinstance(outcome, Fail) else None
     if isinstance(outcome, Fail):
         # An attempt that was to be stopped anyway ends as cancelled, not as failed.
@@ -226,6 +216,25 @@ def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> S
         if outcome.breaker is not None:
             _count_failure(step, rules[0], outcome.breaker)
     return apply_decision(step, job_id, row, rules, decision, error)
+
+
+def _decide(step: Step, row: Held, rules: tuple[Any, ...], outcome: Outcome) -> Decision:
+    try:
+        needed = isinstance(outcome, Fail) and rules[3] is not None
+        policy = retry_of(rules[3]) if needed else None
+    except UNREADABLE as error:
+        # When to try it again cannot be read: it is set aside, with what the attempt came to.
+        reason = set_aside_reason(problem_of(error))
+        return Decision(Event.DEAD, Status.DEAD, row[_ATTEMPTS], message=reason)
+    return decide(
+        outcome,
+        attempts=row[_ATTEMPTS],
+        allowance=rules[2],
+        policy=policy,
+        cancel_reason=row[_CANCEL],
+        now=from_micros(step.now),
+        random=step.random,
+    )
 
 
 def _count_failure(step: Step, lane: int, breaker: Breaker) -> None:

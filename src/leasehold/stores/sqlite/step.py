@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import apsw
 
+from leasehold.core.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.clock import ClockBasis, StoreTime
-from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
 from leasehold.core.span import MINUTE_MICROS
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
@@ -18,12 +18,14 @@ from leasehold.stores.sqlite import sampling, settings
 from leasehold.stores.sqlite.clock import BASIS, WRITE_BASIS, StoreClock, move_leases
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.measuring import Measured
+from leasehold.stores.sqlite.rows import MOMENT_MAX
 from leasehold.stores.sqlite.rules import Known, Rules, load
 
+# What is no number is above all numbers: a place that cannot be read is left out.
 READ_STATE: Final = f"""
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
            EXISTS (SELECT 1 FROM resolving),
-           (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
+           (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
            EXISTS (SELECT 1 FROM rescoring), settings_generation, open_minute, {BASIS}
     FROM store_state
 """  # noqa: S608  # our own names
@@ -107,6 +109,8 @@ class Step:
         """Whether jobs that ended may still block others."""
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
+        self.shown_left = SHOWN_AT_ONCE
+        """How many more parked jobs this write may show to leases."""
         self.lowered: set[int] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
         self.next_crossing: int | None = None

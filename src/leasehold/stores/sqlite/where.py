@@ -17,7 +17,9 @@ _ERROR_TEXT: Final = """
      WHERE attempt.seq = job.seq AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1), '')
 """
 _HAS_TAG: Final = """
-    EXISTS (SELECT 1 FROM json_each(job.metadata) AS tag, json_each(?) AS wanted
+    EXISTS (SELECT 1
+            FROM json_each(iif(json_valid(job.metadata), job.metadata, NULL)) AS tag,
+                json_each(?) AS wanted
             WHERE tag.key = wanted.key AND tag.value IS wanted.value)
 """
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from leasehold.core.budget import BURIED_AT_ONCE
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig, QueueState
 from leasehold.core.retry import Delays
@@ -260,6 +261,22 @@ class QueueingClauses(ConformanceBase):
         info = store.queue_info("mail")
         assert info is not None
         assert info.config == QueueConfig()
+        assert store.check() == []
+
+    def test_que_8_many_become_dead_letters_in_several_writes(self, store: Store) -> None:
+        store.create_queue("mail", QueueConfig(key_concurrency=1), actor="me")
+        count = BURIED_AT_ONCE + 7
+        store.submit([draft(f"job-{n}", queue="mail", limit_key=str(n % 3)) for n in range(count)])
+        submit(store, draft("later", queue="mail", delay_seconds=60), draft("other"))
+        runs = lease_one(store, queues=("mail",))
+        pause(store, "mail")
+        assert store.delete_queue("mail", force=True, actor="me") == count
+        assert store.stats("mail").counts[Status.DEAD] == count
+        deleted = [each for each in store.audit_log() if each.action == "delete_queue"]
+        assert [(each.actor, each.count) for each in deleted] == [("me", count)]
+        assert settle(store, runs, Complete()).status is Status.COMPLETED
+        submit(store, draft("new", queue="mail"))
+        assert lease_one(store, queues=("mail",)).job_id == "new"
         assert store.check() == []
 
     def test_que_8_an_empty_queue_is_deleted(self, store: Store) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from leasehold.core.budget import RECOVERED_AT_ONCE
 from leasehold.core.lease import Renewal
 from leasehold.core.outcome import Complete, Release
 from leasehold.core.records import WorkerInfo
@@ -55,6 +56,19 @@ class RecoveringClauses(ConformanceBase):
         assert lease_one(store).job_id == "again"
         stats = store.stats()
         assert (stats.recovered, stats.dead, stats.cancelled, stats.failed) == (1, 1, 1, 0)
+
+    def test_rec_1_all_of_them_however_many(self, store: Store, clock: ManualClock) -> None:
+        count = RECOVERED_AT_ONCE + 7
+        store.submit([draft(f"job-{n}", max_retries=n % 2) for n in range(count)])
+        lease_all(store, limit=count, lease_seconds=10)
+        clock.advance(10)
+        report = store.recover()
+        assert (report.expired_found, report.recovered, report.dead) == (
+            count, count // 2, count - count // 2,
+        )  # fmt: skip
+        assert store.stats().counts[Status.RUNNING] == 0
+        assert store.recover().expired_found == 0
+        assert store.check() == []
 
     def test_rec_1_poison_cannot_kill_workers_for_ever(
         self, store: Store, clock: ManualClock

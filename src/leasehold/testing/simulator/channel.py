@@ -7,6 +7,7 @@ from datetime import date, datetime
 from typing import Any
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
@@ -23,7 +24,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE, Purged
+from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
 from leasehold.core.retention import (
     BATCH_MAX,
