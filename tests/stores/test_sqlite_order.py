@@ -20,7 +20,7 @@ from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore, migrate, order, queues, ready, rebalance
 from leasehold.stores.sqlite.connection import open_writer
-from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.files import StoreFiles, create_private
 from leasehold.stores.sqlite.step import READ_STATE
 
 ALL = LeaseRequest(worker="w", limit=100_000)
@@ -183,6 +183,7 @@ def test_a_store_from_before_scoring_is_brought_up_to_date(
     with monkeypatch.context() as then:
         before = [(number, script) for number, script in migrate.migrations() if number < 6]
         then.setattr(migrate, "migrations", lambda: before)
+        create_private(path)
         old = open_writer(StoreFiles.at(path).database, "full")
     # By hand, since today's code cannot work with the tables of then.
     old.execute("INSERT INTO lane (id, queue, task, pending) VALUES (1, 'default', 'work', 3)")

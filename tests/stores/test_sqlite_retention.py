@@ -17,6 +17,7 @@ from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore, migrate, prune, prune_lanes
 from leasehold.stores.sqlite.connection import open_writer
+from leasehold.stores.sqlite.files import create_private
 
 FORCE = Scope(force=True)
 EMERGENCY = Scope(emergency=True)
@@ -188,6 +189,7 @@ def test_a_store_from_before_retention_is_brought_up_to_date(
     env = Env(clock=clock)
     with monkeypatch.context() as then:
         then.setattr(migrate, "migrations", lambda: before)
+        create_private(path)
         db = open_writer(path, "full")
     # As that version would have left it: today's code cannot write to such a file any more.
     db.execute("INSERT INTO lane (id, queue, task, completed) VALUES (1, 'default', 't', 3)")

@@ -5,8 +5,8 @@ Both stores ask here, inside the write in which a job is submitted or ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from leasehold.core.job import DependencyPolicy, Draft
 from leasehold.core.records import Submitted
@@ -67,6 +67,35 @@ def refuse_discard(job_id: str, dependent: str) -> InvalidTransitionError:
     return InvalidTransitionError(
         f"job {job_id} cannot be discarded: job {dependent}, which has not ended, depends on it"
     )
+
+
+class SortedOut(NamedTuple):
+    """The drafts of a call that may be stored in part: those that are bad in themselves apart."""
+
+    good: list[Draft]
+    bad: dict[int, LeaseholdError]
+    """By its place in the call."""
+    refused: dict[str, LeaseholdError]
+    """By its id, for those that depend on it."""
+
+    @classmethod
+    def of(cls, drafts: Sequence[Draft]) -> SortedOut:
+        bad: dict[int, LeaseholdError] = {}
+        for index, draft in enumerate(drafts):
+            try:
+                draft.check()
+            except LeaseholdError as error:
+                bad[index] = error
+        good = [draft for index, draft in enumerate(drafts) if index not in bad]
+        return cls(good, bad, {drafts[index].id: error for index, error in bad.items()})
+
+    def woven(
+        self, answers: Iterable[Submitted | LeaseholdError]
+    ) -> list[Submitted | LeaseholdError]:
+        """The answers about the good ones, and the errors of the bad ones in their places."""
+        stored = iter(answers)
+        count = len(self.good) + len(self.bad)
+        return [self.bad[index] if index in self.bad else next(stored) for index in range(count)]
 
 
 class Plan:

@@ -35,7 +35,11 @@ Answer = Submitted | LeaseholdError
 
 
 def plan_of(
-    state: State, drafts: Sequence[Draft], answers: Sequence[Answer], admitted: Mapping[str, Record]
+    state: State,
+    drafts: Sequence[Draft],
+    answers: Sequence[Answer],
+    admitted: Mapping[str, Record],
+    refused: Mapping[str, LeaseholdError],
 ) -> Plan:
     """What becomes of drafts that were admitted each by itself."""
     verdicts = [
@@ -46,7 +50,7 @@ def plan_of(
     def exists(job_id: str) -> bool:
         return job_id in state.records and job_id not in admitted
 
-    return Plan(drafts, verdicts, exists, {})
+    return Plan(drafts, verdicts, exists, refused)
 
 
 def link(state: State, record: Record, needs: Sequence[str]) -> None:

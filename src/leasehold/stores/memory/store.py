@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.clock_store import ClockRepair
+from leasehold.core.dependencies import SortedOut
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -108,7 +109,14 @@ class MemoryStore:
     def submit(
         self, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return self._run(submission.submit, drafts, partial)
+        if not partial:
+            for draft in drafts:
+                draft.check()
+            return self._run(submission.submit, drafts)
+        sorted_out = SortedOut.of(drafts)
+        return sorted_out.woven(
+            self._run(submission.submit, sorted_out.good, sorted_out.refused, partial=True)
+        )
 
     # -- the application's own transactions --------------------------------------------------
 

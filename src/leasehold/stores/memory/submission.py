@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from leasehold.core.dependencies import is_in_the_way
@@ -24,9 +25,16 @@ from leasehold.stores.memory.state import KnownKey, State
 
 
 def submit(
-    state: State, drafts: Sequence[Draft], partial: bool
+    state: State,
+    drafts: Sequence[Draft],
+    refused: Mapping[str, LeaseholdError] = MappingProxyType({}),
+    *,
+    partial: bool = False,
 ) -> list[Submitted | LeaseholdError]:
-    """Admit the drafts one by one, and only then make the jobs visible."""
+    """Admit the drafts one by one, and only then make the jobs visible.
+
+    `refused` are those of the call that were bad in themselves.
+    """
     admitted: list[Record] = []
     answers: list[Submitted | LeaseholdError] = []
     if state.keys:
@@ -37,22 +45,20 @@ def submit(
     gate = None
     if has_gate:
         gate = Gate(state, drafts, is_pending=_is_pending(state, drafts), partial=partial)
-    _check_all(drafts, partial)
     for draft in drafts:
         linked = linked or bool(draft.depends_on)
         try:
             answers.append(_admit(state, draft, admitted, room, gate))
         except LeaseholdError as error:
-            refused = [draft] if partial else drafts
             if isinstance(error, QueueFullError):
-                for each in refused:
+                for each in [draft] if partial else drafts:
                     state.queue(each.queue).totals.rejected += 1
             if not partial:
                 _withdraw(state, admitted)
                 raise
             answers.append(error)
     if linked:
-        answers = _add_linked(state, drafts, admitted, answers, partial)
+        answers = _add_linked(state, drafts, admitted, answers, refused, partial)
     else:
         for record in admitted:
             state.add(record)
@@ -61,23 +67,17 @@ def submit(
     return answers
 
 
-def _check_all(drafts: Sequence[Draft], partial: bool) -> None:
-    """Refuse a call for its first bad draft, before it is asked what is there already."""
-    if not partial:
-        for draft in drafts:
-            draft.check()
-
-
 def _add_linked(
     state: State,
     drafts: Sequence[Draft],
     admitted: list[Record],
     answers: list[Submitted | LeaseholdError],
+    refused: Mapping[str, LeaseholdError],
     partial: bool,
 ) -> list[Submitted | LeaseholdError]:
     """Make jobs visible of which some depend on others, or refuse them after all."""
     records = {record.id: record for record in admitted}
-    plan = dependents.plan_of(state, drafts, answers, records)
+    plan = dependents.plan_of(state, drafts, answers, records, refused)
     if plan.refusal is not None and not partial:
         _withdraw(state, admitted)
         raise plan.refusal
@@ -116,8 +116,6 @@ def _admit(
     state: State, draft: Draft, admitted: list[Record], room: Room, gate: Gate | None
 ) -> Submitted:
     """Reserve a draft's id and key; raises what stands against it."""
-    if room.partial:
-        draft.check()
     if draft.idempotency_key is not None:
         known = state.keys.get((draft.queue, draft.idempotency_key))
         if known is not None:

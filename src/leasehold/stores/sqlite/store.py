@@ -12,6 +12,7 @@ import msgspec
 
 from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.clock_store import ClockRepair
+from leasehold.core.dependencies import SortedOut
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine, check_progress
@@ -115,12 +116,11 @@ class SQLiteStore(
                 draft.check()
             self._disk.refuse_when_low(drafts)
             return _store(write, lanes, drafts, {}, partial=False)
-        bad = {i: error for i, draft in enumerate(drafts) if (error := _refused(draft)) is not None}
-        good = [draft for i, draft in enumerate(drafts) if i not in bad]
-        self._disk.refuse_when_low(good)
-        refused = {drafts[i].id: error for i, error in bad.items()}
-        stored = iter(_store(write, lanes, good, refused, partial=True))
-        return [bad[i] if i in bad else next(stored) for i in range(len(drafts))]
+        sorted_out = SortedOut.of(drafts)
+        self._disk.refuse_when_low(sorted_out.good)
+        return sorted_out.woven(
+            _store(write, lanes, sorted_out.good, sorted_out.refused, partial=True)
+        )
 
     # -- holders -----------------------------------------------------------------------------
 
@@ -423,14 +423,6 @@ def _store(
     if isinstance(answers, LeaseholdError):
         raise answers
     return answers
-
-
-def _refused(draft: Draft) -> LeaseholdError | None:
-    try:
-        draft.check()
-    except LeaseholdError as error:
-        return error
-    return None
 
 
 def _raise(error: LeaseLostError | None) -> None:
