@@ -97,7 +97,7 @@ class TaskMaking(QueueBase):
         worker asks. `permanent` and `retryable` are exception classes that join the default lists,
         and overrule them. `breaker` holds the task back while it keeps failing.
         """
-        backoff: Callable[[int, BaseException], float] | None = retry if callable(retry) else None
+        backoff: Any = retry if callable(retry) else None
         options["retry"] = None if backoff is not None else retry
         safe = draft_safe(options)
 
