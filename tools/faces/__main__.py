@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from tools.faces import awaitable
+from tools.faces import awaitable, blocking
 from tools.faces.definitions import ROOT
 
-FACES = {awaitable.PATH: awaitable.text}
+FACES = {blocking.PATH: blocking.text, awaitable.PATH: awaitable.text}
 
 
 def main(*, only_check: bool) -> int:

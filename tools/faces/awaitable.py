@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tools.faces import blocking
 from tools.faces.definitions import Definition, Module, definitions, module
 from tools.faces.text import method, module_text, overload
 
@@ -32,7 +33,6 @@ LEFT_OUT: Final = {
     "submit_call": "what a task's own submit comes to",
     "lease_request": "a step of lease_many",
     "try_lease": "a step of lease_many",
-    "ready": "tells when to lease again",
     "asubmit": "of the blocking queue: `submit`",
     "asubmit_call": "of the blocking queue",
     "asubmit_many": "of the blocking queue: `submit_many`",
@@ -205,21 +205,7 @@ class AsyncQueueFace(Awaited):
     """What of an `AsyncTaskQueue` is derived from `TaskQueue`."""
 ''',
     inside="self.queue",
-    derived_from=(
-        ("tasks.py", "TaskMaking"),
-        ("producer.py", "Producing"),
-        ("scheduling.py", "Scheduling"),
-        ("workflows.py", "Workflows"),
-        ("results.py", "Results"),
-        ("people.py", "People"),
-        ("several.py", "Several"),
-        ("queues.py", "Queues"),
-        ("metrics.py", "Metrics"),
-        ("upkeep.py", "Upkeep"),
-        ("outputs.py", "Outputs"),
-        ("consumer.py", "Consuming"),
-        ("facade.py", "TaskQueue"),
-    ),
+    derived_from=(*blocking.PARTS, ("facade.py", "TaskQueue")),
     bodies={
         "submit": "return AsyncJobHandle(\n"
         "    await self.queue.asubmit(func, *args, **kwargs), self._bridge\n)",
@@ -274,7 +260,7 @@ def _methods(face: Face) -> tuple[list[str], list[Module]]:
     methods: dict[str, str] = {}
     for source, (_, class_name) in zip(sources, face.derived_from, strict=True):
         for definition in definitions(source, class_name):
-            if definition.name in NOT_AWAITED or definition.name in LEFT_OUT:
+            if definition.name in {*NOT_AWAITED, *LEFT_OUT, *blocking.BETWEEN_PARTS}:
                 continue
             if not definition.is_property:
                 methods[definition.name] = _method(face, class_name, definition)

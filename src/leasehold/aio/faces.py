@@ -42,20 +42,20 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
 from leasehold.queue.archive import Archive
 from leasehold.queue.awaiting import Bridge, wait_for_leases
-from leasehold.queue.consumer import WAIT_SECONDS, TaskLike
+from leasehold.queue.consumer import WAIT_SECONDS
 from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike, Seconds
-from leasehold.queue.producer import AsyncFunction, Function
+from leasehold.queue.orders import Answer
 from leasehold.queue.queues import QueueOptions
 from leasehold.queue.room import Block
 from leasehold.queue.schedules import Schedules
 from leasehold.queue.scheduling import ScheduleOptions
 from leasehold.queue.settings import SettingInfo, Settings
-from leasehold.queue.several import Answer
-from leasehold.queue.task import BaseTask
+from leasehold.queue.submitting import AsyncFunction, Function
+from leasehold.queue.task import BaseTask, TaskLike
 from leasehold.queue.workflow import Workflow, WorkflowRun
 
 R = TypeVar("R")
@@ -623,13 +623,6 @@ class AsyncQueueFace(Awaited):
             self._bridge,
         )
 
-    async def dependency_results(self, job: JobRef) -> dict[str, Any]:
-        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
-
-        See `TaskQueue.dependency_results`.
-        """
-        return await self._call(lambda: self.queue.dependency_results(job))
-
     async def graph(self, *jobs: JobRef) -> Graph:
         """These jobs and all that are linked with them by dependencies, with their statuses.
 
@@ -682,6 +675,13 @@ class AsyncQueueFace(Awaited):
     async def result_of(self, job: Job, codec: CallCodec | None = None) -> Any:
         """The result in a job that has ended, or the error that says why there is none."""
         return await self.queue.aresult_of(job, codec)
+
+    async def dependency_results(self, job: JobRef) -> dict[str, Any]:
+        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
+
+        See `TaskQueue.dependency_results`.
+        """
+        return await self._call(lambda: self.queue.dependency_results(job))
 
     async def get(self, job: JobRef) -> Job:
         """A snapshot of a job; raises JobNotFoundError for an unknown id, or an archived job's."""
@@ -757,6 +757,13 @@ class AsyncQueueFace(Awaited):
         """The latest administrative actions, newest first."""
         return await self._call(lambda: self.queue.audit_log(limit))
 
+    async def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
+        """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
+
+        See `TaskQueue.output_paths`.
+        """
+        return await self._call(lambda: self.queue.output_paths(job, attempt))
+
     async def cancel(self, job: JobRef, reason: str = "") -> Job:
         """Stop a job: at once if it waits, as soon as its code lets go if it runs.
 
@@ -789,37 +796,6 @@ class AsyncQueueFace(Awaited):
         """Delete a job that has ended, with all its records; answers with its last snapshot."""
         return await self._call(lambda: self.queue.discard(job))
 
-    async def prune(
-        self, *, force: bool = False, emergency: bool = False, dead: bool = False
-    ) -> CleanUp | None:
-        """Archive and delete jobs that ended longer ago than the retention policy keeps them.
-
-        See `TaskQueue.prune`.
-        """
-        return await self._call_long(
-            lambda: self.queue.prune(force=force, emergency=emergency, dead=dead)
-        )
-
-    async def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        """The records of the latest clean-ups, newest first: who, when, how many, how long."""
-        return await self._call(lambda: self.queue.cleanups(limit))
-
-    async def check(self) -> list[str]:
-        """Look for damage and broken invariants; the problems found, none if all is well."""
-        return await self._call_long(self.queue.check)
-
-    async def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy of the store while it is in use."""
-        await self._call_long(lambda: self.queue.backup(path))
-
-    async def now(self) -> datetime:
-        """The store's clock, which never steps back; every time in a job is one of its times."""
-        return await self._call(self.queue.now)
-
-    async def describe(self) -> Mapping[str, Any]:
-        """What the store is: kind, place, durability, versions."""
-        return await self._call(self.queue.describe)
-
     async def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
         """`cancel` several jobs, in bounded writes; one answer each, in order."""
         return await self._call_long(lambda: self.queue.cancel_each(jobs, reason))
@@ -841,6 +817,88 @@ class AsyncQueueFace(Awaited):
     ) -> list[Answer]:
         """`reprioritize` several jobs; one answer each, in order."""
         return await self._call_long(lambda: self.queue.reprioritize_each(jobs, priority))
+
+    async def lease(
+        self,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+        *,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> Lease | None:
+        """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
+
+        See `TaskQueue.lease`.
+        """
+        leases = await self.lease_many(
+            1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
+        )
+        return leases[0] if leases else None
+
+    async def lease_many(
+        self,
+        limit: int,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+        *,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> list[Lease]:
+        """Take up to `limit` of the best available jobs, waiting for the first of them."""
+        request = self.queue.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
+        return await wait_for_leases(
+            self._bridge(), self.queue.ready, self.queue.try_lease, request, wait
+        )
+
+    async def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
+        return await self._call(lambda: self.queue.arguments(lease))
+
+    async def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
+        """The job is done. Raises LeaseLostError if the lease is no longer yours."""
+        return await self._call(lambda: self.queue.ack(lease, result, note=note))
+
+    async def nack(
+        self,
+        lease: Lease,
+        error: BaseException | str = "",
+        *,
+        requeue: bool | None = None,
+        retry_after: float | None = None,
+    ) -> Settled:
+        """The attempt failed; the answer says whether, and when, there will be another one.
+
+        See `TaskQueue.nack`.
+        """
+        return await self._call(
+            lambda: self.queue.nack(lease, error, requeue=requeue, retry_after=retry_after)
+        )
+
+    async def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+        """Keep a lease for so many seconds from now (its own length, unless told otherwise).
+
+        See `TaskQueue.extend`.
+        """
+        return await self._call(lambda: self.queue.extend(lease, seconds))
+
+    async def heartbeat(self, leases: Iterable[Lease]) -> list[Renewed | LeaseLostError]:
+        """Keep many leases of one worker alive in one write; one answer each, in order."""
+        return await self._call(lambda: self.queue.heartbeat(leases))
+
+    async def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
+        """The jobs that would be leased next, without leasing them.
+
+        See `TaskQueue.peek`.
+        """
+        return await self._call_long(lambda: self.queue.peek(queue, limit))
+
+    async def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+        """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
+        await self._call(lambda: self.queue.requeue(job, delay=delay, reason=reason))
 
     async def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
         """Give a new queue its rules.
@@ -927,6 +985,25 @@ class AsyncQueueFace(Awaited):
         """
         return await self._call(lambda: self.queue.estimated_start(job))
 
+    async def prune(
+        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+    ) -> CleanUp | None:
+        """Archive and delete jobs that ended longer ago than the retention policy keeps them.
+
+        See `TaskQueue.prune`.
+        """
+        return await self._call_long(
+            lambda: self.queue.prune(force=force, emergency=emergency, dead=dead)
+        )
+
+    async def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        """The records of the latest clean-ups, newest first: who, when, how many, how long."""
+        return await self._call(lambda: self.queue.cleanups(limit))
+
+    async def now(self) -> datetime:
+        """The store's clock, which never steps back; every time in a job is one of its times."""
+        return await self._call(self.queue.now)
+
     async def sweep(self) -> SweepReport:
         """Take back every job whose lease expired or whose holder is proved dead, once, now.
 
@@ -945,94 +1022,17 @@ class AsyncQueueFace(Awaited):
         """
         return await self._call(self.queue.lost_workers)
 
-    async def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
-        """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
+    async def check(self) -> list[str]:
+        """Look for damage and broken invariants; the problems found, none if all is well."""
+        return await self._call_long(self.queue.check)
 
-        See `TaskQueue.output_paths`.
-        """
-        return await self._call(lambda: self.queue.output_paths(job, attempt))
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy of the store while it is in use."""
+        await self._call_long(lambda: self.queue.backup(path))
 
-    async def lease(
-        self,
-        queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
-        tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
-        *,
-        lease_seconds: float | None = None,
-        parent: JobRef | None = None,
-    ) -> Lease | None:
-        """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
-
-        See `TaskQueue.lease`.
-        """
-        leases = await self.lease_many(
-            1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
-        )
-        return leases[0] if leases else None
-
-    async def lease_many(
-        self,
-        limit: int,
-        queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
-        tasks: Sequence[TaskLike] | None = None,
-        wait: float = WAIT_SECONDS,
-        *,
-        lease_seconds: float | None = None,
-        parent: JobRef | None = None,
-    ) -> list[Lease]:
-        """Take up to `limit` of the best available jobs, waiting for the first of them."""
-        request = self.queue.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
-        return await wait_for_leases(
-            self._bridge(), self.queue.ready, self.queue.try_lease, request, wait
-        )
-
-    async def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
-        return await self._call(lambda: self.queue.arguments(lease))
-
-    async def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
-        """The job is done. Raises LeaseLostError if the lease is no longer yours."""
-        return await self._call(lambda: self.queue.ack(lease, result, note=note))
-
-    async def nack(
-        self,
-        lease: Lease,
-        error: BaseException | str = "",
-        *,
-        requeue: bool | None = None,
-        retry_after: float | None = None,
-    ) -> Settled:
-        """The attempt failed; the answer says whether, and when, there will be another one.
-
-        See `TaskQueue.nack`.
-        """
-        return await self._call(
-            lambda: self.queue.nack(lease, error, requeue=requeue, retry_after=retry_after)
-        )
-
-    async def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
-        """Keep a lease for so many seconds from now (its own length, unless told otherwise).
-
-        See `TaskQueue.extend`.
-        """
-        return await self._call(lambda: self.queue.extend(lease, seconds))
-
-    async def heartbeat(self, leases: Iterable[Lease]) -> list[Renewed | LeaseLostError]:
-        """Keep many leases of one worker alive in one write; one answer each, in order."""
-        return await self._call(lambda: self.queue.heartbeat(leases))
-
-    async def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
-        """The jobs that would be leased next, without leasing them.
-
-        See `TaskQueue.peek`.
-        """
-        return await self._call_long(lambda: self.queue.peek(queue, limit))
-
-    async def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
-        """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
-        await self._call(lambda: self.queue.requeue(job, delay=delay, reason=reason))
+    async def describe(self) -> Mapping[str, Any]:
+        """What the store is: kind, place, durability, versions."""
+        return await self._call(self.queue.describe)
 
     async def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.

@@ -126,6 +126,17 @@ def name_for(func: Callable[..., Any]) -> str:
     return f"{_main_module()}:{name.partition(':')[2]}"
 
 
+TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
+"""A task, its function, or its name."""
+
+
+def name_of(task: TaskLike) -> str:
+    """A task's name, from the task, its function or the name itself."""
+    if isinstance(task, str):
+        return task
+    return task.name if isinstance(task, BaseTask) else name_for(task)
+
+
 def is_of_main(func: Callable[..., Any]) -> bool:
     """Whether a function belongs to the script that was started."""
     return getattr(func, "__module__", None) == "__main__"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from leasehold.codec import CallCodec
 from leasehold.core.breaker import Breaker
 from leasehold.core.job import MetadataValue, PriorityLike
 from leasehold.core.retry import PERMANENT, RETRYABLE, Backoff
 from leasehold.errors import InvalidJobError, TaskNotImportableError
-from leasehold.queue.base import QueueBase
+from leasehold.queue.codecs import Codecs
 from leasehold.queue.options import JobOptions, RetryLike, draft_safe
 from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
-from leasehold.worker.task import ExecutorKind, TaskDefinition, default_executor
+from leasehold.worker.task import ExecutorKind, TaskDefinition, TaskRegistry, default_executor
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -42,15 +42,30 @@ class Decorator:
         return self._make(func)
 
 
-class TaskMaking(QueueBase):
+class Tasks:
     """The part of a TaskQueue that turns functions into tasks."""
 
-    _runs_here: bool
-    """Whether jobs run in this process."""
-    _default_fields: Mapping[str, Any]
-    """What every draft says unless told otherwise: its queue, and who submits it."""
-    _by_name: dict[str, BaseTask[..., Any]]
-    _by_function: dict[Callable[..., Any], BaseTask[..., Any]]
+    def __init__(
+        self,
+        queue: TaskQueue,
+        registry: TaskRegistry,
+        codecs: Codecs,
+        *,
+        default_fields: Mapping[str, Any],
+        pickle_key: bytes | None,
+        runs_here: bool,
+    ) -> None:
+        self._queue = queue
+        """Through which the tasks submit."""
+        self.registry = registry
+        self._codecs = codecs
+        self._default_fields = default_fields
+        """What every draft says unless told otherwise: its queue, and who submits it."""
+        self._pickle_key = pickle_key
+        self.runs_here = runs_here
+        """Whether jobs run in this process."""
+        self._by_name: dict[str, BaseTask[..., Any]] = {}
+        self._by_function: dict[Callable[..., Any], BaseTask[..., Any]] = {}
 
     @overload
     def task(  # type: ignore[overload-overlap]  # The first that fits is the right one.
@@ -139,12 +154,13 @@ class TaskMaking(QueueBase):
     def _new_task(self, definition: TaskDefinition, options: JobOptions) -> BaseTask[..., Any]:
         self.registry.register(definition)
         kind = AsyncTask if default_executor(definition.func) == "async" else Task
-        queue = cast("TaskQueue", self)
-        task: BaseTask[..., Any] = kind(queue, definition, self._default_fields, options=options)
+        task: BaseTask[..., Any] = kind(
+            self._queue, definition, self._default_fields, options=options
+        )
         self._by_name[definition.name] = task
         return task
 
-    def _task_of(self, func: Any, task_name: str | None = None) -> BaseTask[..., Any]:
+    def task_of(self, func: Any, task_name: str | None = None) -> BaseTask[..., Any]:
         """The task behind whatever was submitted; a plain function becomes one here."""
         if isinstance(func, BaseTask) and task_name is None:
             return func
@@ -164,7 +180,7 @@ class TaskMaking(QueueBase):
     def _adopt(self, function: Callable[..., Any], task_name: str | None) -> BaseTask[..., Any]:
         # First of all, so that a lambda is told that it is one.
         name = task_name or name_for(function)
-        if task_name is None and is_of_main(function) and not self._runs_here:
+        if task_name is None and is_of_main(function) and not self.runs_here:
             raise TaskNotImportableError(
                 f"{function.__qualname__} is defined in the script that was started, and this "
                 "process has no workers (num_workers=0): no other process would find it. Move "
@@ -181,8 +197,8 @@ class TaskMaking(QueueBase):
         if known is not None:
             return known
         # Its code may be in another process only, so there is no signature to check against.
-        definition = TaskDefinition(name, _unknown_code, self.codec_for(name))
-        return Task(cast("TaskQueue", self), definition, self._default_fields)
+        definition = TaskDefinition(name, _unknown_code, self._codecs.codec_for(name))
+        return Task(self._queue, definition, self._default_fields)
 
 
 def _error_lists(

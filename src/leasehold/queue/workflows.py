@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from leasehold.core.graph import Graph
 from leasehold.core.job import Draft, Job
-from leasehold.core.records import Submitted
 from leasehold.core.status import Status
+from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
+from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,
     InvalidTransitionError,
     JobNotFoundError,
     LeaseholdError,
 )
-from leasehold.queue.deadletters import change_many
 from leasehold.queue.options import JobRef, NewJob, id_of
-from leasehold.queue.producer import Producing
-from leasehold.queue.results import Results
+from leasehold.queue.orders import change_many
+from leasehold.queue.submitting import Submitting
 from leasehold.queue.task import BaseTask
 from leasehold.queue.workflow import Workflow, WorkflowRun
-from leasehold.worker.dependencies import decode_results, fetch_results
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
 
 
-class Workflows(Producing, Results):
+class Workflows:
     """The part of a TaskQueue that knows graphs."""
+
+    def __init__(
+        self,
+        queue: TaskQueue,
+        store: Store,
+        env: Env,
+        actor: str,
+        submitting: Submitting,
+    ) -> None:
+        self._queue = queue
+        """To which a run speaks."""
+        self.store = store
+        self._env = env
+        self._actor = actor
+        self._submitting = submitting
 
     def submit_workflow(
         self, workflow: Workflow, *, connection: Connection | None = None
@@ -53,15 +67,13 @@ class Workflows(Producing, Results):
             )
             for name, (_, after) in workflow.nodes.items()
         ]
-        answers = self._store_drafts(drafts, connection=connection)
-        handles = {}
-        for (name, (task, _)), answer in zip(made.items(), answers, strict=True):
-            assert isinstance(answer, Submitted)
-            handles[name] = self._handle(task, answer)
-        return WorkflowRun(cast("TaskQueue", self), workflow_id, handles)
+        tasks = [task for task, _ in made.values()]
+        submitted = self._submitting.submit_drafts(tasks, drafts, connection)
+        handles = dict(zip(made, submitted, strict=True))
+        return WorkflowRun(self._queue, workflow_id, handles)
 
     def _node(self, workflow_id: str, name: str, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
-        task, draft = self._draft_of(job)
+        task, draft = self._submitting.draft_of(job)
         if draft.parent_id is not None:
             raise InvalidJobError(
                 f"{name!r} has the parent_id {draft.parent_id!r}, but belongs to a workflow"
@@ -69,13 +81,6 @@ class Workflows(Producing, Results):
         has_own_id = "job_id" in job.options or "id" in task.draft_fields
         job_id = draft.id if has_own_id else f"{workflow_id}:{name}"
         return task, msgspec.structs.replace(draft, id=job_id, parent_id=workflow_id)
-
-    def dependency_results(self, job: JobRef) -> dict[str, Any]:
-        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
-
-        Those that have not completed are not among them.
-        """
-        return decode_results(fetch_results(self.store, id_of(job), self.blobs), self.codec_for)
 
     def graph(self, *jobs: JobRef) -> Graph:
         """These jobs and all that are linked with them by dependencies, with their statuses.
@@ -102,7 +107,11 @@ class Workflows(Producing, Results):
             for node in reversed(graph.nodes.values())
             if node.id in chosen and not node.status.is_terminal
         ]
-        return change_many(lambda ids: self._cancel(ids, reason), job_ids, strict=False)
+
+        def cancel(job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
+            return self.store.cancel(job_ids, reason=reason, actor=self._actor)
+
+        return change_many(cancel, job_ids, strict=False)
 
     def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
         """Replay what failed, and everything that was cancelled or dead because of it.
