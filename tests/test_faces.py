@@ -20,6 +20,7 @@ from leasehold import (
     JobNotFoundError,
     NewJob,
     Status,
+    Task,
     TaskQueue,
     WorkflowRun,
     group,
@@ -92,7 +93,7 @@ def test_both_faces_have_the_same_names(blocking: type, awaited: type) -> None:
 def test_the_tables_name_what_there_is() -> None:
     names = set().union(*(public(blocking) for blocking, _ in PAIRS))
     assert NOT_AWAITED.keys() <= public(TaskQueue)
-    assert LEFT_OUT.keys() <= names | {"ready"}
+    assert LEFT_OUT.keys() <= names
 
 
 def test_what_is_not_awaited_and_the_parts_are_there_too() -> None:
@@ -126,6 +127,35 @@ def test_both_faces_have_the_same_signatures(
     assert [signature(each) for each in here] == [signature(each) for each in there]
     expected = [awaited_returns(str(each.__annotations__["return"])) for each in here]
     assert [str(each.__annotations__["return"]) for each in there] == expected
+
+
+AWAITED_HERE = [
+    (TaskQueue.aget, TaskQueue.get),
+    (TaskQueue.aget_status, TaskQueue.get_status),
+    (TaskQueue.aget_result, TaskQueue.get_result),
+    (TaskQueue.aresult_of, TaskQueue.result_of),
+    (TaskQueue.acancel, TaskQueue.cancel),
+    (TaskQueue.ashutdown, TaskQueue.shutdown),
+    (TaskQueue.asubmit, TaskQueue.submit),
+    (TaskQueue.asubmit_call, TaskQueue.submit_call),
+    (JobHandle.ajob, JobHandle.job),
+    (JobHandle.astatus, JobHandle.status),
+    (JobHandle.aresult, JobHandle.result),
+    (JobHandle.await_end, JobHandle.wait),
+    (JobHandle.aestimated_start, JobHandle.estimated_start),
+    (JobHandle.acancel, JobHandle.cancel),
+    (WorkflowRun.await_end, WorkflowRun.wait),
+    (Task.asubmit, Task.submit),
+]
+
+
+@pytest.mark.parametrize(("awaited", "blocking"), AWAITED_HERE)
+def test_what_the_blocking_face_has_to_be_awaited(
+    awaited: Callable[..., Any], blocking: Callable[..., Any]
+) -> None:
+    assert inspect.iscoroutinefunction(awaited)
+    assert signature(awaited) == signature(blocking)
+    assert awaited.__annotations__["return"] == blocking.__annotations__["return"]
 
 
 def test_both_are_made_with_the_same_options() -> None:

@@ -199,9 +199,9 @@ return await wait_for_leases(
 )"""
 
 QUEUE: Final = Face(
-    name="AsyncQueueFace",
+    name="AsyncQueueCalls",
     opening='''
-class AsyncQueueFace(Awaited):
+class AsyncQueueCalls(Awaited):
     """What of an `AsyncTaskQueue` is derived from `TaskQueue`."""
 ''',
     inside="self.queue",

@@ -8,7 +8,7 @@ from typing import Final
 from tools.faces.definitions import Definition, definitions, module
 from tools.faces.text import method, module_text, overload
 
-PATH: Final = "src/leasehold/queue/face.py"
+PATH: Final = "src/leasehold/queue/calls.py"
 
 PARTS: Final = (
     ("tasks.py", "Tasks"),
@@ -35,7 +35,7 @@ UNMATCHED: Final = frozenset({"task", "submit_many"})
 
 
 def text() -> str:
-    """The module with `QueueFace`."""
+    """The module with `QueueCalls`."""
     sources = [module(f"leasehold/queue/{file}") for file, _ in PARTS]
     attributes = [f"_{name.lower()}: {name}" for _, name in PARTS]
     methods = [
@@ -47,7 +47,7 @@ def text() -> str:
     classes = (
         'R = TypeVar("R")\n'
         'P = ParamSpec("P")\n\n'
-        "class QueueFace:\n"
+        "class QueueCalls:\n"
         '    """Every call goes to the part of the queue that it belongs to."""\n\n'
         + textwrap.indent("\n".join([*attributes, "", *methods]), "    ")
     )

@@ -331,7 +331,7 @@ class AsyncArchive(Awaited):
             yield item
 
 
-class AsyncQueueFace(Awaited):
+class AsyncQueueCalls(Awaited):
     """What of an `AsyncTaskQueue` is derived from `TaskQueue`."""
 
     def __init__(

@@ -8,7 +8,7 @@ from datetime import date
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from leasehold.aio.faces import AsyncJobHandle, AsyncQueueFace
+from leasehold.aio.faces import AsyncJobHandle, AsyncQueueCalls
 from leasehold.core.archive import ArchivedJob
 from leasehold.core.job import Job
 from leasehold.core.search import JobFilter
@@ -17,7 +17,7 @@ from leasehold.queue.filters import FilterFields
 from leasehold.queue.options import JobRef, NewJob
 
 
-class AsyncTaskQueue(AsyncQueueFace):
+class AsyncTaskQueue(AsyncQueueCalls):
     """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
 
     async def __aenter__(self) -> Self:

@@ -35,7 +35,7 @@ from leasehold.errors import LeaseLostError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.filters import found
 from leasehold.queue.large import inline
-from leasehold.queue.life import Life
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.orders import Orders
 from leasehold.queue.ready import Ready
@@ -61,7 +61,7 @@ class Consuming:
         bytes_max: int,
         orders: Orders,
         ready: Ready,
-        life: Life,
+        lifecycle: Lifecycle,
         queues: tuple[str, ...],
         lease_seconds: float | None,
         enable_recovery: bool,
@@ -74,7 +74,7 @@ class Consuming:
         self._codecs = codecs
         self._bytes_max = bytes_max
         self._orders = orders
-        self._check_open = life.check_open
+        self._check_open = lifecycle.check_open
         self._queues = queues
         self._lease_seconds = lease_seconds
         self._enable_recovery = enable_recovery

@@ -26,13 +26,13 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, QueueClosedError, StoreError
 from leasehold.queue.archive import Archive
 from leasehold.queue.arguments import folder_for_output, given, names, open_blobs
+from leasehold.queue.calls import QueueCalls
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.consumer import Consuming
 from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.drafting import Drafting
-from leasehold.queue.face import QueueFace
 from leasehold.queue.large import bytes_max
-from leasehold.queue.life import Life
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
 from leasehold.queue.options import JobRef
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(QueueFace):
+class TaskQueue(QueueCalls):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")
@@ -171,7 +171,7 @@ class TaskQueue(QueueFace):
         self._bridge_made: Bridge | None = None
         self._waiters = Waiters(store, env)
 
-        life = Life(self._check_open, self._ensure_workers, self.bridge)
+        lifecycle = Lifecycle(self._check_open, self._ensure_workers, self.bridge)
         self._codecs = Codecs(self.registry, pickle_key)
         self._tasks = Tasks(
             self,
@@ -182,12 +182,14 @@ class TaskQueue(QueueFace):
             runs_here=num_workers > 0,
         )
         self._drafting = Drafting(self._tasks, env, bytes_max(self.blobs))
-        self._storing = Storing(store, env, self.blobs, self.ready, life, on_submit)
+        self._storing = Storing(store, env, self.blobs, self.ready, lifecycle, on_submit)
         self._submitting = Submitting(self, self._tasks, self._drafting, self._storing)
-        self._scheduling = Scheduling(store, actor, self.blobs, self._tasks, self._drafting, life)
+        self._scheduling = Scheduling(
+            store, actor, self.blobs, self._tasks, self._drafting, lifecycle
+        )
         self._workflows = Workflows(self, store, env, actor, self._submitting)
         self._looking = Looking(store, self.blobs, self._ensure_workers)
-        self._results = Results(self._looking, self._waiters, self._codecs, self.blobs, life)
+        self._results = Results(self._looking, self._waiters, self._codecs, self.blobs, lifecycle)
         self._orders = Orders(store, actor, self.blobs)
         self._consuming = Consuming(
             store,
@@ -197,7 +199,7 @@ class TaskQueue(QueueFace):
             bytes_max=bytes_max(self.blobs),
             orders=self._orders,
             ready=self.ready,
-            life=life,
+            lifecycle=lifecycle,
             queues=self._queue_names,
             lease_seconds=None if lease_seconds == "auto" else lease_seconds,
             enable_recovery=enable_recovery,

@@ -20,7 +20,7 @@ from leasehold.errors import (
 )
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.large import inline
-from leasehold.queue.life import Life
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.waiters import Ended, Waiters
@@ -36,14 +36,14 @@ class Results:
         waiters: Waiters,
         codecs: Codecs,
         blobs: Blobs | None,
-        life: Life,
+        lifecycle: Lifecycle,
     ) -> None:
         self.blobs = blobs
         self._looking = looking
         self._waiters = waiters
         self._codecs = codecs
-        self._bridge = life.bridge
-        self._ensure_workers = life.ensure_workers
+        self._bridge = lifecycle.bridge
+        self._ensure_workers = lifecycle.ensure_workers
 
     @overload
     def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.

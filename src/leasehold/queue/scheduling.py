@@ -15,7 +15,7 @@ from leasehold.errors import InvalidScheduleError
 from leasehold.queue.commands import command_job
 from leasehold.queue.drafting import Drafting
 from leasehold.queue.large import has_large
-from leasehold.queue.life import Life
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, NewJob, RetryLike, Seconds, draft_safe
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import Decorator, Tasks
@@ -56,15 +56,15 @@ class Scheduling:
         blobs: Blobs | None,
         tasks: Tasks,
         drafting: Drafting,
-        life: Life,
+        lifecycle: Lifecycle,
     ) -> None:
         self.store = store
         self.blobs = blobs
         self._actor = actor
         self._tasks = tasks
         self._drafting = drafting
-        self._check_open = life.check_open
-        self._ensure_workers = life.ensure_workers
+        self._check_open = lifecycle.check_open
+        self._ensure_workers = lifecycle.ensure_workers
 
     def schedule(
         self,

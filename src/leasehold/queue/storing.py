@@ -13,7 +13,7 @@ from leasehold.core.transactions import Connection
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError
 from leasehold.queue.large import has_large, submit_large
-from leasehold.queue.life import Life
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.ready import Ready
 from leasehold.queue.room import Block, check_may_wait, store_when_room
 from leasehold.worker.context import open_connection
@@ -32,14 +32,14 @@ class Storing:
         env: Env,
         blobs: Blobs | None,
         ready: Ready,
-        life: Life,
+        lifecycle: Lifecycle,
         on_submit: Callable[[Draft], None] | None,
     ) -> None:
         self.blobs = blobs
         self._store = store
         self._env = env
         self._ready = ready
-        self._check_open, self._ensure_workers, self.bridge = life
+        self._check_open, self._ensure_workers, self.bridge = lifecycle
         self._on_submit = on_submit
         self.on_stored: Callable[[], None] | None = None
         """Called after every write that blocked; a queue without workers may run the jobs then."""

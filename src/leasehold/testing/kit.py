@@ -36,7 +36,7 @@ from leasehold.errors import ResultTimeoutError, UnknownTaskError
 from leasehold.queue.facade import TaskQueue
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.large import inline
-from leasehold.queue.life import Life
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.results import Results
 from leasehold.queue.task import TaskLike, name_of
 from leasehold.worker.attempt import attempt
@@ -133,8 +133,10 @@ class InlineQueue(TaskQueue):
         self._is_draining = False
         self._tasks.runs_here = True
         self._storing.on_stored = self._drain
-        life = Life(self._check_open, self._drain, self.bridge)
-        self._results = _InlineResults(self._looking, self._waiters, self._codecs, self.blobs, life)
+        lifecycle = Lifecycle(self._check_open, self._drain, self.bridge)
+        self._results = _InlineResults(
+            self._looking, self._waiters, self._codecs, self.blobs, lifecycle
+        )
 
     def _drain(self) -> None:
         # A job that submits others only stores them: the drain that runs it runs them next.

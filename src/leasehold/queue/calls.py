@@ -65,7 +65,7 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 
-class QueueFace:
+class QueueCalls:
     """Every call goes to the part of the queue that it belongs to."""
 
     _tasks: Tasks

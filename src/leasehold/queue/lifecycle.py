@@ -1,4 +1,4 @@
-"""What the parts of a queue ask of its life: is it open, do its workers run, is there a bridge."""
+"""What the parts of a queue ask of the whole: is it open, do its workers run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from leasehold.queue.awaiting import Bridge
 
 
-class Life(NamedTuple):
+class Lifecycle(NamedTuple):
     """Given to every part that needs more than the store."""
 
     check_open: Callable[[], None]
