@@ -174,7 +174,6 @@ class TaskQueue(QueueCalls):
         lifecycle = Lifecycle(self._check_open, self._ensure_workers, self.bridge)
         self._codecs = Codecs(self.registry, pickle_key)
         self._tasks = Tasks(
-            self,
             self.registry,
             self._codecs,
             default_fields={"queue": self._queue_names[0], **given(client=client)},
@@ -184,6 +183,7 @@ class TaskQueue(QueueCalls):
         self._drafting = Drafting(self._tasks, env, bytes_max(self.blobs))
         self._storing = Storing(store, env, self.blobs, self.ready, lifecycle, on_submit)
         self._submitting = Submitting(self, self._tasks, self._drafting, self._storing)
+        self._tasks.submitting = self._submitting
         self._scheduling = Scheduling(
             store, actor, self.blobs, self._tasks, self._drafting, lifecycle
         )

@@ -17,7 +17,7 @@ from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
 from leasehold.worker.task import ExecutorKind, TaskDefinition, TaskRegistry, default_executor
 
 if TYPE_CHECKING:
-    from leasehold.queue.facade import TaskQueue
+    from leasehold.queue.submitting import Submitting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,7 +47,6 @@ class Tasks:
 
     def __init__(
         self,
-        queue: TaskQueue,
         registry: TaskRegistry,
         codecs: Codecs,
         *,
@@ -55,8 +54,8 @@ class Tasks:
         pickle_key: bytes | None,
         runs_here: bool,
     ) -> None:
-        self._queue = queue
-        """Through which the tasks submit."""
+        self.submitting: Submitting
+        """Through which tasks submit. It needs the tasks itself, so it is told here later."""
         self.registry = registry
         self._codecs = codecs
         self._default_fields = default_fields
@@ -155,7 +154,7 @@ class Tasks:
         self.registry.register(definition)
         kind = AsyncTask if default_executor(definition.func) == "async" else Task
         task: BaseTask[..., Any] = kind(
-            self._queue, definition, self._default_fields, options=options
+            self.submitting, definition, self._default_fields, options=options
         )
         self._by_name[definition.name] = task
         return task
@@ -198,7 +197,7 @@ class Tasks:
             return known
         # Its code may be in another process only, so there is no signature to check against.
         definition = TaskDefinition(name, _unknown_code, self._codecs.codec_for(name))
-        return Task(self._queue, definition, self._default_fields)
+        return Task(self.submitting, definition, self._default_fields)
 
 
 def _error_lists(
