@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.codec import CallCodec, decode_document, encode_document
+from leasehold.codec import CallCodec, decode_document, encode_document, signed
 from leasehold.codec.hints import converter
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import InvalidJobError, PayloadError, PayloadTooLargeError
@@ -323,7 +323,7 @@ def test_a_result_that_does_not_fit_its_hint_arrives_as_plain_data() -> None:
 
 
 def test_signed_pickle_brings_back_anything() -> None:
-    codec = CallCodec(anything, pickle_key=KEY)
+    codec = CallCodec(anything, task="t", pickle_key=KEY)
     data = codec.encode_call(({1, 2}, (3,)), {"p": Point(1)})
     assert codec.name == "pickle"
     assert codec.decode_call(data, "pickle") == (({1, 2}, (3,)), {"p": Point(1)})
@@ -332,27 +332,50 @@ def test_signed_pickle_brings_back_anything() -> None:
 
 
 def test_pickle_is_refused_without_the_key_with_another_and_when_tampered_with() -> None:
-    data = CallCodec(anything, pickle_key=KEY).encode_call((1,), {})
+    data = CallCodec(anything, task="t", pickle_key=KEY).encode_call((1,), {})
     with pytest.raises(PayloadError, match="no pickle_key"):
         CallCodec(anything).decode_call(data, "pickle")
     with pytest.raises(PayloadError, match="another key"):
-        CallCodec(anything, pickle_key=KEY[::-1]).decode_call(data, "pickle")
+        CallCodec(anything, task="t", pickle_key=KEY[::-1]).decode_call(data, "pickle")
     for index in (0, 31, 32, len(data) - 1):
         broken = bytearray(data)
         broken[index] ^= 1
         with pytest.raises(PayloadError, match="tampered"):
-            CallCodec(anything, pickle_key=KEY).decode_call(bytes(broken), "pickle")
+            CallCodec(anything, task="t", pickle_key=KEY).decode_call(bytes(broken), "pickle")
 
 
 def test_a_signed_call_does_not_pass_for_a_result() -> None:
-    codec = CallCodec(anything, pickle_key=KEY)
+    codec = CallCodec(anything, task="t", pickle_key=KEY)
     with pytest.raises(PayloadError):
         codec.decode_result(codec.encode_call((), {}), "pickle")
 
 
+def test_what_is_signed_for_one_task_is_refused_for_another() -> None:
+    """Whoever may write to the store could otherwise call a task with another one's arguments."""
+    paint, erase = (CallCodec(anything, task=name, pickle_key=KEY) for name in ("paint", "erase"))
+    call, result = paint.encode_call(("wall",), {}), paint.encode_result("done")
+    with pytest.raises(PayloadError, match="not for task 'erase'"):
+        erase.decode_call(call, "pickle")
+    with pytest.raises(PayloadError, match="not for task 'erase'"):
+        erase.decode_result(result, "pickle")
+    again = erase.for_task("paint")
+    assert again.decode_call(call, "pickle") == (("wall",), {})
+    assert again.decode_result(result, "pickle") == "done"
+    with pytest.raises(ValueError, match="name of its task"):
+        CallCodec(anything, pickle_key=KEY)
+
+
+@given(st.text(max_size=6), st.text(max_size=6), st.binary(max_size=6), st.binary(max_size=6))
+def test_no_two_names_and_data_are_signed_alike(
+    one: str, other: str, data: bytes, more: bytes
+) -> None:
+    alike = signed._signature(data, KEY, "call", one) == signed._signature(more, KEY, "call", other)
+    assert alike == ((one, data) == (other, more))
+
+
 def test_a_key_that_could_be_guessed_is_refused() -> None:
     with pytest.raises(ValueError, match="16 random bytes"):
-        CallCodec(anything, pickle_key=b"secret")
+        CallCodec(anything, task="t", pickle_key=b"secret")
 
 
 # -- documents ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from leasehold.core.graph import Graph, GraphNode
     from leasehold.core.histogram import Durations
     from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
+    from leasehold.core.joblog import JobLog, LogLine
     from leasehold.core.lease import Lease, Renewed, Settled
     from leasehold.core.metrics import DayPoint, MinutePoint, QueueMetrics
     from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
@@ -65,10 +66,12 @@ if TYPE_CHECKING:
         ResultTimeoutError,
         RetryableError,
         ScheduleNotFoundError,
+        StoreBusyError,
         StoreClosedError,
         StoreCorruptError,
         StoreError,
         StoreFullError,
+        StoreLostError,
         StoreUnavailableError,
         StoreVersionError,
         TaskNotImportableError,
@@ -121,6 +124,8 @@ __all__ = [
     "Attempt",
     "HistoryEvent",
     "JobError",
+    "JobLog",
+    "LogLine",
     "JobFilter",
     "Page",
     "WorkerInfo",
@@ -197,8 +202,10 @@ __all__ = [
     "UnsupportedError",
     "StoreError",
     "StoreUnavailableError",
+    "StoreBusyError",
     "StoreFullError",
     "StoreCorruptError",
+    "StoreLostError",
     "StoreVersionError",
     "StoreClosedError",
 ]
@@ -210,6 +217,7 @@ _HOMES: Final = {
     "leasehold.core.graph": ("Graph", "GraphNode"),
     "leasehold.core.histogram": ("Durations",),
     "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
+    "leasehold.core.joblog": ("JobLog", "LogLine"),
     "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
     "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),

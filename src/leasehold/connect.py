@@ -2,7 +2,7 @@
 
 jobs.db, /var/lib/app/jobs.db      a SQLite file
 sqlite:///jobs.db                  the same; sqlite:////var/lib/app/jobs.db is absolute
-sqlite:///jobs.db?durability=normal
+sqlite:///jobs.db?durability=normal&lock_timeout_seconds=5
 memory://                          a fresh store in this process
 """
 
@@ -17,6 +17,9 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
 
 Durability = Literal["full", "normal"]
+
+LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
+"""A write that may wait longer for its turn would as well wait for ever."""
 
 _LATER: Final = {
     "postgresql": "PostgreSQL",
@@ -50,7 +53,7 @@ Leasehold; use a SQLite file or memory://
     text = os.fspath(url)
     scheme, separator, rest = text.partition("://")
     if not separator:
-        return _sqlite(text, env, durability or "full")
+        return _sqlite(text, env, durability or "full", {})
     if scheme == "sqlite":
         return _sqlite(*_path_of(text, rest, env, durability))
     if scheme == "memory":
@@ -70,7 +73,7 @@ Leasehold; use a SQLite file or memory://
 
 def _path_of(
     url: str, rest: str, env: Env, durability: Durability | None
-) -> tuple[str, Env, Durability]:
+) -> tuple[str, Env, Durability, dict[str, float]]:
     from urllib.parse import parse_qsl, unquote
 
     place, _, query = rest.partition("?")
@@ -78,21 +81,39 @@ def _path_of(
         raise UnsupportedError(f"{url!r}: a SQLite URL has three slashes, as in sqlite:///jobs.db")
     options = dict(parse_qsl(query, keep_blank_values=True))
     level = options.pop("durability", durability or "full")
+    limits = _limits(url, options)
     if options:
         raise UnsupportedError(f"{url!r}: unknown parameter {next(iter(options))!r}")
     if durability is not None and level != durability:
         raise UnsupportedError(f"{url!r} contradicts durability={durability!r}")
-    return unquote(place[1:]), env, cast("Durability", level)
+    return unquote(place[1:]), env, cast("Durability", level), limits
 
 
-def _sqlite(path: str, env: Env, durability: Durability) -> Store:
+def _limits(url: str, options: dict[str, str]) -> dict[str, float]:
+    """Take those of a URL's parameters that are limits out of the others."""
+    text = options.pop("lock_timeout_seconds", None)
+    if text is None:
+        return {}
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= LOCK_TIMEOUT_SECONDS_MAX:
+        raise UnsupportedError(
+            f"{url!r}: lock_timeout_seconds is a number above 0 and at most "
+            f"{LOCK_TIMEOUT_SECONDS_MAX:g}, not {text!r}"
+        )
+    return {"lock_timeout_seconds": seconds}
+
+
+def _sqlite(path: str, env: Env, durability: Durability, limits: dict[str, float]) -> Store:
     if not path or path == ":memory:":
         raise UnsupportedError("a SQLite store needs a file; for a store in memory use memory://")
     if durability not in ("full", "normal"):
         raise UnsupportedError(f"durability is 'full' or 'normal', not {durability!r}")
     from leasehold.stores.sqlite import SQLiteStore
 
-    return SQLiteStore(path, env=env, durability=durability)
+    return SQLiteStore(path, env=env, durability=durability, **limits)
 
 
 def _memory(env: Env, retention: RetentionPolicy | None) -> Store:

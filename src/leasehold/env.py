@@ -12,7 +12,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -36,6 +37,19 @@ def from_micros(micros: int) -> datetime:
     return EPOCH + timedelta(0, 0, micros)
 
 
+class ClockReading(NamedTuple):
+    """What all clocks of the machine show at one moment, in microseconds."""
+
+    wall: int
+    """Since 1970, UTC: anybody may set it."""
+    awake: int
+    """Since the machine was started, without the time it slept. Nobody can set it."""
+    boot: int
+    """Since the machine was started, with the time it slept. Nobody can set it."""
+    boot_id: str
+    """Which start of the machine the two above count from; "" where the system does not tell."""
+
+
 class Clock(Protocol):
     """Where time comes from."""
 
@@ -45,18 +59,50 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that never step back; only differences mean anything."""
 
+    def reading(self) -> ClockReading:
+        """Every clock of the machine, read together."""
+
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         """Wait on a held condition; False when the time ran out first. None waits for ever."""
 
 
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _boot_id() -> str:
+    """What two processes share if their readings of boot time can be compared.
+
+    A time namespace has a boot time of its own under the boot id of its host.
+    """
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+    try:
+        return f"{boot_id} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:
+        return boot_id
+
+
 class SystemClock:
     """The machine's own clock."""
+
+    _boot_id: str | None = None
 
     def time_micros(self) -> int:
         return time.time_ns() // 1000
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def reading(self) -> ClockReading:
+        boot_id = self._boot_id
+        if boot_id is None:
+            # Once for all: neither a process nor its children outlive a start of the machine.
+            boot_id = SystemClock._boot_id = _boot_id()
+        boot = time.clock_gettime_ns(_BOOT_CLOCK) // 1000
+        awake = time.monotonic_ns() // 1000
+        return ClockReading(self.time_micros(), awake, boot, boot_id)
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         if seconds is not None:
@@ -79,6 +125,9 @@ class ManualClock:
         self._lock = threading.Lock()
         self._micros = to_micros(start)
         self._monotonic_micros = 0
+        self._asleep_micros = 0
+        # Boot times of two such clocks cannot be compared, in whichever process they are.
+        self._boot_id = os.urandom(8).hex()
         self._waiting: list[threading.Condition] = []
 
     def time_micros(self) -> int:
@@ -86,6 +135,10 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return self._monotonic_micros / 1e6
+
+    def reading(self) -> ClockReading:
+        awake = self._monotonic_micros
+        return ClockReading(self._micros, awake, awake + self._asleep_micros, self._boot_id)
 
     def now(self) -> datetime:
         """The moment the clock shows."""
@@ -105,6 +158,23 @@ class ManualClock:
         """Set the wall clock forward or back, as an administrator or NTP would."""
         with self._lock:
             self._micros += round(seconds * 1e6)
+
+    def suspend(self, seconds: float) -> None:
+        """Let the machine sleep: the wall clock goes on, and nothing that runs has felt it."""
+        with self._lock:
+            self._micros += round(seconds * 1e6)
+            self._asleep_micros += round(seconds * 1e6)
+
+    def show(self, reading: ClockReading) -> None:
+        """Show what another such clock showed, but for the start of the machine."""
+        self.advance(reading.awake / 1e6 - self.monotonic())
+        with self._lock:
+            self._micros = reading.wall
+            self._asleep_micros = reading.boot - reading.awake
+
+    def restart(self) -> None:
+        """Let the machine be started anew: boot times from before say nothing any more."""
+        self._boot_id = os.urandom(8).hex()
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         if seconds is None:

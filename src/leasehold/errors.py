@@ -40,8 +40,10 @@
     ├── UnsupportedError               this store cannot do that
     └── StoreError                     the store itself cannot work
         ├── StoreUnavailableError      it may work again later
+        │   └── StoreBusyError         another process keeps its write lock too long
         ├── StoreFullError             no room left for new jobs
         ├── StoreCorruptError
+        ├── StoreLostError             its file is gone or replaced, or was open across a fork
         ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
         └── StoreClosedError
 
@@ -127,12 +129,16 @@ class LeaseExpiredError(LeaseLostError):
 class QueueFullError(LeaseholdError):
     """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to retry.
 
-    It is None where waiting would not help: so many jobs never fit at once.
+    It is None where waiting would not help: so many jobs never fit at once. `queue` is the one
+    without room; None where the whole store has none.
     """
 
-    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after_seconds: float | None = None, *, queue: str | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        self.queue = queue
 
 
 class RateLimitedError(QueueFullError):
@@ -208,12 +214,33 @@ class StoreUnavailableError(StoreError):
     """Raised when the store cannot be reached or is locked; it may work again later."""
 
 
+class StoreBusyError(StoreUnavailableError):
+    """Raised when a write had to wait too long for its turn; says who has it. Nothing was written.
+
+    Trying again may help: once that process goes on, or has ended.
+    """
+
+    def __init__(
+        self, message: str, *, holder_pid: int | None = None, is_holder_stopped: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.holder_pid = holder_pid
+        self.is_holder_stopped = is_holder_stopped
+
+
 class StoreFullError(StoreError):
     """Raised when the disk (or the memory allowed) has no room for new jobs."""
 
 
 class StoreCorruptError(StoreError):
     """Raised when the store's data is damaged. Nothing is repaired on its own: restore a backup."""
+
+
+class StoreLostError(StoreError):
+    """Raised when this process cannot go on with a store it had opened; nothing was changed.
+
+    Its file was deleted, moved away or replaced, or it was open when the process was forked.
+    """
 
 
 class StoreVersionError(StoreError):

@@ -10,6 +10,7 @@ from cli.seed import HOSTILE, assert_harmless, golden, kill, run_here, store_of
 from cli.test_listing import FIELDS
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
+from leasehold.testing.conformance.base import said
 
 
 def seed(queue: TaskQueue) -> None:
@@ -18,7 +19,7 @@ def seed(queue: TaskQueue) -> None:
     queue.submit("publish", job_id="page", depends_on=["picture-1"])
     lease = queue.lease()
     assert lease is not None
-    queue.store.append_log(lease.job_id, lease.version, ["half done", HOSTILE])
+    queue.store.append_log(lease.job_id, lease.version, said("half done", HOSTILE))
     queue.nack(lease, "no such picture", requeue=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import UTC, datetime
 
 import apsw
 import pytest
@@ -12,6 +13,7 @@ from cli.conftest import Shell
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
 from leasehold.core.retention import CleanUp
+from leasehold.env import SYSTEM, Env, ManualClock
 
 
 def store_of(shell: Shell) -> TaskQueue:
@@ -107,6 +109,33 @@ def test_check_says_ok_or_what_is_wrong(shell: Shell) -> None:
     assert done.code == Exit.FAILURE
     assert done.json["ok"] is False
     assert "7 jobs are counted as pending, but there are 1" in done.json["problems"][0]
+
+
+def test_check_sets_a_clock_back_that_was_ahead(shell: Shell) -> None:
+    ahead = ManualClock(datetime(2140, 1, 1, tzinfo=UTC))
+    queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0, env=Env(clock=ahead))
+    queue.submit("t", job_id="pending")
+    assert queue.lease(wait=0, worker="w") is not None
+    queue.shutdown()
+    assert "--repair-clock" in shell.run("doctor").out
+    refused = shell.run("check", "--repair-clock")
+    assert (refused.code, "--yes" in refused.err) == (Exit.USAGE, True)
+    assert "nothing was changed" in shell.ok("check", "--repair-clock", "--dry-run").err
+    refused = shell.run("check", "--repair-clock", "--yes")
+    assert refused.code == Exit.CONFLICT
+    assert "1 job(s) run" in refused.err
+    queue = store_of(shell)
+    [stuck] = queue.stuck(0)
+    queue.store.recover_one("pending", stuck.lease_version, reset_attempts=False, reason="test")
+    queue.shutdown()
+    repair = shell.ok("check", "--repair-clock", "--yes", "-o", "json").json
+    assert repair["before"].startswith("2140-01-01")
+    assert repair["changed"]["job"] == 1
+    assert "not ahead" in shell.ok("check", "--repair-clock", "--yes").err
+    queue = store_of(shell)
+    assert abs((queue.now() - SYSTEM.now()).total_seconds()) < 60
+    queue.shutdown()
+    assert shell.ok("check").out == "ok: no problem found\n"
 
 
 @pytest.mark.parametrize("name", ["sweep", "check", "doctor", "prune"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import datetime
 from pathlib import Path
 
 from hypothesis import given
@@ -12,7 +13,9 @@ from cli.conftest import Shell
 from cli.crews import WAIT, Gate, crews, gate
 from cli.seed import run_here, store_of
 from leasehold.cli.exits import Exit
-from leasehold.cli.logs import LINE_BYTES_MAX, Tail, appended
+from leasehold.cli.logs import LINE_BYTES_MAX, Tail, _logged
+from leasehold.core.joblog import JobLog, LogLine
+from leasehold.testing.conformance.base import SAID_AT
 
 __all__ = ["crews", "gate"]
 
@@ -107,8 +110,8 @@ def test_logs_of_a_command_by_stream_and_attempt(crews: Shell) -> None:
     assert crews.ok("logs", "job", "--stderr").out == "err 2\n"
     assert crews.ok("logs", "job", "--stdout", "--attempt", "1").out == "out 1\n"
     assert crews.ok("logs", "job", "-o", "jsonl").jsonl == [
-        {"stream": "stdout", "text": "out 2"},
-        {"stream": "stderr", "text": "err 2"},
+        {"stream": "stdout", "text": "out 2", "at": None},
+        {"stream": "stderr", "text": "err 2", "at": None},
     ]
     assert crews.run("logs", "nobody").code == Exit.NOT_FOUND
     assert crews.run("logs", "job", "--follow", "--attempt", "1").code == Exit.USAGE
@@ -120,6 +123,13 @@ def test_logs_of_a_task(crews: Shell) -> None:
     work(crews, "--import", "talking")
     assert crews.ok("logs", "job", "--follow").out == "line 0 \\x1b[31m\nline 1 \\x1b[31m\n"
     assert crews.run("logs", "job", "--stdout").code == Exit.USAGE
+    timed = crews.ok("logs", "job", "--timestamps").out.splitlines()
+    moments = [datetime.fromisoformat(line.split()[0]) for line in timed]
+    assert moments == sorted(moments)
+    assert [line.split(maxsplit=1)[1] for line in timed] == ["line 0 \\x1b[31m", "line 1 \\x1b[31m"]
+    documents = crews.ok("logs", "job", "-o", "json").json
+    assert [document["text"] for document in documents] == ["line 0 \x1b[31m", "line 1 \x1b[31m"]
+    assert all(datetime.fromisoformat(document["at"]) for document in documents)
 
 
 def test_follow_a_job_while_it_runs_and_into_its_next_attempt(crews: Shell, gate: Gate) -> None:
@@ -173,9 +183,28 @@ def test_a_file_read_while_it_grows_gives_the_lines_of_the_whole(
     ]
 
 
-@given(st.lists(st.text("ab", max_size=1), max_size=12), st.integers(0, 12), st.integers(1, 6))
-def test_every_line_of_a_bounded_log_is_told(said: list[str], first: int, kept: int) -> None:
-    # Lines that are all different; alike ones cannot be told apart, and then none is told twice.
-    lines = [f"{number} {text}" for number, text in enumerate(said)]
-    before, now = lines[:first][-kept:], lines[-kept:]
-    assert [*before, *appended(before, now)][-len(now) :] == now
+@given(st.lists(st.integers(0, 8), max_size=6), st.integers(1, 6))
+def test_every_line_of_a_bounded_log_is_told_once(bursts: list[int], kept: int) -> None:
+    """However many come between two looks; those that were dropped by then are counted."""
+    said = [f"line {number}" for number in range(sum(bursts))]
+    session, told = Told(), []
+    seen = 0
+    for burst in bursts:
+        written = seen + burst
+        last = said[:written][-kept:]
+        log = JobLog([LogLine(SAID_AT, text) for text in last], dropped=written - len(last))
+        told += [line.text for line in _logged(session, log, seen)]  # type: ignore[arg-type]
+        seen = written
+    assert len(told) == len(set(told))
+    assert len(told) + session.missed == len(said)
+    assert told[-kept:] == said[-kept:]
+
+
+class Told:
+    """Counts what it is told was dropped."""
+
+    def __init__(self) -> None:
+        self.missed = 0
+
+    def tell(self, text: str) -> None:
+        self.missed += int(text.split(maxsplit=1)[0])

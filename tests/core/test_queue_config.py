@@ -178,7 +178,7 @@ def test_the_time_told_follows_the_rate(per_minute: int, jobs: int) -> None:
 # -- admission ---------------------------------------------------------------------------------
 
 
-def admission(config: QueueConfig, wanted: int = 1, **options: Any) -> Admission:
+def admission(config: QueueConfig, **options: Any) -> Admission:
     return Admission(
         **{
             "queue": "mail",
@@ -188,7 +188,7 @@ def admission(config: QueueConfig, wanted: int = 1, **options: Any) -> Admission
             "ended": 0,
             "drain": Drain.begin(0, 0),
             "full_at": lambda _: 0,
-            "wanted": wanted,
+            "asked": None,
             "now": 0,
             **options,
         }
@@ -247,7 +247,8 @@ def test_a_draining_queue_is_closed_whatever_room_it_has() -> None:
 def test_the_time_told_counts_the_jobs_behind() -> None:
     config = QueueConfig(rate_per_second=1)
     full_at = Rate(1).take(0, jobs=2, now=0)
-    gate = admission(config, wanted=2, full_at=lambda _: full_at)
+    job = Draft(id="job", task="work")
+    gate = admission(config, asked=lambda: [(job, True)] * 2, full_at=lambda _: full_at)
     with pytest.raises(RateLimitedError) as caught:
-        gate.admit(Draft(id="job", task="work"), pending=True)
+        gate.admit(job, pending=True)
     assert caught.value.retry_after_seconds == pytest.approx(2.0)

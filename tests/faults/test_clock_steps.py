@@ -1,4 +1,8 @@
-"""The wall clock steps back by an hour: nothing comes early, nobody is robbed, time goes on."""
+"""The wall clock is set, or the machine sleeps: nothing comes early, nobody is robbed.
+
+What holds for every store is in the conformance suite (CLK-1 to CLK-3); here is what needs several
+processes, a file, or real clocks.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +44,10 @@ def test_a_delayed_job_is_never_early(store: SQLiteStore, clock: ManualClock) ->
     store.submit([Draft(id="delayed", task="t", delay_seconds=60)])
     due = store.now().timestamp() + 60
     clock.step_wall_clock(-HOUR)
-    for _ in range(HOUR // 60):
+    # While the wall clock is behind, the store's goes on at half its pace.
+    for _ in range(12):
         assert leased(store) == []
-        clock.advance(60)
-    # The wall clock shows again what it showed at first, and one minute is still to go.
-    assert leased(store) == []
-    clock.advance(60)
+        clock.advance(10)
     assert store.now().timestamp() >= due
     assert leased(store) == ["delayed"]
     assert leased(store) == []
@@ -60,7 +62,7 @@ def test_a_retry_is_never_early(store: SQLiteStore, clock: ManualClock) -> None:
     assert isinstance(settled, Settled)
     assert settled.run_at is not None
     assert (settled.run_at - store.now()).total_seconds() == 30
-    clock.advance(HOUR + 29)
+    clock.advance(59)
     assert leased(store) == []
     clock.advance(1)
     assert leased(store) == ["a"]
@@ -75,7 +77,7 @@ def test_no_holder_is_robbed(store: SQLiteStore, clock: ManualClock) -> None:
     [renewed] = store.renew("w", [Renewal("a", lease.version, 60)])
     assert isinstance(renewed, Renewed)
     assert renewed.expires_at >= lease.expires_at
-    clock.advance(HOUR + 59)
+    clock.advance(119)
     assert store.recover().recovered == 0
     [settled] = store.exchange([Settlement("a", lease.version, Complete())]).settled
     assert isinstance(settled, Settled)
@@ -88,7 +90,8 @@ def test_a_lost_lease_still_ends(store: SQLiteStore, clock: ManualClock) -> None
     store.submit([Draft(id="a", task="t")])
     assert leased(store) == ["a"]
     clock.step_wall_clock(-HOUR)
-    clock.advance(HOUR + 60)
+    store.promote()
+    clock.advance(120)
     assert store.recover().recovered == 1
     assert leased(store) == ["a"]
 

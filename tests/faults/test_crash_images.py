@@ -12,7 +12,6 @@ from leasehold.core.lease import LeaseRequest
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.connection import Durability
-from leasehold.stores.sqlite.files import StoreFiles
 from support.faulty_vfs import Image, Operation, crash_images, disk_under_sqlite
 from support.sqlite_workload import (
     CALLS,
@@ -43,10 +42,7 @@ class Recording(NamedTuple):
 
 
 @pytest.fixture(autouse=True)
-def _same_file_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    # An image is a copy, and a store takes a copy for a restored backup; after a real loss of power
-    # it is the very same file. And few pages per checkpoint, so that there are many of them.
-    monkeypatch.setattr(StoreFiles, "identity", lambda _: "the same file")
+def _many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leasehold.stores.sqlite.connection.WAL_PAGES_BEFORE_CHECKPOINT", 30)
 
 
@@ -198,7 +194,10 @@ def test_normal_durability_is_not_full_durability(folder: Path) -> None:
     assert any("acknowledged calls" in problem for problem in problems)
 
 
-def test_without_a_new_epoch_a_lost_grant_is_repeated(folder: Path) -> None:
+def test_without_a_new_epoch_a_lost_grant_is_repeated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.stores.sqlite.epoch._goes_on", lambda *_: True)
     recording = record(folder, "normal")
     problems = crash_everywhere(folder, recording, "normal", SEEDS[0])
     assert problems

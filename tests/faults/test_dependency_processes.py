@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
+from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.job import Draft, Job
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete

@@ -12,7 +12,6 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.files import StoreFiles
 
 REQUEST = LeaseRequest(worker="w")
 
@@ -23,7 +22,6 @@ class Machine:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = folder / "jobs.db"
         self.boots = 0
-        monkeypatch.setattr(StoreFiles, "identity", lambda _: "the same file")
         monkeypatch.setattr("leasehold.stores.sqlite.epoch.boot_id", lambda: str(self.boots))
 
     def open(self, durability: str = "normal", year: int = 2030) -> SQLiteStore:

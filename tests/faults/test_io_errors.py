@@ -23,7 +23,6 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.step import Step
 from support.faulty_vfs import Disk, Failure, disk_under_sqlite
 from support.sqlite_workload import (
@@ -34,6 +33,7 @@ from support.sqlite_workload import (
     end_lives,
     held,
     open_store,
+    without_floor,
 )
 
 CALLS_AFTERWARDS = 4
@@ -43,7 +43,6 @@ CALLS_AFTERWARDS = 4
 @pytest.fixture(autouse=True)
 def _many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leasehold.stores.sqlite.connection.WAL_PAGES_BEFORE_CHECKPOINT", 30)
-    monkeypatch.setattr(StoreFiles, "identity", lambda _: "the same file")
 
 
 @pytest.fixture
@@ -104,7 +103,8 @@ def run_in_spite(disk: Disk, path: Path, failure: Failure, contents: list[Conten
             if seen == contents[number]:
                 call(store)
         if disk.is_mended or number == len(CALLS) - 1:
-            assert content(store) == contents[number + 1]
+            # Where the disk failed while the store was opened, the next opening raises the floor.
+            assert without_floor(content(store)) == without_floor(contents[number + 1])
             if number % CALLS_AFTERWARDS == 0:
                 break
     disk.mend()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from leasehold.core.clock import ClockBasis, StoreTime
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
 from leasehold.core.status import Status
@@ -182,10 +183,10 @@ def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def the_clock_may_step_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(self: StoreClock, stored: int) -> int:
-        return self._env.now_micros()
+    def tell(self: StoreClock, stored: int, basis: ClockBasis) -> StoreTime:
+        return StoreTime(self._clock.time_micros(), 0, basis)
 
-    monkeypatch.setattr(StoreClock, "read", read)
+    monkeypatch.setattr(StoreClock, "tell", tell)
 
 
 def a_failed_operation_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,10 +208,10 @@ def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Writer._carry_out
 
     def carry_out(self: Writer, ticket: Any, step: Step) -> None:
-        self._db.execute("SAVEPOINT mutant")
+        self._side.db.execute("SAVEPOINT mutant")
         original(self, ticket, step)
-        self._db.execute("ROLLBACK TO mutant")
-        self._db.execute("RELEASE mutant")
+        self._side.db.execute("ROLLBACK TO mutant")
+        self._side.db.execute("RELEASE mutant")
 
     monkeypatch.setattr(Writer, "_carry_out", carry_out)
 

@@ -34,7 +34,7 @@ def examine(folder: Path, name: str, test: Callable[..., None]) -> None:
     def make_store(env: Env) -> SQLiteStore:
         opened.append(SQLiteStore(folder / f"{name}-{len(opened)}.db", env=env))
         # A mutant that makes somebody wait for himself need not be waited for.
-        opened[-1]._writer._db.set_busy_timeout(100)
+        opened[-1]._side.db.set_busy_timeout(100)
         return opened[-1]
 
     store = make_store(env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections import Counter
@@ -78,6 +79,16 @@ def stop(pid: int) -> None:
         pass
 
 
+def may_write(store: SQLiteStore) -> bool:
+    """Whether nobody holds the lock under which processes write in turn."""
+    with open(store._files.write_lock, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
 def until(condition: Callable[[], object]) -> None:
     """Look again and again, for what nobody tells of."""
     end = SYSTEM.clock.monotonic() + PATIENCE_SECONDS
@@ -118,6 +129,42 @@ def test_jobs_of_killed_workers_run_again_although_their_leases_are_long(
             assert attempt.error is not None
             assert "died" in attempt.error.message
     assert sum(version - 1 for _, version in holders.values()) >= kills
+
+
+def test_a_worker_stopped_past_its_lease_begins_nothing_that_it_had_leased_ahead(
+    scene: Scene, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger"
+    ledger.touch()
+    ahead = [f"note-{number}" for number in range(5)]
+    scene.submit("hold", "first", priority=100)
+    for name in ahead:
+        scene.submit("note", name, str(ledger))
+    stale = scene.processes.spawn(
+        "support.faulty_worker:work_ahead",
+        scene.path,
+        scene.news.path,
+        {"num_workers": 1, **SHORT_LEASE},
+        len(ahead),
+    )
+    assert scene.news.wait_for("started", "first") == (stale, 1)
+    stop(stale)
+    while not may_write(scene.store):
+        # Stopped while it renews, it would keep everybody else from writing too.
+        os.kill(stale, signal.SIGCONT)
+        stop(stale)
+    assert [scene.queue.get(name).status for name in ahead] == [Status.RUNNING] * len(ahead)
+    other = scene.worker(**SHORT_LEASE)
+    for name in ahead:
+        scene.queue.wait(name, PATIENCE_SECONDS)
+    # Its thread is free as soon as it goes on, with five jobs in line that others have done.
+    scene.news.open_gate("first", 1)
+    os.kill(stale, signal.SIGCONT)
+    refused = {Event.ABANDONED, Event.VERSION_MISMATCH}
+    for name in ahead:
+        until(lambda name=name: scene.events(name).keys() & refused)  # type: ignore[misc]
+    begun = [line.split() for line in ledger.read_text().splitlines()]
+    assert sorted(begun) == [[name, "2", str(other)] for name in ahead]
 
 
 def test_a_worker_stopped_past_its_lease_is_fenced(scene: Scene) -> None:

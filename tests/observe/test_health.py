@@ -27,6 +27,7 @@ STORE = {
     "free_bytes": 10 * 1024**3,
     "wal_bytes": 1024,
     "warning": None,
+    "writing": [],
 }
 SCHEDULE = declared(
     None, ScheduleDraft(name="nightly", timing=Every(60), job=Draft(id="x", task="t")), NOW
@@ -44,6 +45,11 @@ def worker(**fields: Any) -> WorkerInfo:
         "heartbeat_at": NOW,
     }
     return WorkerInfo(**{**about, **fields})
+
+
+def held(seconds: float, *, stopped: bool = False) -> dict[str, Any]:
+    since = (NOW - timedelta(seconds=seconds)).isoformat()
+    return {"pid": 7, "what": "is busy", "since": since, "stopped": stopped}
 
 
 def stuck(holder: str, expires_in: float) -> StuckJob:
@@ -74,6 +80,10 @@ def test_a_healthy_store_is_ok_in_everything() -> None:
     assert list(found) == [check.__name__ for check in CHECKS]
 
 
+def test_a_write_that_has_just_begun_is_no_trouble() -> None:
+    assert findings(facts({"writing": [held(1)]}))["write_lock"].level is Level.OK
+
+
 def test_a_store_in_memory_has_no_disk() -> None:
     found = findings(Facts(store={"kind": "memory"}, now=NOW, wall_clock=NOW))
     assert set(found) == {
@@ -97,6 +107,9 @@ def test_a_store_in_memory_has_no_disk() -> None:
         ("disk", "warning", "0.5 GiB", facts({"free_bytes": 512 * 1024**2})),
         ("disk", "critical", "20 MiB", facts({"free_bytes": 20 * 1024**2})),
         ("write_ahead_log", "warning", "1,024.0 MiB", facts({"wal_bytes": 1024**3})),
+        ("write_lock", "warning", "process 7 is busy for 6 s", facts({"writing": [held(6)]})),
+        ("write_lock", "critical", "is busy for 60 s", facts({"writing": [held(60)]})),
+        ("write_lock", "critical", "7 (stopped)", facts({"writing": [held(1, stopped=True)]})),
         ("clock", "warning", "3 s", facts(wall_clock=NOW - timedelta(seconds=3))),
         ("clock", "critical", "3,600 s", facts(wall_clock=NOW - timedelta(hours=1))),
         ("workers", "warning", "w1 died", facts(workers=[worker()], lost_workers=["w1"])),
@@ -131,9 +144,18 @@ def test_trouble_is_found_and_says_what_to_do(
     assert {each.level for each in found.values()} <= {Level.OK}
 
 
-def test_a_clock_that_is_ahead_of_the_last_write_is_no_trouble() -> None:
-    found = findings(facts(wall_clock=NOW + timedelta(days=1)))
+def test_a_jump_of_the_clock_is_told_before_it_is_believed() -> None:
+    found = findings(facts(wall_clock=NOW + timedelta(seconds=1)))
     assert found["clock"].level is Level.OK
+    found = findings(facts(wall_clock=NOW + timedelta(days=1)))
+    assert found["clock"].level is Level.WARNING
+    assert found["clock"].found == "86,400 s ahead of the store's time"
+
+
+def test_a_store_that_is_ahead_names_the_repair() -> None:
+    found = findings(facts(wall_clock=NOW - timedelta(days=1)))
+    assert found["clock"].level is Level.CRITICAL
+    assert "queuectl check --repair-clock" in (found["clock"].advice or "")
 
 
 def test_a_worker_that_is_slow_but_alive_has_no_orphans() -> None:

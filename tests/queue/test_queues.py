@@ -28,6 +28,9 @@ from leasehold import (
     ReasonKind,
     Status,
     TaskQueue,
+    Workflow,
+    WorkflowRun,
+    chain,
 )
 from leasehold.core.records import WorkerInfo
 from leasehold.env import ManualClock
@@ -313,3 +316,60 @@ def test_workers_on_two_stores_share_one_slot_and_wake_each_other(tmp_path: Path
             one.wait(one.submit_many([NewJob("work")] * 60), timeout=PATIENCE)
             assert one.queue_info("default").running == 0
     assert most == 1
+
+
+def steps(count: int) -> Workflow:
+    return chain(*(NewJob("step", (number,), queue="q") for number in range(count)))
+
+
+def test_a_long_chain_needs_room_for_its_first_step_only(still: TaskQueue) -> None:
+    still.create_queue("q", max_depth=100)
+    still.submit_workflow(steps(120))
+    info = still.queue_info("q")
+    assert (info.pending, info.counts[Status.BLOCKED]) == (1, 119)
+
+
+def test_a_long_chain_waits_for_room(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=0)
+    queue.create_queue("q", max_depth=1)
+    queue.submit("fills", queue="q")
+    with pytest.raises(QueueFullError) as full:
+        queue.submit_workflow(steps(3))
+    assert full.value.retry_after_seconds is not None
+    runs: list[WorkflowRun] = []
+    thread = threading.Thread(
+        target=lambda: runs.append(queue.submit_workflow(steps(3), block=True))
+    )
+    thread.start()
+    wait_until_blocked(queue, rejected=4)
+    assert queue.lease("q", wait=0) is not None
+    thread.join(PATIENCE)
+    assert [len(run) for run in runs] == [3]
+
+
+def test_a_long_chain_waits_for_room_without_a_thread(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with AsyncTaskQueue(str(tmp_path / "jobs.db"), num_workers=0) as queue:
+            await queue.create_queue("q", max_depth=1)
+            await queue.submit("fills", queue="q")
+            submitting = asyncio.create_task(queue.submit_workflow(steps(3), block=PATIENCE))
+            await asyncio.to_thread(wait_until_blocked, queue.queue, 3)
+            assert await queue.lease("q", wait=0) is not None
+            assert list(await submitting) == ["1", "2", "3"]
+
+    asyncio.run(scenario())
+
+
+def test_only_the_queue_that_is_full_is_waited_for(make_queue: MakeQueue) -> None:
+    """Jobs that wait for others may go into another queue however full that is."""
+    queue = make_queue(num_workers=0)
+    for name in ("first", "second"):
+        queue.create_queue(name, max_depth=1)
+        queue.submit("fills", queue=name)
+    both = chain(NewJob("step", queue="first"), NewJob("step", queue="second"))
+    thread = threading.Thread(target=lambda: queue.submit_workflow(both, block=True))
+    thread.start()
+    wait_until_blocked(queue, rejected=2)
+    assert queue.lease("first", wait=0) is not None
+    thread.join(PATIENCE)
+    assert not thread.is_alive()

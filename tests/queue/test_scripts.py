@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import Status, TaskQueue
+from leasehold import JobFailedError, Status, TaskQueue
+from leasehold.core.job import Draft
 
 WAIT = 60
 
@@ -160,6 +161,27 @@ def test_signed_pickle_from_submit_to_result(tmp_path: Path, size: str) -> None:
         job = queue.submit(sorted, value, reverse=True)
         assert job.result(WAIT) == sorted(value, reverse=True)
         assert job.job().codec == "pickle"
+
+
+def test_signed_pickles_in_a_child_process(tmp_path: Path) -> None:
+    """The child knows the task by the name that its jobs bear."""
+    with TaskQueue(tmp_path / "jobs.db", num_workers=1, pickle_key=b"k" * 32) as queue:
+        ordered = queue.task(name="ordered", executor="process")(sorted)
+        job = ordered.submit({2, 1})
+        assert job.result(WAIT) == [1, 2]
+        assert job.job().codec == "pickle"
+
+
+def test_a_signed_call_is_not_run_by_another_task(tmp_path: Path) -> None:
+    """Somebody with access to the file but not to the key makes one task's call another's."""
+    with TaskQueue(tmp_path / "jobs.db", num_workers=1, pickle_key=b"k" * 32) as queue:
+        queue.task(name="show")(print)
+        queue.task(name="run")(exec)
+        shown = queue.submit("show", "raise SystemExit")
+        forged = Draft(id="forged", task="run", payload=shown.job().payload_data, codec="pickle")
+        queue.store.submit([forged])
+        with pytest.raises(JobFailedError, match="not for task 'run'"):
+            queue.get_result("forged", WAIT)
 
 
 def test_a_child_process_submits_jobs_but_runs_no_workers_of_its_own(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ SITUATIONS = (
     "heartbeat_failed",
     "id used again after discard",
     "late",
+    "moved with the clock",
     "recovered",
     "refused as expired",
     "refused as stale",

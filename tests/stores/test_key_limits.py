@@ -403,7 +403,7 @@ def test_a_limit_is_exact_while_the_pending_jobs_are_dealt_with(
 ) -> None:
     """Whoever set the limit was killed before the pass: leases and sweeps go on with it."""
     monkeypatch.setattr(rebalance, "PLACED_AT_ONCE", 7)
-    monkeypatch.setattr(key_slots, "TURNED_AWAY_MAX", 5)
+    monkeypatch.setattr(key_slots, "TURNED_AWAY_AT_ONCE", 5)
     monkeypatch.setattr(sqlite, "_rebalance_the_rest", lambda: None)
     sqlite.submit(of_key("a", 60, priority=80) + of_key("b", 3))
     held = sqlite.exchange(request=LeaseRequest(worker="w", limit=3)).leases

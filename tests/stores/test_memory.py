@@ -128,6 +128,31 @@ def test_what_has_ended_is_limited_too(env: Env, clock: ManualClock) -> None:
     assert store.check() == []
 
 
+def test_dead_letters_are_not_forgotten_to_make_room(env: Env, clock: ManualClock) -> None:
+    store = MemoryStore(env, capacity=3, retention=RetentionPolicy(dead_seconds=None))
+    broken = Fail(JobError("ValueError", "a bug"), retryable=False)
+    store.submit(drafts(3, prefix="dead"))
+    for lease in store.exchange(request=LeaseRequest(worker="w", limit=2)).leases:
+        store.exchange([Settlement(lease.job_id, lease.version, broken)])
+    for number in range(3):
+        clock.advance(1)
+        complete_next(store)
+        store.submit(drafts(1, prefix=f"next-{number}"))
+    assert stored(store) == {"dead-0", "dead-1", "next-1-0", "next-2-0"}
+    [lease] = store.exchange(request=LeaseRequest(worker="w")).leases
+    store.exchange([Settlement(lease.job_id, lease.version, broken)])
+    # They fill it: nothing is forgotten for them, and nothing is accepted that could die too.
+    with pytest.raises(QueueFullError, match="dead letters") as full:
+        store.submit(drafts(1, prefix="more"))
+    assert full.value.retry_after_seconds is not None
+    store.discard(["dead-0"], actor="me")
+    store.submit(drafts(1, prefix="more"))
+    with pytest.raises(QueueFullError, match="never fit") as full:
+        store.submit(drafts(4, prefix="many"))
+    assert full.value.retry_after_seconds is None
+    assert store.check() == []
+
+
 def test_a_store_may_have_no_limit_but_not_a_silly_one(env: Env) -> None:
     assert len(MemoryStore(env, capacity=None).submit(drafts(20))) == 20
     with pytest.raises(ValueError, match="at least 1"):

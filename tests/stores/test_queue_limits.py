@@ -33,6 +33,9 @@ outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
 limits = st.none() | st.integers(1, 4)
 
 
+SETTABLE = [QueueState.ACTIVE, QueueState.PAUSED, QueueState.DRAINING]
+
+
 class LimitsMachine(RuleBasedStateMachine):
     """Queue `a` has limits, queue `b` has none."""
 
@@ -87,7 +90,7 @@ class LimitsMachine(RuleBasedStateMachine):
         elif queue == "a" and self.config.max_depth is not None:
             room = self.config.max_depth - pending
             # A delayed job adds nothing to the depth.
-            fitting = min(jobs, max(0, room)) if not delay else jobs if room > 0 else 0
+            fitting = jobs if delay else min(jobs, max(0, room))
             if fitting < jobs:
                 fitting = fitting if partial else 0
                 more = self.store.stats(queue).rejected - rejected
@@ -126,7 +129,7 @@ class LimitsMachine(RuleBasedStateMachine):
         changes = {"max_depth": depth, "max_concurrency": concurrency}
         self.config = self.store.update_queue("a", changes, actor="me").config
 
-    @rule(state=st.sampled_from(QueueState))
+    @rule(state=st.sampled_from(SETTABLE))
     def set_state(self, state: QueueState) -> None:
         self.state = self.store.set_queue_state("a", state, actor="me").state
 

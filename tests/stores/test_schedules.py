@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from leasehold.core.budget import SCHEDULED_JOBS_AT_ONCE
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
 from leasehold.core.schedule import REFUSED_AGAIN_SECONDS, ScheduleDraft
@@ -16,7 +17,7 @@ from leasehold.core.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import InvalidScheduleError, StoreFullError
 from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite import SQLiteStore, schedules
+from leasehold.stores.sqlite import SQLiteStore, schedule_row, schedules
 from leasehold.stores.sqlite.files import StoreFiles
 from leasehold.stores.sqlite.step import Step
 
@@ -123,7 +124,7 @@ def test_many_due_ticks_are_fired_in_several_writes(store: SQLiteStore, clock: M
         )
     clock.advance(1000)
     first = store.fire_schedules()
-    assert first.jobs == schedules.JOBS_AT_ONCE
+    assert first.jobs == SCHEDULED_JOBS_AT_ONCE
     assert first.next_tick_at is not None
     assert first.next_tick_at <= store.now()
     assert store.fire_schedules().jobs + store.fire_schedules().jobs == 1000 * many - first.jobs
@@ -133,7 +134,7 @@ def test_many_due_ticks_are_fired_in_several_writes(store: SQLiteStore, clock: M
 def test_looking_for_due_schedules_is_a_seek(store: SQLiteStore) -> None:
     def plan(step: Step) -> str:
         steps = []
-        for query, values in ((schedules.NEXT_LOOK, ()), (schedules.DUE, (1, 1))):
+        for query, values in ((schedules.NEXT_LOOK, ()), (schedule_row.DUE, (1, 1))):
             steps += [str(row[3]) for row in step.execute(f"EXPLAIN QUERY PLAN {query}", values)]
         return "; ".join(steps)
 

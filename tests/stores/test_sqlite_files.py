@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import apsw
@@ -143,26 +144,6 @@ def test_unknown_durability_is_refused(tmp_path: Path) -> None:
         SQLiteStore(tmp_path / "jobs.db", durability="eventual")  # type: ignore[arg-type]
 
 
-def test_a_forked_child_may_not_use_its_parents_connection(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "jobs.db")
-    store.submit([Draft(id="a", task="t")])
-    child = os.fork()
-    if child == 0:
-        # Nothing but the store is touched here: the child shares this test's whole interpreter.
-        code = 3
-        try:
-            store.get("a")
-        except StoreError as error:
-            code = 0 if "forked" in str(error) else 4
-        store.close()
-        os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    # The child's end has not dropped the parent's locks, nor closed its connection.
-    store.submit([Draft(id="b", task="t")])
-    assert store.check() == []
-    store.close()
-
-
 def test_many_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
     script = (
         "import sys; from leasehold.stores.sqlite import SQLiteStore; "
@@ -214,19 +195,19 @@ def lease_after_reopening(path: Path, durability: str) -> int:
     return lease.version
 
 
-@pytest.mark.parametrize(("durability", "raised"), [("full", False), ("normal", True)])
-def test_a_restart_of_the_machine_raises_versions_only_where_grants_may_be_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str, raised: bool
+@pytest.mark.parametrize("durability", ["full", "normal"])
+def test_a_restart_of_the_machine_raises_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str
 ) -> None:
     path = tmp_path / "jobs.db"
     store = SQLiteStore(path, durability=durability)  # type: ignore[arg-type]
     store.submit([Draft(id=f"job-{i}", task="t") for i in range(3)])
     store.close()
     assert lease_after_reopening(path, durability) == 1
+    # Without fsync grants may be lost with the power; with it, the disk may be an older snapshot.
     monkeypatch.setattr("leasehold.stores.sqlite.epoch.boot_id", lambda: "another start")
     version = lease_after_reopening(path, durability)
-    assert (version > 1) is raised
-    assert version < 2**53
+    assert 2**40 < version < 2**53
     # And only once per start.
     assert lease_after_reopening(path, durability) == version
 
@@ -255,3 +236,44 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
         store.submit([Draft(id="a", task="t")])
     with pytest.raises(StoreClosedError):
         store.get("a")
+
+
+def test_opening_stores_in_many_threads_leaves_the_umask_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        barrier = threading.Barrier(8)
+
+        def open_some(thread: int) -> None:
+            barrier.wait()
+            for number in range(6):
+                store = SQLiteStore(tmp_path / f"{thread}-{number}.db")
+                store.submit([Draft(id="a", task="t")])
+                store.backup(str(tmp_path / f"{thread}-{number}.backup"))
+                seen.append(stat.S_IMODE((tmp_path / f"{thread}-{number}.db-wal").stat().st_mode))
+                store.close()
+
+        seen: list[int] = []
+        threads = [threading.Thread(target=open_some, args=(thread,)) for thread in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert os.umask(0o022) == 0o022
+        assert seen == [0o600] * 48
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("*.[db]*[!n]")]
+        assert set(modes) == {0o600}
+    finally:
+        os.umask(before)
+
+
+def test_files_are_private_whatever_the_umask_allows(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SQLiteStore(tmp_path / "jobs.db")
+        store.submit([Draft(id="a", task="t")])
+        store.backup(str(tmp_path / "backup.db"))
+        for path in (*tmp_path.glob("*.db*"), *(tmp_path / "jobs.db-run").iterdir()):
+            assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+        store.close()
+    finally:
+        os.umask(before)

@@ -9,13 +9,13 @@ from typing import Any
 import apsw
 import pytest
 
+from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore, lanes, metrics, migrate, sampling
 from leasehold.stores.sqlite import lease as leasing
-from leasehold.stores.sqlite.sampling import FORGET_AT_ONCE
 from leasehold.stores.sqlite.step import Step
 from leasehold.stores.sqlite.submit import PlainSubmit
 from leasehold.stores.sqlite.writer import _Ticket
@@ -41,7 +41,7 @@ READS = {
     "minutes": (sampling.MINUTES.since, ("q", 1)),
     "days": (sampling.DAYS.since, ("q", 1)),
     "bands": (metrics.BY_PRIORITY, ("q",)),
-    "workers": (metrics.WORKERS, ()),
+    "workers": (metrics.WORKERS.statement, ()),
     "lanes with work": (metrics.PENDING_LANES, ("q",)),
     "the next tier's head": (metrics.NEXT_HEAD, (1, 2)),
     "the oldest out of turn": (metrics.OLDEST_OUT_OF_TURN, (1,)),
@@ -144,14 +144,14 @@ def test_what_a_failed_operation_measured_is_dropped(
     store.submit([Draft(id="job", task="t")])
 
     def fails(step: Step) -> None:
-        leases, _ = leasing.lease(step, LeaseRequest(worker="w"))
+        leases, *_ = leasing.lease(step, LeaseRequest(worker="w"))
         assert leases
         raise OSError("no")
 
     submit = PlainSubmit(store._lanes, [Draft(id="next", task="t")])
     batch: list[_Ticket[Any]] = [_Ticket(fails), _Ticket(submit)]
     store._writer._queue.extend(batch)
-    store._writer._lead()
+    store._writer._lead(batch[0])
     assert isinstance(batch[0].error, OSError)
     assert batch[1].error is None
     assert store.metrics().wait.count == 0
@@ -164,14 +164,14 @@ def test_what_is_too_old_is_forgotten_in_small_writes(
     store.submit([Draft(id="job", task="t")])
     with store._read() as db:
         row = db.execute(f"SELECT {', '.join('0' * 15)}, '{{}}', '{{}}'").fetchone()
-    rows = [("default", at, *row) for at in range(FORGET_AT_ONCE + 1)]  # type: ignore[misc]
+    rows = [("default", at, *row) for at in range(FORGOTTEN_AT_ONCE + 1)]  # type: ignore[misc]
     store._writer.run(lambda step: step.executemany(sampling.MINUTES.keep, rows).fetchall())
 
     def kept() -> int:
         with store._read() as db:
             return int(str(db.execute("SELECT count(*) FROM minute").fetchall()[0][0]))
 
-    assert kept() == FORGET_AT_ONCE + 1
+    assert kept() == FORGOTTEN_AT_ONCE + 1
     clock.advance(60)
     store.submit([Draft(id="one", task="t")])
     assert kept() == 2  # one of the old, and the first minute
@@ -193,7 +193,7 @@ def test_a_file_from_before_there_were_metrics_starts_with_none(tmp_path: Path) 
     for seq, priority in ((1, 50), (2, 100)):
         db.execute(
             "INSERT INTO job (seq, id, lane, priority, born, created_at, max_retries, allowance, "
-            "payload) VALUES (?1, 'job-' || ?1, 1, ?2, 2, 1, 3, 4, '[]')",
+            "payload) VALUES (?1, 'job-' || ?1, 1, ?2, 2, 1, 3, 4, x'5b5d')",
             (seq, priority),
         )
         db.execute(

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from leasehold.core.budget import PLACED_AT_ONCE
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
@@ -144,11 +145,11 @@ def test_places_go_with_the_jobs_that_had_them(store: SQLiteStore, clock: Manual
 
 def test_more_crossings_than_one_write_takes(store: SQLiteStore, clock: ManualClock) -> None:
     due = store.now() + timedelta(hours=2)
-    jobs = 2 * rebalance.PLACED_AT_ONCE + 10
+    jobs = 2 * PLACED_AT_ONCE + 10
     store.submit([Draft(id=f"{n}", task="t", deadline=due) for n in range(jobs)])
     clock.advance(3 * 3600)
     crossed = f"SELECT count(*) FROM place WHERE crosses_at > {to_micros(store.now())}"
-    for expected in (rebalance.PLACED_AT_ONCE, 2 * rebalance.PLACED_AT_ONCE):
+    for expected in (PLACED_AT_ONCE, 2 * PLACED_AT_ONCE):
         store.exchange(request=LeaseRequest(worker="w", queues=("nothing",)))
         with store._read() as db:
             row = db.execute(crossed).fetchone()
@@ -159,13 +160,13 @@ def test_more_crossings_than_one_write_takes(store: SQLiteStore, clock: ManualCl
 
 
 def test_whoever_comes_next_goes_on_with_a_change(store: SQLiteStore) -> None:
-    jobs = 2 * rebalance.PLACED_AT_ONCE + 10
+    jobs = 2 * PLACED_AT_ONCE + 10
     store.submit([Draft(id=f"{n}", task="t", priority=n % 101) for n in range(jobs)])
     # The process that changed the rule dies before it has placed anybody anew.
     store._writer.run(lambda step: queues.update(step, "default", {"max_priority": 3}, "me"))
     assert rows(store, "place") == 0
     store.exchange(request=LeaseRequest(worker="w", queues=("nothing",)))
-    assert 0 < rows(store, "place") <= rebalance.PLACED_AT_ONCE
+    assert 0 < rows(store, "place") <= PLACED_AT_ONCE
     # Those that were moved ahead are met once more.
     for _ in range(5):
         store.recover()
@@ -182,7 +183,6 @@ def test_a_store_from_before_scoring_is_brought_up_to_date(
     with monkeypatch.context() as then:
         before = [(number, script) for number, script in migrate.migrations() if number < 6]
         then.setattr(migrate, "migrations", lambda: before)
-        SQLiteStore(path, env=env).close()
         old = open_writer(StoreFiles.at(path).database, "full")
     # By hand, since today's code cannot work with the tables of then.
     old.execute("INSERT INTO lane (id, queue, task, pending) VALUES (1, 'default', 'work', 3)")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-import apsw
 import pytest
 
 from leasehold.core.job import Draft
@@ -17,6 +16,7 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore, migrate, prune, prune_lanes
+from leasehold.stores.sqlite.connection import open_writer
 
 FORCE = Scope(force=True)
 EMERGENCY = Scope(emergency=True)
@@ -188,9 +188,8 @@ def test_a_store_from_before_retention_is_brought_up_to_date(
     env = Env(clock=clock)
     with monkeypatch.context() as then:
         then.setattr(migrate, "migrations", lambda: before)
-        SQLiteStore(path, env=env).close()
+        db = open_writer(path, "full")
     # As that version would have left it: today's code cannot write to such a file any more.
-    db = apsw.Connection(str(path))
     db.execute("INSERT INTO lane (id, queue, task, completed) VALUES (1, 'default', 't', 3)")
     for seq in (1, 2, 3):
         at = to_micros(clock.now())

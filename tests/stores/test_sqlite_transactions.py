@@ -55,7 +55,7 @@ def connection(store: SQLiteStore) -> Iterator[ApplicationConnection]:
 
 def impatient(store: SQLiteStore) -> None:
     """Let the writer give up at once, so that a test need not wait for it to."""
-    store._writer._db.set_busy_timeout(50)
+    store._side.db.set_busy_timeout(50)
 
 
 def in_another_thread(action: Any) -> BaseException | None:

@@ -17,6 +17,7 @@ from leasehold.core.outcome import Complete
 from leasehold.core.records import WorkerInfo
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import DuplicateJobError, LeaseholdError, StoreUnavailableError
+from leasehold.interrupts import Interrupted
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite import lease as leasing
 from leasehold.stores.sqlite.read import FIND_IDS
@@ -139,6 +140,25 @@ def test_a_bad_operation_silences_no_other(store: SQLiteStore) -> None:
 CANCEL = {"reason": "enough", "actor": "me"}
 
 
+def test_a_write_is_not_repeated_for_a_listener_that_was_interrupted(store: SQLiteStore) -> None:
+    class Waits(Recorder):
+        def on_ready(self) -> None:
+            super().on_ready()
+            raise Interrupted
+
+    listener = Waits()
+    store.subscribe(listener)
+    runs: list[int] = []
+
+    def counted(step: Step) -> None:
+        runs.append(1)
+        step.hints.ready = True
+        step.execute("INSERT OR REPLACE INTO meta VALUES ('counted', ?)", (len(runs),))
+
+    store._writer.run(counted)
+    assert (runs, listener.heard) == ([1], [("ready", None)])
+
+
 def test_an_interrupted_leader_lets_the_others_go_on(store: SQLiteStore) -> None:
     def interrupted(_: Step) -> None:
         raise KeyboardInterrupt
@@ -152,7 +172,7 @@ def test_an_interrupted_leader_lets_the_others_go_on(store: SQLiteStore) -> None
 def test_a_foreign_lock_is_reported_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.connection.BUSY_MILLIS", 50)
+    monkeypatch.setattr("leasehold.stores.sqlite.connection.BUSY_SECONDS", 0.05)
     store = SQLiteStore(tmp_path / "jobs.db")
     intruder = apsw.Connection(str(tmp_path / "jobs.db"))
     intruder.execute("BEGIN IMMEDIATE")

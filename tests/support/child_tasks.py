@@ -128,6 +128,36 @@ def interrupt_self() -> str:
     return "still here"
 
 
+def process_state() -> dict[str, Any]:
+    """What all jobs of one process share, as far as the next one would feel it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return {
+        "pid": os.getpid(),
+        "folder": os.getcwd(),
+        "mask": mask,
+        "handlers": [str(signal.getsignal(n)) for n in (signal.SIGTERM, signal.SIGALRM)],
+        "timer": signal.getitimer(signal.ITIMER_REAL),
+        "blocked": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
+        "recursion": sys.getrecursionlimit(),
+        "tracing": sys.gettrace() is not None,
+        "printing": print("well", flush=True),  # noqa: T201
+    }
+
+
+def change_process_state() -> int:
+    os.chdir("/")
+    os.umask(0o777)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit("too late"))
+    signal.setitimer(signal.ITIMER_REAL, 30.0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    sys.setrecursionlimit(500)
+    sys.settrace(lambda *_: None)
+    sys.stdout.close()
+    return os.getpid()
+
+
 def spin() -> None:
     current_job().log(str(os.getpid()))
     while True:

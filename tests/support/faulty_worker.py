@@ -16,6 +16,7 @@ from leasehold.core.lease import Lease
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.worker import inhand
 from leasehold.worker.context import current_job
 from leasehold.worker.task import TaskRegistry
 from leasehold.worker.worker import Worker
@@ -35,7 +36,15 @@ def work(path: str, news: str, options: dict[str, Any]) -> None:
     queue.task(name="hold in process", executor="process")(hold_in_process)
     queue.task(name="stray")(stray)
     queue.task(name="spin")(spin)
+    queue.task(name="note")(note)
     queue.run_worker()
+
+
+def work_ahead(path: str, news: str, options: dict[str, Any], jobs_ahead: int) -> None:
+    """A worker that leases ahead, and keeps what it has, however long its jobs take."""
+    inhand.InHand.jobs_ahead = property(lambda _: jobs_ahead)  # type: ignore[assignment, method-assign]
+    inhand.START_SECONDS_MAX = 1000.0  # type: ignore[misc]
+    work(path, news, options)
 
 
 def work_on_commands(path: str, output_dir: str) -> None:
@@ -85,6 +94,13 @@ def spin(seconds: float) -> int:
     while SYSTEM.clock.monotonic() < end:
         pass
     return current_job().fencing_token
+
+
+def note(ledger: str) -> None:
+    """Write down that it has begun: which job, under which version, in which process."""
+    job = current_job()
+    with open(ledger, "a") as file:
+        file.write(f"{job.job_id} {job.fencing_token} {os.getpid()}\n")
 
 
 def stray(news: str, name: str) -> None:

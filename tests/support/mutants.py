@@ -70,7 +70,7 @@ class RenewsWhatExpired(Sound):
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         answers = super().renew(worker, renewals)
         return [
-            Renewed(each.job_id, each.version, self.now() + timedelta(seconds=9), 1.0)
+            Renewed(each.job_id, each.version, self.now() + timedelta(seconds=9), 9.0, 1.0)
             if isinstance(answer, LeaseExpiredError)
             else answer
             for each, answer in zip(renewals, answers, strict=True)
@@ -92,6 +92,14 @@ class NeverSweeps(Sound):
 
     def recover(self) -> SweepReport:
         return SweepReport()
+
+
+class EndsLeasesByAJump(Sound):
+    """Follows a clock that moved on, and leaves the leases where they were."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self._state._move_leases = lambda time: None  # type: ignore[method-assign]
 
 
 class LosesASubmit(Sound):
@@ -284,7 +292,9 @@ MUTANTS: dict[type[Sound], frozenset[str]] = {
     RobsTheLiving: frozenset({"S4", "S5"}),
     NeverSweeps: frozenset({"L1"}),
     SweepsLate: frozenset({"L1"}),
-    LosesASubmit: frozenset({"S1", "S10"}),
+    # It says that what it loses is pending, also of what was to be delayed.
+    LosesASubmit: frozenset({"S1", "S10", "S7"}),
+    EndsLeasesByAJump: frozenset({"S4"}),
     StoresHalfABatch: frozenset({"S1", "S2"}),
     IgnoresKeys: frozenset({"S10"}),
     # What it takes for due has waited longer, for it, than it has: that may show first.

@@ -68,10 +68,10 @@ def crowd_carelessly(path: str, name: str, seed: int, tell_fd: int) -> None:
     def one_too_many(step: Step, queues: tuple[str, ...]) -> dict[str, int]:
         return {queue: free + 1 for queue, free in honest_slots(step, queues).items()}
 
-    def now_and_then(gate: Gate, draft: Draft, *, pending: bool) -> Draft:
+    def now_and_then(gate: Gate, draft: Draft) -> Draft:
         if int(draft.id.rpartition("-")[2]) % 5 == 0:
             return draft
-        return honest_admit(gate, draft, pending=pending)
+        return honest_admit(gate, draft)
 
     vars(leasing)["free_slots"] = one_too_many
     Gate.admit = now_and_then  # type: ignore[method-assign, assignment]

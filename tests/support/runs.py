@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from leasehold.codec import CallCodec
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Complete, Fail, Outcome
 from leasehold.worker.context import JobContext
@@ -33,6 +34,7 @@ class WatchedRun:
         version: int = 1,
         attempt: int = 1,
     ) -> None:
+        self.holds_lease = True
         self.lease = Lease(
             job_id=job_id,
             version=version,
@@ -52,15 +54,15 @@ class WatchedRun:
         self._changed = threading.Condition()
         self._endings = 0
         self.context = JobContext(self.lease, self)
-        self.run = Run(self.lease, task, self.context, self._on_change)
+        self.run = Run(self.lease, task, self.context, self._on_change, lambda _: self.holds_lease)
 
     # -- the context's sink --------------------------------------------------------------------
 
     def progress(self, _lease: Lease, document: bytes) -> None:
         self._report(msgspec.json.decode(document))
 
-    def log(self, _lease: Lease, line: str) -> None:
-        self._report(line)
+    def log(self, _lease: Lease, line: LogLine) -> None:
+        self._report(line.text)
 
     def _report(self, report: Any) -> None:
         with self._changed:

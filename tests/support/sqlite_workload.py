@@ -21,7 +21,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.connection import Durability
 from leasehold.stores.sqlite.life import LockedLife
-from leasehold.testing.conformance.base import assert_history_replays
+from leasehold.testing.conformance.base import assert_history_replays, said
 from support.lives import die, enter
 
 Call = Callable[[SQLiteStore], object]
@@ -146,7 +146,7 @@ CALLS: tuple[Call, ...] = (
     submit("k1", task="keyed", idempotency_key="key"),
     submit("later", queue="default", delay_seconds=30),
     lease(4),
-    lambda store: store.append_log("a", _version(store, "a"), ["one", "two"]),
+    lambda store: store.append_log("a", _version(store, "a"), said("one", "two")),
     lambda store: store.report_progress("a", _version(store, "a"), b'{"done": 1}'),
     _tell,
     _renew,

@@ -18,7 +18,7 @@ from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, S
 from leasehold.core.records import Submitted, WorkerInfo
 from leasehold.core.retry import Constant
 from leasehold.core.status import Status
-from leasehold.env import SYSTEM, Env, SystemClock
+from leasehold.env import SYSTEM, ClockReading, Env, SystemClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore, connection
 from leasehold.stores.sqlite.step import Step
@@ -162,6 +162,10 @@ class HastyClock(SystemClock):
     def time_micros(self) -> int:
         now = super().time_micros()
         return now + (now - self._start_micros) * 600
+
+    def reading(self) -> ClockReading:
+        now = self.time_micros()
+        return ClockReading(now, now, now, "hasty")
 
 
 def churn_hastily(path: str, name: str, seed: int, tell_fd: int, start_micros: int) -> None:

@@ -11,7 +11,7 @@ from random import Random
 
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
-from leasehold.env import Env
+from leasehold.env import ClockReading, Env
 from leasehold.stores.sqlite import SQLiteStore
 
 
@@ -28,6 +28,10 @@ class FastClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def reading(self) -> ClockReading:
+        now = self.time_micros()
+        return ClockReading(now, now, now, "fast")
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         return condition.wait(seconds)

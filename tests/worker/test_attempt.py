@@ -12,23 +12,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.codec import CallCodec
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Cancel, Complete, Fail, Outcome, Retry, Snooze
 from leasehold.errors import JobCancelledError, PermanentError, RetryableError
-from leasehold.worker.attempt import (
+from leasehold.worker.attempt import BROKE_OFF, attempt
+from leasehold.worker.context import JobContext, StopCause, current_job
+from leasehold.worker.describe import (
     MESSAGE_LENGTH_MAX,
     TRACEBACK_LENGTH_MAX,
-    attempt,
     describe_error,
 )
-from leasehold.worker.context import JobContext, StopCause, current_job
 from leasehold.worker.task import TaskDefinition
+from support.zoo import errors, results
+from support.zoo.members import Member, members_of
+
+HOSTILE = [
+    member
+    for member in members_of("thread")
+    if member.func.__module__ in (errors.__name__, results.__name__)
+]
 
 
 class NoSink:
     def progress(self, lease: Lease, document: bytes) -> None: ...
 
-    def log(self, lease: Lease, line: str) -> None: ...
+    def log(self, lease: Lease, line: LogLine) -> None: ...
 
 
 def lease_of(payload: bytes = b'{"args":[],"kwargs":{}}') -> Lease:
@@ -201,3 +210,37 @@ def test_a_broken_message_does_not_hide_the_error() -> None:
             raise RuntimeError
 
     assert "cannot be shown" in describe_error(BrokenError()).message
+
+
+@pytest.mark.parametrize("member", HOSTILE, ids=lambda member: member.name)
+def test_nothing_but_an_outcome_leaves_an_attempt(member: Member) -> None:
+    outcome = outcome_of(member.func)
+    if member.ends == "fails":
+        assert isinstance(outcome, Fail)
+        # Whatever it is, it is bounded text, and can be stored.
+        assert len(outcome.error.message) <= MESSAGE_LENGTH_MAX
+        assert msgspec.json.decode(msgspec.json.encode(outcome), type=Fail) == outcome
+
+
+def test_a_hostile_error_is_still_told_by_its_type_and_place() -> None:
+    class HostileError(Exception):
+        def __getattribute__(self, name: str) -> Any:
+            raise SystemExit(name)
+
+        def __str__(self) -> str:
+            raise SystemExit("text")
+
+    error = failure_of(HostileError()).error
+    assert error.type.endswith("HostileError")
+    assert "cannot be shown: SystemExit" in error.message
+    assert "in task" in (error.traceback or "")
+
+
+def test_an_attempt_that_cannot_even_be_described_has_failed() -> None:
+    class BrokenContext(JobContext):
+        @property
+        def cancelled(self) -> bool:
+            raise KeyboardInterrupt
+
+    context = BrokenContext(lease_of(), NoSink())
+    assert outcome_of(lambda: 1 / 0, context) == BROKE_OFF

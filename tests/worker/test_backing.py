@@ -11,6 +11,7 @@ from leasehold.core.outcome import Complete, Release
 from leasehold.core.status import Event
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseLostError, StoreUnavailableError, UnsupportedError
+from leasehold.testing.conformance.base import said
 from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.inhand import InHand
@@ -114,10 +115,10 @@ def test_it_waits_for_a_renewal_that_is_under_way(desk: Desk) -> None:
 
 def test_what_was_reported_is_written_first(desk: Desk) -> None:
     desk.reports.progress(desk.lease, b'{"done":1}')
-    desk.reports.log(desk.lease, "a line")
+    desk.reports.log(desk.lease, *said("a line"))
     desk.backing.make_way(desk.lease)
     assert desk.store.job("job").progress == {"done": 1}
-    assert desk.store.log("job") == ["a line"]
+    assert desk.store.log("job").texts == ["a line"]
 
 
 def test_what_cannot_be_written_first_would_come_too_late(desk: Desk, clock: ManualClock) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease
 from leasehold.env import Env, ManualClock
 from leasehold.errors import JobCancelledError, JobTimeoutError, LeaseLostError, PayloadError
@@ -24,8 +25,8 @@ class Heard:
     def progress(self, lease: Lease, document: bytes) -> None:
         self.documents.append(document)
 
-    def log(self, lease: Lease, line: str) -> None:
-        self.lines.append(line)
+    def log(self, lease: Lease, line: LogLine) -> None:
+        self.lines.append(line.text)
 
 
 @pytest.fixture

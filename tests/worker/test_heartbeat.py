@@ -145,6 +145,46 @@ def test_the_deadline_counts_from_before_the_renewal_was_sent(
     assert len(watcher.lost) == 1
 
 
+def test_the_deadline_is_what_the_store_granted(watcher: Watcher, clock: ManualClock) -> None:
+    watcher.store.set_setting("lease_extension_max", 100, actor="test")
+    [lease] = watcher.hold(lease_seconds=60)
+    clock.advance(50)
+    watcher.heartbeat.beat()  # 60 s are asked for, and the 50 s that are left of 100 granted
+    clock.advance(44)
+    assert watcher.heartbeat.holds(lease)
+    clock.advance(2)
+    # The margin: 5 s before the store lets another worker have the job.
+    assert not watcher.heartbeat.holds(lease)
+    assert watcher.store.recover().recovered == 0
+    watcher.heartbeat.beat()
+    [(_, error)] = watcher.lost
+    assert isinstance(error, LeaseExpiredError)
+    clock.advance(4)
+    assert watcher.store.recover().recovered == 1
+
+
+def test_only_what_is_kept_and_not_overdue_is_held(watcher: Watcher, clock: ManualClock) -> None:
+    kept, settled = watcher.hold(2)
+    watcher.heartbeat.discard(settled)
+    assert (watcher.heartbeat.holds(kept), watcher.heartbeat.holds(settled)) == (True, False)
+    watcher.heartbeat.suspend(kept)
+    clock.advance(1000)
+    assert watcher.heartbeat.holds(kept), "its own transaction keeps it"
+    watcher.heartbeat.resume(kept)
+    assert not watcher.heartbeat.holds(kept)
+
+
+def test_a_sleep_of_the_machine_costs_no_lease(watcher: Watcher, clock: ManualClock) -> None:
+    [lease] = watcher.hold(lease_seconds=60)
+    clock.advance(30)
+    clock.suspend(8 * 3600)
+    assert watcher.store.recover().expired_found == 0
+    clock.advance(20)
+    watcher.heartbeat.beat()
+    assert watcher.lost == []
+    assert watcher.heartbeat.holds(lease)
+
+
 def test_a_lease_that_another_worker_has_is_lost(watcher: Watcher, clock: ManualClock) -> None:
     [lease] = watcher.hold()
     watcher.store.recover_one(lease.job_id, lease.version, reset_attempts=False, reason="test")

@@ -25,10 +25,18 @@ from leasehold import (
     UnsupportedError,
     current_job,
 )
+from leasehold.codec import CallCodec
+from leasehold.core.job import Draft
+from leasehold.core.joblog import LogLine
+from leasehold.core.outcome import Complete
 from leasehold.core.status import Event
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing import drain
-from leasehold.worker.task import ExecutorKind
+from leasehold.worker.attempt import attempt
+from leasehold.worker.backing import PlainBacking
+from leasehold.worker.context import JobContext
+from leasehold.worker.leases import LeaseManager
+from leasehold.worker.task import ExecutorKind, TaskDefinition
 from support.transaction_tasks import (
     ADD_ROW,
     MAKE_ROWS,
@@ -502,3 +510,29 @@ def test_a_settled_answer_is_what_the_hook_hears(tmp_path: Path) -> None:
         assert told.wait(WAIT)
         assert (heard[0].job_id, heard[0].status) == (job.id, Status.COMPLETED)
         connection.close()
+
+
+class NoSink:
+    def progress(self, lease: Lease, document: bytes) -> None: ...
+
+    def log(self, lease: Lease, line: LogLine) -> None: ...
+
+
+def test_no_transaction_begins_once_the_attempt_is_over(tmp_path: Path) -> None:
+    # A thread that the task has left behind, in the moment before the attempt is settled.
+    store = SQLiteStore(tmp_path / "jobs.db")
+    store.submit([Draft(id="job-1", task="task", payload=b'{"args":[],"kwargs":{}}')])
+    [lease] = LeaseManager(store, "worker").acquire(("default",), 1)
+    context = JobContext(lease, NoSink(), backing=PlainBacking(store))
+    kept: list[Any] = []
+
+    def task() -> None:
+        kept.append(current_job().transaction())
+
+    definition = TaskDefinition("task", task, CallCodec(task))
+    assert isinstance(attempt(lease, definition, context), Complete)
+    with pytest.raises(TransactionError, match="its attempt was over"):
+        kept[0].__enter__()
+    # Nothing is left open: others can write.
+    store.submit([Draft(id="job-2", task="task", payload=b"{}")])
+    store.close()

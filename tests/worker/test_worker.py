@@ -172,7 +172,7 @@ def test_the_last_progress_and_log_are_there_when_the_job_ends(
     start_worker()
     job = store.until_status(job_id, Status.COMPLETED)
     assert job.progress == {"done": 499, "total": 500}
-    assert store.log(job_id)[-1] == "line 499"
+    assert store.log(job_id).texts[-1] == "line 499"
     assert store.attempts(job_id)[0].note == {"rows": 500}
     assert store.calls["report_progress"] < 10
 

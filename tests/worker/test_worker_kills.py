@@ -37,7 +37,7 @@ def test_a_task_runs_in_a_process(store: MoodyStore, tasks: Tasks, start_worker:
     start_worker(slots=1)
     job = store.until_status(job_id, Status.COMPLETED)
     assert job.progress is not None
-    assert store.log(job_id) == ["a line with ünïcode"]
+    assert store.log(job_id).texts == ["a line with ünïcode"]
 
 
 def test_a_command_runs_and_its_result_is_kept(

@@ -36,6 +36,7 @@ LEFT_OUT: Final = {
     "asubmit": "of the blocking queue: `submit`",
     "asubmit_call": "of the blocking queue",
     "asubmit_many": "of the blocking queue: `submit_many`",
+    "asubmit_workflow": "of the blocking queue: `submit_workflow`",
     "aget": "of the blocking queue: `get`",
     "aget_status": "of the blocking queue: `get_status`",
     "aget_result": "of the blocking queue: `get_result`",
@@ -53,8 +54,8 @@ LEFT_OUT: Final = {
 
 LONG: Final = frozenset(
     {
-        *("prune", "check", "backup", "peek", "purge_queue", "delete_queue", "cancel_many"),
-        *("cancel_each", "replay_each", "discard_each", "reprioritize_each"),
+        *("prune", "check", "repair_clock", "backup", "peek", "purge_queue", "delete_queue"),
+        *("cancel_many", "cancel_each", "replay_each", "discard_each", "reprioritize_each"),
         *("cancel_graph", "replay_graph"),
         *("DeadLetters.replay", "DeadLetters.discard", "DeadLetters.purge"),
     }
@@ -210,6 +211,9 @@ class AsyncQueueCalls(Awaited):
         "submit": "return AsyncJobHandle(\n"
         "    await self.queue.asubmit(func, *args, **kwargs), self._bridge\n)",
         "submit_many": _SUBMIT_MANY,
+        "submit_workflow": "run = await self.queue.asubmit_workflow(\n"
+        "    workflow, block=block, connection=connection\n)\n"
+        "return AsyncWorkflowRun(run, self._bridge)",
         "wait": _WAIT,
         "get_result": "return await self.queue.aget_result(job, timeout)",
         "result_of": "return await self.queue.aresult_of(job, codec)",

@@ -27,7 +27,9 @@ PARTS: Final = (
 )
 """Files below `src/leasehold/queue` and the classes in them."""
 
-BETWEEN_PARTS: Final = frozenset({"task_of", "draft_of", "submit_drafts", "wait_for", "await_for"})
+BETWEEN_PARTS: Final = frozenset(
+    {"task_of", "draft_of", "submit_drafts", "asubmit_drafts", "wait_for", "await_for"}
+)
 """What parts ask of each other: on no face."""
 
 UNMATCHED: Final = frozenset({"task", "submit_many"})

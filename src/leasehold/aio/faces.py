@@ -13,6 +13,7 @@ from leasehold.blobs.place import BlobPlace
 from leasehold.codec import CallCodec
 from leasehold.connect import Durability
 from leasehold.core.archive import ArchivedJob
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import (
     DEFAULT_QUEUE,
@@ -24,6 +25,7 @@ from leasehold.core.job import (
     MetadataValue,
     PriorityLike,
 )
+from leasehold.core.joblog import JobLog
 from leasehold.core.lease import Lease, Renewed, Settled, StuckJob, SweepReport
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.outcome import JobError
@@ -610,18 +612,14 @@ class AsyncQueueCalls(Awaited):
         )
 
     async def submit_workflow(
-        self, workflow: Workflow, *, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
     ) -> AsyncWorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
         See `TaskQueue.submit_workflow`.
         """
-        return AsyncWorkflowRun(
-            await self._call_within(
-                connection, lambda: self.queue.submit_workflow(workflow, connection=connection)
-            ),
-            self._bridge,
-        )
+        run = await self.queue.asubmit_workflow(workflow, block=block, connection=connection)
+        return AsyncWorkflowRun(run, self._bridge)
 
     async def graph(self, *jobs: JobRef) -> Graph:
         """These jobs and all that are linked with them by dependencies, with their statuses.
@@ -738,8 +736,12 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.history(job))
 
     async def log(self, job: JobRef) -> list[str]:
-        """What the job's task logged by `current_job().log(...)`."""
+        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
         return await self._call(lambda: self.queue.log(job))
+
+    async def job_log(self, job: JobRef) -> JobLog:
+        """The same lines with the time of each, and how many there were before them."""
+        return await self._call(lambda: self.queue.job_log(job))
 
     async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
@@ -1025,6 +1027,13 @@ class AsyncQueueCalls(Awaited):
     async def check(self) -> list[str]:
         """Look for damage and broken invariants; the problems found, none if all is well."""
         return await self._call_long(self.queue.check)
+
+    async def repair_clock(self) -> ClockRepair:
+        """Set the store's clock back to the wall clock, after that was once far ahead.
+
+        See `TaskQueue.repair_clock`.
+        """
+        return await self._call_long(self.queue.repair_clock)
 
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store while it is in use."""

@@ -5,23 +5,40 @@ from __future__ import annotations
 import click
 
 from leasehold.cli.command import command
+from leasehold.cli.confirm import agreed, destructive
+from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.env import SYSTEM
 
 
 @command()
-def check(session: Session) -> None:
+@click.option(
+    "--repair-clock",
+    is_flag=True,
+    help="Set the store's clock back to this machine's, if it is ahead.",
+)
+@destructive
+def check(session: Session, *, repair_clock: bool, yes: bool, dry_run: bool) -> None:
     """Look for damage and broken invariants in the store.
 
     It reads everything, so it takes a while on a large store. It exits with 1 if it finds a
     problem.
 
+    A store's clock never steps back by itself. If this machine's was wrong for a while, and far
+    ahead, --repair-clock sets it back, with every time that came from it: set the machine's clock
+    right and stop the workers first. It is refused while a worker lives or a job runs.
+
     \b
-    Example: queuectl check
+    Examples: queuectl check
+              queuectl check --repair-clock
     """
+    if repair_clock:
+        _repair_clock(session, yes=yes, dry_run=dry_run)
+        return
     problems = session.queue.check()
 
     def show() -> None:
@@ -34,3 +51,22 @@ def check(session: Session) -> None:
     if problems:
         session.tell("stop the workers, keep a copy of the file, and restore the latest backup")
     leave_with(Exit.FAILURE if problems else Exit.OK)
+
+
+def _repair_clock(session: Session, *, yes: bool, dry_run: bool) -> None:
+    shown, right = session.queue.now(), SYSTEM.now()
+    if shown <= right:
+        session.tell(f"the store's clock shows {shown.isoformat()}, and is not ahead")
+        return
+    what = f"set the store's clock back from {shown.isoformat()} to {right.isoformat()}"
+    if not agreed(session, what, yes=yes, dry_run=dry_run):
+        return
+    repair = session.queue.repair_clock()
+
+    def show() -> None:
+        click.echo(f"the store's clock was {repair.before.isoformat()}")
+        click.echo(f"             it is now {repair.after.isoformat()}")
+        for name, times in repair.changed.items():
+            click.echo(f"{times:>10,}  {name}")
+
+    emit_one(session, document_of(repair), show=show)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leasehold.cli.session import Session
+from leasehold.core.refusals import no_job
 from leasehold.errors import JobNotFoundError, LeaseholdError
 
 NEAR_MAX: Final = 3
@@ -34,9 +35,7 @@ def _unknown(session: Session, text: str) -> str:
         old = session.queue.archive.get(text)
     except JobNotFoundError:
         near = _near(session, text)
-        return f"no job has the id {text!r} (any more)" + (
-            f"; near it: {_listed(near)}" if near else ""
-        )
+        return str(no_job(text)) + (f"; near it: {_listed(near)}" if near else "")
     return (
         f"job {text!r} was {old.status.value} and is in the archive since "
         f"{old.archived_at:%Y-%m-%d %H:%M}: `show` tells what is remembered of it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import Final, Literal
 
 import click
@@ -16,6 +17,7 @@ from leasehold.cli.output import Column, emit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.job import Job
+from leasehold.core.joblog import JobLog
 from leasehold.errors import ResultTimeoutError
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.task import COMMAND_TASK
@@ -29,11 +31,13 @@ Stream = Literal["log", "stdout", "stderr"]
 COLUMNS = (Column("stream", "STREAM"), Column("text", "TEXT"))
 
 
-class LogLine(msgspec.Struct, frozen=True):
+class OutputLine(msgspec.Struct, frozen=True):
     """One line of a job."""
 
     stream: Stream
     text: str
+    at: datetime | None = None
+    """When a task logged it. What a command prints has no time of its own."""
 
 
 @command()
@@ -42,8 +46,16 @@ class LogLine(msgspec.Struct, frozen=True):
 @click.option("--stdout", "streams", flag_value="stdout", help="Only a command's output.")
 @click.option("--stderr", "streams", flag_value="stderr", help="Only a command's error output.")
 @click.option("--attempt", type=click.IntRange(1), help="Of this attempt, not the latest.")
+@click.option("--timestamps", "-t", is_flag=True, help="When a task logged each line.")
 def logs(
-    session: Session, /, *, job: str, follow: bool, streams: str | None, attempt: int | None
+    session: Session,
+    /,
+    *,
+    job: str,
+    follow: bool,
+    streams: str | None,
+    attempt: int | None,
+    timestamps: bool,
 ) -> None:
     """What a job printed or logged.
 
@@ -54,6 +66,7 @@ def logs(
 
     \b
     Examples: queuectl logs 0199c0de --follow
+              queuectl logs 0199c0de --timestamps
               queuectl logs 0199c0de --stderr --attempt 1
     """
     if follow and attempt is not None:
@@ -63,17 +76,22 @@ def logs(
         raise click.UsageError(
             f"job {safe(snapshot.id)} is no command: it has one log, not one per stream or attempt"
         )
-    lines = _follow(session, snapshot) if follow else _lines(session.queue, snapshot, attempt)
+    if snapshot.task == COMMAND_TASK and timestamps:
+        raise click.UsageError(
+            f"job {safe(snapshot.id)} is a command: what it prints has no times but its own"
+        )
+    lines = _follow(session, snapshot) if follow else _lines(session, snapshot, attempt)
     chosen = (line for line in lines if streams is None or line.stream == streams)
     if session.format == "table":
         for line in chosen:
             mark = "err| " if line.stream == "stderr" and streams is None else ""
-            click.echo(mark + safe(line.text, limit=None))
+            when = "" if not timestamps or line.at is None else f"{line.at.isoformat()} "
+            click.echo(when + mark + safe(line.text, limit=None))
     else:
         emit(session, (document_of(line) for line in chosen), COLUMNS)
 
 
-def output_lines(queue: TaskQueue, job: Job, *, attempt: int | None) -> Iterator[LogLine]:
+def output_lines(queue: TaskQueue, job: Job, *, attempt: int | None) -> Iterator[OutputLine]:
     """What a command printed: its output, then its error output."""
     paths = queue.output_paths(job, attempt)
     if paths is None:
@@ -83,18 +101,27 @@ def output_lines(queue: TaskQueue, job: Job, *, attempt: int | None) -> Iterator
         yield from tail.rest()
 
 
-def _lines(queue: TaskQueue, job: Job, attempt: int | None) -> Iterator[LogLine]:
+def _lines(session: Session, job: Job, attempt: int | None) -> Iterator[OutputLine]:
     if job.task == COMMAND_TASK:
-        yield from output_lines(queue, job, attempt=attempt)
+        yield from output_lines(session.queue, job, attempt=attempt)
     else:
-        yield from (LogLine("log", text) for text in queue.log(job))
+        yield from _logged(session, session.queue.job_log(job), seen=0)
 
 
-def _follow(session: Session, job: Job) -> Iterator[LogLine]:
+def _logged(session: Session, log: JobLog, seen: int) -> Iterator[OutputLine]:
+    """The lines after the first so many, which were seen; says how many are missing in between."""
+    missed = log.dropped - seen
+    if missed > 0:
+        session.tell(f"{missed:,} earlier line(s) were dropped: the last 1000 are kept")
+    for line in log.lines[max(0, -missed) :]:
+        yield OutputLine("log", line.text, line.at)
+
+
+def _follow(session: Session, job: Job) -> Iterator[OutputLine]:
     """Lines as they come, over all attempts that are still to come, until the job has ended."""
     queue = session.queue
     tails: list[Tail] = []
-    logged: list[str] = []
+    seen = 0
     shown: tuple[str, str] | None = None
     while True:
         # A job that was leased again names its new files only when its command has begun.
@@ -106,9 +133,9 @@ def _follow(session: Session, job: Job) -> Iterator[LogLine]:
         for tail in tails:
             yield from tail.new_lines()
         if job.task != COMMAND_TASK:
-            now = queue.log(job)
-            yield from (LogLine("log", text) for text in appended(logged, now))
-            logged = now
+            log = queue.job_log(job)
+            yield from _logged(session, log, seen)
+            seen = log.dropped + len(log.lines)
         if job.is_terminal:
             yield from _all_rests(tails)
             session.tell(f"job {job.id} is {job.status.value}")
@@ -123,23 +150,10 @@ def _next_look(queue: TaskQueue, job: Job) -> Job:
     return queue.get(job.id)
 
 
-def _all_rests(tails: Iterable[Tail]) -> Iterator[LogLine]:
+def _all_rests(tails: Iterable[Tail]) -> Iterator[OutputLine]:
     for tail in tails:
         yield from tail.new_lines()
         yield from tail.rest()
-
-
-def appended(before: list[str], now: list[str]) -> list[str]:
-    """What came to a log of which only the last lines are kept.
-
-    >>> appended(["a", "b", "c"], ["b", "c", "d"])
-    ['d']
-    """
-    for dropped in range(len(before) + 1):
-        kept = before[dropped:]
-        if now[: len(kept)] == kept:
-            return now[len(kept) :]
-    raise AssertionError("nothing is kept of nothing")
 
 
 class Tail:
@@ -153,7 +167,7 @@ class Tail:
         self._cut_bytes = 0
         """How much of the line was left out because it is too long."""
 
-    def new_lines(self) -> Iterator[LogLine]:
+    def new_lines(self) -> Iterator[OutputLine]:
         """The lines that were finished since the last look."""
         try:
             with open(self._path, "rb") as file:
@@ -168,7 +182,7 @@ class Tail:
         except FileNotFoundError:
             return  # It has not begun, or ran on another machine.
 
-    def rest(self) -> Iterator[LogLine]:
+    def rest(self) -> Iterator[OutputLine]:
         """What stands after the last line end."""
         if self._begun:
             yield self._line()
@@ -178,9 +192,9 @@ class Tail:
         self._begun += piece[:room]
         self._cut_bytes += max(0, len(piece) - room)
 
-    def _line(self) -> LogLine:
+    def _line(self) -> OutputLine:
         text = self._begun.removesuffix(b"\r").decode("utf-8", "replace")
         if self._cut_bytes:
             text += f" … {self._cut_bytes:,} bytes more"
         self._begun, self._cut_bytes = b"", 0
-        return LogLine(self._stream, text)
+        return OutputLine(self._stream, text)

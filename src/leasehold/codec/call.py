@@ -36,16 +36,21 @@ class CallCodec:
     (['Ada'], {'times': 2})
     """
 
-    __slots__ = ("_func", "_key", "_plan", "_title")
+    __slots__ = ("_func", "_key", "_plan", "_task", "_title")
 
     def __init__(
         self,
         func: Callable[..., Any],
         *,
+        task: str | None = None,
         pickle_key: bytes | None = None,
         title: str | None = None,
     ) -> None:
+        """`task` is the name under which its jobs are stored: what is signed is signed for it."""
+        if pickle_key is not None and task is None:
+            raise ValueError("a codec that signs must know the name of its task")
         self._func = func
+        self._task = task or ""
         self._title: str = title or getattr(func, "__qualname__", None) or repr(func)
         self._key = None if pickle_key is None else signed.check_key(pickle_key)
         # Hints may name what is defined later in the module: read them at the first call.
@@ -55,6 +60,12 @@ class CallCodec:
     def name(self) -> str:
         """What this writes: `json`, or `pickle` where a key was given. Both are read."""
         return "json" if self._key is None else "pickle"
+
+    def for_task(self, task: str) -> CallCodec:
+        """The codec of the same code for jobs that are stored under this name."""
+        if self._key is None or task == self._task:
+            return self
+        return CallCodec(self._func, task=task, pickle_key=self._key, title=self._title)
 
     @property
     def pickle_key(self) -> bytes | None:
@@ -72,7 +83,7 @@ class CallCodec:
         if not plan.accepts(args, kwargs):
             plan.refuse(args, kwargs)
         if self._key is not None:
-            data = signed.dumps((tuple(args), dict(kwargs)), self._key, "call")
+            data = signed.dumps((tuple(args), dict(kwargs)), self._key, "call", self._task)
             check_size(data, f"the call of {plan.title}", bytes_max)
             return data
         try:
@@ -92,7 +103,7 @@ class CallCodec:
     def decode_call(self, payload: bytes, codec: str) -> tuple[Sequence[Any], dict[str, Any]]:
         """The arguments of a call. Any JSON document that is not a call is its one argument."""
         if codec == "pickle":
-            args, kwargs = signed.loads(payload, self._key, "call")
+            args, kwargs = signed.loads(payload, self._key, "call", self._task)
             return args, kwargs
         _check_codec(codec)
         try:
@@ -113,7 +124,7 @@ class CallCodec:
         hint names arrives as plain JSON data, a datetime for instance as text.
         """
         if self._key is not None:
-            data = signed.dumps(value, self._key, "result")
+            data = signed.dumps(value, self._key, "result", self._task)
         else:
             data = encode_value(value, "the result")
             # msgspec writes NaN as null, which the caller would take for None.
@@ -125,7 +136,7 @@ class CallCodec:
     def decode_result(self, data: bytes, codec: str) -> Any:
         """A result, as the task's return hint says; as plain data where it does not fit."""
         if codec == "pickle":
-            return signed.loads(data, self._key, "result")
+            return signed.loads(data, self._key, "result", self._task)
         _check_codec(codec)
         value = _decode(data, "result")
         convert = (self._plan or self._make_plan()).result

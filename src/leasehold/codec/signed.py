@@ -25,25 +25,26 @@ def check_key(key: bytes) -> bytes:
     return key
 
 
-def dumps(value: Any, key: bytes, what: str) -> bytes:
-    """Pickle and sign. `what` (a call, a result) is signed too: one cannot pass for the other."""
+def dumps(value: Any, key: bytes, what: str, task: str) -> bytes:
+    """Pickle and sign. What it is (a call, a result) and of which task is signed too."""
     import pickle  # Only whoever has a key needs it: a program that queues a job starts faster.
 
     try:
         data = pickle.dumps(value, protocol=5)
     except Exception as error:
         raise PayloadError(f"the {what} cannot be pickled: {error}") from error
-    return hmac.digest(key, what.encode() + b"\0" + data, _DIGEST) + data
+    return _signature(data, key, what, task) + data
 
 
-def loads(data: bytes, key: bytes | None, what: str) -> Any:
+def loads(data: bytes, key: bytes | None, what: str, task: str) -> Any:
     """Check the signature, then unpickle."""
     if key is None:
         raise PayloadError(f"the {what} is a signed pickle, and no pickle_key was given to read it")
     signature, data = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
-    if not hmac.compare_digest(signature, hmac.digest(key, what.encode() + b"\0" + data, _DIGEST)):
+    if not hmac.compare_digest(signature, _signature(data, key, what, task)):
         raise PayloadError(
-            f"the {what} is a pickle signed with another key, or it was tampered with: refused"
+            f"the {what} is a pickle signed with another key or not for task {task!r}, or it was "
+            "tampered with: refused"
         )
     import pickle
 
@@ -51,3 +52,15 @@ def loads(data: bytes, key: bytes | None, what: str) -> Any:
         return pickle.loads(data)  # noqa: S301 - its signature was checked just now.
     except Exception as error:
         raise PayloadError(f"the {what} cannot be unpickled: {error}") from error
+
+
+def _signature(data: bytes, key: bytes, what: str, task: str) -> bytes:
+    """A signature that holds for this codec, this task and this direction alone.
+
+    Whoever can write to the store but has no key must not be able to make one task's arguments
+    those of another, nor a result an argument. The name comes with its length, so that no two
+    pairs of a name and data read the same.
+    """
+    name = task.encode("utf-8", "surrogatepass")
+    bound_to = b"leasehold pickle %s %d:%s:" % (what.encode(), len(name), name)
+    return hmac.digest(key, bound_to + data, _DIGEST)

@@ -2,16 +2,20 @@
 
 One account per queue and submit. The store gives it what it counted inside its write, asks it about
 each job, and writes the account down with the jobs: so a limit holds under any race.
+
+Only what a submit makes pending counts for `max_depth`: a job that is due later, or that waits for
+another, is let in however deep the queue is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from leasehold.core.drain import Drain
 from leasehold.core.job import Draft
-from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.queue_config import QueueConfig, QueueState, being_deleted
 from leasehold.core.rate import NANOS, Rate
 from leasehold.errors import QueueClosedError, QueueFullError, RateLimitedError
 
@@ -29,6 +33,34 @@ def key_bucket(limit_key: str) -> str:
     return "key:" + limit_key
 
 
+Asked = Sequence[tuple[Draft, bool]]
+"""The new jobs that a call asks for, all or nothing, and whether each of them would be pending."""
+
+
+def asked_for(
+    drafts: Sequence[Draft],
+    queue: str,
+    known: Callable[[Draft], str | None],
+    is_pending: Callable[[Draft], bool],
+) -> Asked:
+    """What a call asks of one queue, without drafts that are answered as duplicates.
+
+    `known` says which job an idempotency key stands for. It may be one of this call that was let in
+    already. It is only asked when a job is refused, so it may take its time.
+    """
+    keys: set[str] = set()
+    asked = []
+    for draft in drafts:
+        if draft.queue != queue:
+            continue
+        if draft.idempotency_key is not None:
+            if draft.idempotency_key in keys or known(draft) not in (None, draft.id):
+                continue
+            keys.add(draft.idempotency_key)
+        asked.append((draft, is_pending(draft)))
+    return asked
+
+
 class Admission:
     """Lets jobs of one call into one queue, or says why not."""
 
@@ -42,10 +74,12 @@ class Admission:
         ended: int,
         drain: Drain,
         full_at: Callable[[str], int],
-        wanted: int,
+        asked: Callable[[], Asked] | None,
         now: int,
     ) -> None:
-        """`wanted` jobs come all or nothing; `full_at` knows the buckets; `now` is in micros."""
+        """`full_at` knows the buckets; `asked` all that comes together, None where each job comes
+        for itself; `now` is in micros.
+        """
         self._queue = queue
         self._state = state
         self._config = config
@@ -53,44 +87,53 @@ class Admission:
         self._ended = ended
         self._drain = drain
         self._full_at = full_at
-        self._wanted = wanted
+        self._asked = asked
         self._now = now
-        self._admitted = 0
+        self._made_pending = 0
+        self._taken: Counter[str] = Counter()
         self.buckets: dict[str, int] = {}
         """The buckets that jobs were taken from: when each is full again, in nanoseconds."""
 
     def admit(self, draft: Draft, *, pending: bool) -> Draft:
         """Let a job in, with the queue's defaults where it names none; or raise what is against it.
 
-        `pending` says whether it adds to the depth: a job that is due later does not.
+        `pending` says whether it adds to the depth: one that is due later, or waits for another
+        job, does not.
         """
+        if self._state is QueueState.DELETING:
+            raise being_deleted(self._queue)
         if self._state is QueueState.DRAINING:
             raise QueueClosedError(
                 f"job {draft.id} was not stored: queue {self._queue!r} is draining, it takes no "
                 "new jobs until somebody resumes it"
             )
-        self._check_depth(draft)
+        if pending:
+            self._check_depth(draft)
         taken = dict(self._take(draft))
         self.buckets.update(taken)
+        self._taken.update(taken.keys())
         self._pending += pending
-        self._admitted += 1
+        self._made_pending += pending
         return self._config.applied_to(draft)
 
     def _check_depth(self, draft: Draft) -> None:
         limit = self._config.max_depth
         if limit is None or self._pending < limit:
             return
-        if self._wanted > limit:
+        asked = 1 if self._asked is None else sum(pending for _, pending in self._asked())
+        if asked > limit:
             raise QueueFullError(
-                f"{self._wanted} jobs never fit at once into queue {self._queue!r}, which holds "
+                f"{asked} jobs never fit at once into queue {self._queue!r}, which holds "
                 f"{limit} pending jobs: submit fewer at a time"
             )
-        surplus = self._pending - self._admitted + self._wanted - limit
+        before = self._pending if self._asked is None else self._pending - self._made_pending
+        surplus = before + asked - limit
         seconds = self._drain.seconds_for(max(1, surplus), now=self._now, ended=self._ended)
         raise QueueFullError(
             f"job {draft.id} was not stored: queue {self._queue!r} is full with {limit} pending "
             f"jobs; try again in {seconds:.1f} s",
             seconds,
+            queue=self._queue,
         )
 
     def _take(self, draft: Draft) -> Iterator[tuple[str, int]]:
@@ -101,7 +144,7 @@ class Admission:
                 full_at = self._full_at(bucket)
             wait = rate.wait_nanos(full_at, jobs=1, now=now)
             if wait:
-                raise self._too_fast(draft, who, rate, wait)
+                raise self._too_fast(draft, bucket, who, rate, wait)
             yield bucket, rate.take(full_at, jobs=1, now=now)
 
     def _rates(self, draft: Draft) -> Iterator[tuple[str, str, Rate]]:
@@ -115,18 +158,26 @@ class Admission:
             who = f"key {draft.limit_key!r}"
             yield key_bucket(draft.limit_key), who, Rate(config.key_rate_per_second)
 
-    def _too_fast(self, draft: Draft, who: str, rate: Rate, wait: int) -> RateLimitedError:
-        if self._wanted > rate.burst:
+    def _too_fast(
+        self, draft: Draft, bucket: str, who: str, rate: Rate, wait: int
+    ) -> RateLimitedError:
+        asked = 1 if self._asked is None else sum(map(self._is_for(bucket), self._asked()))
+        if asked > rate.burst:
             return RateLimitedError(
-                f"{self._wanted} jobs may never come at once to queue {self._queue!r}, which takes "
+                f"{asked} jobs may never come at once to queue {self._queue!r}, which takes "
                 f"{rate.per_second:g} per second from {who} and {rate.burst} at most in a burst: "
                 "submit fewer at a time"
             )
         # The jobs of this call behind this one have to fit too.
-        behind = max(0, self._wanted - self._admitted - 1)
+        behind = 0 if self._asked is None else max(0, asked - self._taken[bucket] - 1)
         seconds = (wait + behind * rate.interval_nanos) / NANOS
         return RateLimitedError(
             f"job {draft.id} was not stored: queue {self._queue!r} takes {rate.per_second:g} jobs "
             f"per second from {who}; try again in {seconds:.3f} s",
             seconds,
+            queue=self._queue,
         )
+
+    def _is_for(self, bucket: str) -> Callable[[tuple[Draft, bool]], bool]:
+        """Whether a job is taken from this bucket."""
+        return lambda asked: any(name == bucket for name, _, _ in self._rates(asked[0]))

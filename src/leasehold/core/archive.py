@@ -11,6 +11,7 @@ from leasehold.core.job import MetadataValue
 from leasehold.core.outcome import JobError
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
+from leasehold.core.text import mentions
 from leasehold.errors import InvalidJobError
 
 RESULT_SUMMARY_CHARS: Final = 200
@@ -77,7 +78,7 @@ def check_filter(where: JobFilter) -> None:
 
 def fits(where: JobFilter, job: ArchivedJob) -> bool:
     """Whether an archived job fits. SQL stores say the same in SQL; a test compares the two."""
-    error = f"{job.error.type}: {job.error.message}".lower() if job.error else ""
+    error = f"{job.error.type}: {job.error.message}" if job.error else ""
     metadata = job.metadata or {}
     return (
         (where.ids is None or job.id in where.ids)
@@ -91,7 +92,7 @@ def fits(where: JobFilter, job: ArchivedJob) -> bool:
             for key, value in (where.metadata or {}).items()
         )
         and (where.parent_id is None or job.parent_id == where.parent_id)
-        and (where.error_text is None or where.error_text.lower() in error)
+        and (where.error_text is None or mentions(error, where.error_text))
     )
 
 

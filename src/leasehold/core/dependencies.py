@@ -18,8 +18,6 @@ from leasehold.errors import (
     UnknownDependencyError,
 )
 
-DEPENDENTS_AT_ONCE: Final = 500
-"""How many dependents one write deals with, so that nobody waits long for the write lock."""
 REASON_LENGTH_MAX: Final = 300
 """Of a dependency's own reason, in that of its dependent: or a long chain would repeat them all."""
 CYCLE_SHOWN_MAX: Final = 20
@@ -35,6 +33,14 @@ def consequence(policy: DependencyPolicy, ended: Status) -> Status | None:
     if ended is Status.COMPLETED or policy == "ignore":
         return None
     return Status.DEAD if policy == "fail" else Status.CANCELLED
+
+
+def is_in_the_way(policy: DependencyPolicy, ended: Status | None) -> bool:
+    """Whether a dependency keeps its dependent from being pending; None for one not ended.
+
+    One that ended badly does, unless that is ignored: it ends its dependent instead.
+    """
+    return ended is None or consequence(policy, ended) is not None
 
 
 def told(dependency: str, ended: Status, reason: str | None) -> str:

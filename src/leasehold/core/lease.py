@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
 from leasehold.core.job import MetadataValue
 from leasehold.core.outcome import JobError, Outcome
+from leasehold.core.refusals import expired_lease
 from leasehold.core.retry import RetryPolicy
 from leasehold.core.status import Event, Status
-from leasehold.errors import LeaseLostError
+from leasehold.env import from_micros
+from leasehold.errors import LeaseExpiredError, LeaseLostError
 
 
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +96,10 @@ class Renewed(msgspec.Struct, frozen=True):
     job_id: str
     version: int
     expires_at: datetime
+    granted_seconds: float
+    """How long that was from now when the store answered: less than asked for near the limit on
+    extensions. A holder counts it by its own watch, from before it asked.
+    """
     next_heartbeat_seconds: float
     cancel_requested: str | None = None
     """The reason, once somebody asked to stop this attempt."""
@@ -138,6 +145,62 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     scan_ms: float = 0.0
     workers_proved_dead: tuple[str, ...] = ()
     last_error: JobError | None = None
+
+    def plus(self, other: SweepReport) -> SweepReport:
+        """The report of both, one after the other."""
+        return SweepReport(
+            expired_found=self.expired_found + other.expired_found,
+            recovered=self.recovered + other.recovered,
+            dead=self.dead + other.dead,
+            cancelled=self.cancelled + other.cancelled,
+            checkpoints_created=self.checkpoints_created + other.checkpoints_created,
+            errors=self.errors + other.errors,
+            scan_ms=self.scan_ms + other.scan_ms,
+            workers_proved_dead=self.workers_proved_dead + other.workers_proved_dead,
+            last_error=other.last_error or self.last_error,
+        )
+
+
+class RunningLease(NamedTuple):
+    """What a store knows of a lease that somebody wants to renew; times in microseconds."""
+
+    acquired_at: int
+    expires_at: int
+    moved_by: int
+    """By how much its expiry was moved because the clock moved on without its holder."""
+    cancel_reason: str | None
+
+
+def decide_renewal(
+    renewal: Renewal, lease: RunningLease, *, now: int, extension_seconds_max: float
+) -> tuple[int, Renewed] | LeaseExpiredError:
+    """The new expiry of a lease that is held, and the answer; or why it is not renewed.
+
+    A renewal never ends a lease earlier than it was granted, and never makes it last longer than
+    `extension_seconds_max` in all.
+
+    >>> lease = RunningLease(acquired_at=0, expires_at=300_000_000, moved_by=0, cancel_reason=None)
+    >>> wish = Renewal("job-1", 1, 300)
+    >>> until, _ = decide_renewal(wish, lease, now=100_000_000, extension_seconds_max=86_400)
+    >>> until
+    400000000
+    >>> until, _ = decide_renewal(wish, lease, now=100_000_000, extension_seconds_max=350)
+    >>> until
+    350000000
+    """
+    if lease.expires_at <= now:
+        return expired_lease(renewal.job_id, renewal.version, from_micros(lease.expires_at))
+    limit = lease.acquired_at + lease.moved_by + round(extension_seconds_max * 1e6)
+    until = max(lease.expires_at, min(now + round(renewal.lease_seconds * 1e6), limit))
+    granted_seconds = (until - now) / 1e6
+    return until, Renewed(
+        renewal.job_id,
+        renewal.version,
+        from_micros(until),
+        granted_seconds,
+        next_heartbeat_seconds(granted_seconds),
+        lease.cancel_reason,
+    )
 
 
 def next_heartbeat_seconds(lease_seconds: float) -> float:

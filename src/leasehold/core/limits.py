@@ -14,6 +14,8 @@ ATTEMPT_RECORDS_MAX: Final = 100
 """Kept per job; the oldest go first, their history events stay."""
 LOG_LINES_MAX: Final = 1000
 """Kept per job; the oldest go first."""
+LOG_LINE_LENGTH_MAX: Final = 4096
+"""Characters of one log line; a longer one is cut."""
 IDEMPOTENCY_SECONDS: Final = 24 * 3600
 """How long an idempotency key stands for the job that first used it."""
 EXTENSION_SECONDS_MAX: Final = 24 * 3600.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from random import Random
+from typing import Final
 
 import msgspec
 
@@ -172,7 +173,17 @@ def decide(
     return Decision(Event.FAILED, Status.FAILED, attempts, run_at, message=message)
 
 
-def decide_recovery(*, attempts: int, allowance: int, cancel_reason: str | None) -> Decision:
+_EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
+
+
+def reason_after(decision: Decision) -> str | None:
+    """The reason that a job has from a decision: why it has ended, or waits. Others need none."""
+    return decision.message or None if decision.status in _EXPLAINED else None
+
+
+def decide_recovery(
+    *, attempts: int, allowance: int, cancel_reason: str | None, why: str = ""
+) -> Decision:
     """What becomes of a running job whose lease expired or whose holder is proved dead."""
     if cancel_reason is not None:
         return Decision(Event.CANCELLED, Status.CANCELLED, attempts, message=cancel_reason)
@@ -183,7 +194,7 @@ def decide_recovery(*, attempts: int, allowance: int, cancel_reason: str | None)
             attempts,
             message=f"its worker was lost {attempts} time(s) or more and no attempt is left",
         )
-    return Decision(Event.RECOVERED, Status.PENDING, attempts)
+    return Decision(Event.RECOVERED, Status.PENDING, attempts, message=why)
 
 
 def _check_delay(what: str, seconds: float) -> None:

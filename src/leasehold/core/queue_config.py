@@ -22,7 +22,7 @@ from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.rate import Rate
 from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.core.status import Status
-from leasehold.errors import InvalidQueueError
+from leasehold.errors import InvalidQueueError, QueueClosedError
 
 RETRIES_MAX: Final = 1_000_000
 COUNT_MAX: Final = 1_000_000_000
@@ -36,6 +36,25 @@ class QueueState(StrEnum):
     """Nothing is leased; jobs are accepted, and what runs goes on."""
     DRAINING = "draining"
     """Nothing is accepted; what is there finishes."""
+    DELETING = "deleting"
+    """Nothing is accepted or leased: what waits becomes dead letters, then the queue is forgotten.
+    Only `delete_queue` leads here, and nothing but its end leads away."""
+
+    @property
+    def is_leased_from(self) -> bool:
+        """Whether jobs of the queue are leased."""
+        return self not in _LEASED_FROM_NO_MORE
+
+
+_LEASED_FROM_NO_MORE: Final = frozenset({QueueState.PAUSED, QueueState.DELETING})
+
+
+def being_deleted(queue: str) -> QueueClosedError:
+    """The error for whatever is asked of a queue that is going to be forgotten."""
+    return QueueClosedError(
+        f"queue {queue!r} is being deleted: try again when that is done (any worker's sweep "
+        "finishes it)"
+    )
 
 
 def _check_count(

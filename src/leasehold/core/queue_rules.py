@@ -2,9 +2,11 @@
 
 What a queue's rules mean for `submit` and `exchange` (its limits per key are in `core.key_limits`):
 
-- LIM-1  Jobs are submitted only while fewer than `max_depth` jobs of the queue are pending, however
-         many processes submit at once; else QueueFullError says when to try again. What comes back
-         by itself (promoted, retried, released, recovered, replayed) is never refused.
+- LIM-1  A submit makes jobs pending only while fewer than `max_depth` jobs of the queue are,
+         however many processes submit at once; else QueueFullError names the queue and says when to
+         try again, or that so many new pending jobs never fit at once. Jobs that are due later or
+         wait for others do not count, and promotions, retries, releases, recoveries, replays and
+         unblocking are never refused.
 - LIM-2  At most `max_concurrency` jobs of the queue run at once, however many processes lease; the
          slot of a job whose holder was lost is free when the job is taken back. Meanwhile jobs of
          other queues are leased.
@@ -22,21 +24,28 @@ What a queue's rules mean for `submit` and `exchange` (its limits per key are in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.search import JobFilter
-
-PURGE_AT_ONCE: Final = 1000
-"""How many jobs one purge deletes at most, so that nobody else waits long for their write."""
 
 
 def said(what: msgspec.Struct) -> dict[str, Any]:
     """What a filter or a config says, for an audit record: without all that it leaves open."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(what))
     return {name: value for name, value in plain.items() if value is not None}
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """What one purge did."""
+
+    purged: int
+    """How many jobs it deleted."""
+    more: bool
+    """Whether there may be more that fit: call again."""
 
 
 class QueueRules(Protocol):
@@ -72,11 +81,17 @@ class QueueRules(Protocol):
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
-        """Delete waiting jobs of a queue that fit, at most `limit`; answers how many.
+    ) -> Purged:
+        """Delete waiting jobs of a queue that fit, at most `limit`, those submitted last first.
 
         - QUE-7  Only jobs that wait (pending, scheduled, failed, blocked) are deleted, with all
                  their records; they count as cancelled and cleaned. DIS-2 and DIS-3 hold for them.
+        - QUE-11  Whoever waits for a job that is purged, in whichever queue, is told as if it had
+                 been cancelled (DEP-4); what is told so and is not purged itself stays as that
+                 leaves it. With more dependents than one write deals with, the job is deleted when
+                 the last of them was told (DEP-5), unless it was replayed before. DEP-7 does not
+                 hold here: one that ignores the purge goes on without the job.
+        - QUE-12  The answer says whether there may be more that fit.
         """
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
@@ -84,7 +99,9 @@ class QueueRules(Protocol):
 
         - QUE-8  While jobs wait or run in it, it raises QueueNotEmptyError and changes nothing;
                  with `force`, those that wait become `dead` with the reason, and those that run may
-                 finish. Jobs that have ended stay where they are.
+                 finish. Jobs that have ended stay where they are. Many take several writes, in
+                 which the queue is `deleting`: nothing is accepted or leased, and should the call
+                 be cut short, any sweep goes on.
         """
 
     def queue_info(self, queue: str) -> QueueInfo | None:

@@ -13,6 +13,7 @@ from leasehold.core.job import Job
 from leasehold.core.queue_config import QueueInfo, QueueState
 from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Status
+from leasehold.core.unreadable import ERROR_TYPE
 
 
 class ReasonKind(StrEnum):
@@ -23,6 +24,7 @@ class ReasonKind(StrEnum):
     NOT_DUE = "not_due"
     RETRY_WAITS = "retry_waits"
     BLOCKED = "blocked"
+    UNREADABLE = "unreadable"
     QUEUE_PAUSED = "queue_paused"
     BREAKER_OPEN = "breaker_open"
     LIMIT_REACHED = "limit_reached"
@@ -61,6 +63,12 @@ def reason_for(
     """
     if job.status is not Status.PENDING:
         return _not_pending(job, now)
+    if job.error is not None and job.error.type == ERROR_TYPE:
+        return Reason(
+            ReasonKind.UNREADABLE,
+            f"It will become a dead letter when a worker meets it: {job.error.message}.",
+            {"error": job.error.message},
+        )
     return (
         _held_by_queue(job, queue)
         or _held_by_key(job, queue, key_running)
@@ -111,7 +119,9 @@ def _not_pending(job: Job, now: datetime) -> Reason:
 
 def _ended(job: Job) -> Reason:
     why = ""
-    if job.status is Status.DEAD and job.error is not None:
+    if job.error is not None and job.error.type == ERROR_TYPE:
+        why = f": {job.error.message}"
+    elif job.status is Status.DEAD and job.error is not None:
         why = f" after {job.attempts} attempt(s), the last error being {job.error.type}"
     elif job.reason:
         why = f": {job.reason}"

@@ -8,6 +8,7 @@ import msgspec
 
 from leasehold.core.job import Job, MetadataValue
 from leasehold.core.status import Status
+from leasehold.core.text import mentions
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def matches(self, job: Job) -> bool:
         """Whether a job fits. SQL stores say the same in SQL; a test compares the two."""
-        error = f"{job.error.type}: {job.error.message}".lower() if job.error else ""
+        error = f"{job.error.type}: {job.error.message}" if job.error else ""
         metadata = job.metadata or {}
         return (
             (self.ids is None or job.id in self.ids)
@@ -51,11 +52,11 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             )
             and (self.idempotency_key is None or job.idempotency_key == self.idempotency_key)
             and (self.parent_id is None or job.parent_id == self.parent_id)
-            and (self.error_text is None or self.error_text.lower() in error)
+            and (self.error_text is None or mentions(error, self.error_text))
             and (
                 self.text is None
-                or self.text.lower() in job.payload_data.decode(errors="replace").lower()
-                or self.text.lower() in error
+                or mentions(job.payload_data.decode(errors="replace"), self.text)
+                or mentions(error, self.text)
             )
         )
 

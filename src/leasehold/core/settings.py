@@ -165,6 +165,10 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
                  "How long an attempt may run.", "as long as it takes"),
         _seconds("lease_seconds", DEFAULT_LEASE_SECONDS, (1, EXTENSION_SECONDS_MAX), _LEASE,
                  "How long a worker holds a job without a sign of life."),
+        _seconds("lease_extension_max", EXTENSION_SECONDS_MAX, (1, SECONDS_MAX),
+                 "when a lease is renewed",
+                 "How long one lease may be kept alive by renewals, so that no zombie lives for "
+                 "ever."),
         _seconds("poll_interval", 5.0, (0.01, 3600), _WORKER,
                  "How long an idle worker waits before it looks for jobs without being told."),
         _seconds("heartbeat_interval", 30.0, (0.1, 3600), _WORKER,
@@ -266,6 +270,11 @@ def draft_defaults(values: SettingValues) -> DraftDefaults | None:
 def default_lease_seconds(values: SettingValues) -> float:
     """How long a lease is that neither the job nor the worker says anything about."""
     return values.get("lease_seconds") or DEFAULT_LEASE_SECONDS
+
+
+def extension_seconds_max(values: SettingValues) -> float:
+    """How long one lease may be kept alive by renewals."""
+    return values.get("lease_extension_max") or EXTENSION_SECONDS_MAX
 
 
 def retention_by(values: SettingValues, default: RetentionPolicy) -> RetentionPolicy:

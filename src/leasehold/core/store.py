@@ -7,8 +7,17 @@ is declared by raising UnsupportedError, never skipped in silence.
 Clauses that hold for every method:
 
 - ALL-1  One call is one atomic write: after a crash it has happened as a whole or not at all.
+         Calls that may find any number of rows (recover, promote, delete_queue by force) are as
+         many as they need, each within its budget of `core.budget`; whoever calls next goes on.
 - ALL-2  When a call that writes returns, what it wrote is durable at the store's named level.
 - ALL-3  Time is the store's own clock, which never steps back, whatever the wall clock does.
+- CLK-1  The store's clock follows the wall clock while that moves as the machine's boot time does;
+         a jump ahead only when every write for a minute has seen the same one
+         (`core.clock.tell_time`). A bad reading leaves nothing behind.
+- CLK-2  While the wall clock is behind it, it goes on at half the pace of boot time.
+- CLK-3  No lease ends because the clock jumped or the machine slept: the write in which the store's
+         clock moves further than the machine was awake moves every running lease as far. Whoever
+         sweeps first finds nothing, and a holder renews as ever, whatever its allowance.
 - ALL-4  Every step follows `core.status.TRANSITIONS`, and is written to the job's history in the
          same write.
 - ALL-5  Any number of threads may call at once.
@@ -55,8 +64,10 @@ from datetime import date, datetime
 from typing import Any, Protocol
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.clock_store import ClockStore
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -87,12 +98,15 @@ from leasehold.core.transactions import TransactionStore
 from leasehold.errors import LeaseholdError, LeaseLostError
 
 
-class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, Protocol):
+class Store(
+    ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, ClockStore, Protocol
+):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
     `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about the application's own transactions in `core.transactions`.
+    `core.metrics_store`, those about the application's own transactions in `core.transactions`,
+    those about a clock that was wrong in `core.clock_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -142,8 +156,10 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
-                 instead of leased.
-        - LEA-6  At most `limit` leases; fewer only if no more are available.
+                 instead of leased; a sweep cancels those that are pending, too.
+        - LEA-6  At most `limit` leases; fewer only if no more are available, or if the budget of
+                 the write went to jobs that are not to be leased (LEA-5, `core.unreadable`): then
+                 `next_due_at` is now, listeners hear `on_ready`, and the next exchange goes on.
         - LEA-7  A job may be settled and leased again in one exchange.
         - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they
                  came from, no job of that task and queue is leased for its pause; `next_due_at`
@@ -156,7 +172,9 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
         """Keep leases alive, and the worker's own registry entry with them.
 
         - REN-1  A renewal counts only if id, version and `running` match and the lease has not
-                 expired; the new expiry is now + lease_seconds, at most 24 h after it was acquired.
+                 expired; the new expiry is now + lease_seconds, at most `lease_extension_max`
+                 after it was acquired (STT-9), and never earlier than it was before
+                 (`core.lease.decide_renewal`). The answer says how many seconds that grants.
         - REN-2  A stale one is answered by LeaseConflictError or LeaseLostError and leaves an
                  event, as SET-2; an expired one by LeaseExpiredError. Nothing else is changed.
         - REN-3  The answer carries a pending cancel request.
@@ -165,13 +183,21 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         """Keep a JSON document as the running job's progress.
 
-        - PRO-1  Fenced like a settlement; a stale holder gets LeaseLostError.
+        - PRO-1  Fenced like a settlement; a stale holder gets LeaseLostError, and leaves an event,
+                 as SET-2.
+        - PRO-2  What is no JSON object, or over the inline limit, is refused with PayloadError.
         """
 
-    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
-        """Keep lines that the task logged; the last 1000 per job.
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        """Keep lines that the task logged; before them its worker has `dropped` so many.
 
-        - LOG-1  Fenced like a settlement; a stale holder gets LeaseLostError.
+        - LOG-1  Fenced like a settlement; a stale holder gets LeaseLostError, and leaves an event,
+                 as SET-2.
+        - LOG-2  The last LOG_LINES_MAX lines per job are kept, and how many came before them. A
+                 line over LOG_LINE_LENGTH_MAX characters is cut, and says so.
+        - LOG-3  A line keeps the time that it comes with, whenever it is written.
         """
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
@@ -188,8 +214,9 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
 
         - REC-1  Each becomes `pending`, or `dead` when its allowance is used up, or `cancelled`
                  when that was asked for; `core.outcome.decide_recovery` says which.
-        - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat; at
-                 most 100 attempt records are kept per job.
+        - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat, and
+                 an error of type `WorkerLost` that says why; at most 100 attempt records are kept
+                 per job.
         - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
         - REC-4  Several sweeps at once are safe: each job is taken back once.
         - REC-5  No attempt is added or taken back.
@@ -277,7 +304,11 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
         """
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        """Jobs that fit, the last submitted first, page by page."""
+        """Jobs that fit, the last submitted first, page by page.
+
+        - SEA-1  Text is found in any case, in whatever script: "MÜNCHEN" by "münchen", "straße" by
+                 "STRASSE", and the other way round.
+        """
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order; for people who type only their beginning.
@@ -298,8 +329,8 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
                  `HistoryEvent.attempts` says how many that left.
         """
 
-    def log(self, job_id: str) -> list[str]:
-        """What the job's tasks logged."""
+    def log(self, job_id: str) -> JobLog:
+        """What the job's tasks logged; empty for a job that is not there."""
 
     def stats(self, queue: str | None = None) -> Stats:
         """Counts and totals, from maintained counters: the jobs are never scanned."""
@@ -332,7 +363,8 @@ class Store(ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionS
                  have not ended are left alone, and so are those that unfinished ones depend on. At
                  most `limit` jobs per call.
         - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
-                 is an emergency that asks for them.
+                 is an emergency that asks for them. Nor does a store of limited capacity forget
+                 them to make room.
         - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
                  one, not while another one is at work, and only if there are enough ended jobs to
                  be worth it. `force` and `emergency` begin at once. Of many callers one begins.

@@ -1,4 +1,4 @@
-"""What counts as text: what can be written as UTF-8."""
+"""What counts as text, which is what can be written as UTF-8, and how it is searched."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def mentions(text: str, part: str) -> bool:
+    """Whether a text holds a part, in any case.
+
+    >>> mentions("nach MÜNCHEN, Hauptstraße", "münchen"), mentions("Straße", "STRASSE")
+    (True, True)
+    """
+    return part.casefold() in text.casefold()

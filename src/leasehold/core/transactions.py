@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.core.job import Draft
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Settled, Settlement
 from leasehold.errors import LeaseholdError
 
@@ -63,7 +64,7 @@ class JobTransaction(Protocol):
         """Said by the thread that goes on with it, where another one has opened it."""
 
     def report_progress(self, progress: bytes) -> None: ...
-    def append_log(self, lines: Sequence[str]) -> None: ...
+    def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None: ...
 
     def complete(self, settlement: Settlement) -> Settled:
         """Settle the job and commit, both or neither."""

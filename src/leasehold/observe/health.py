@@ -22,6 +22,8 @@ SKEW_SECONDS_CRITICAL: Final = 60.0
 FREE_BYTES_WARNING: Final = 1024**3
 FREE_BYTES_CRITICAL: Final = 64 * 1024**2
 WAL_BYTES_WARNING: Final = 256 * 1024**2
+WRITE_SECONDS_WARNING: Final = 5.0
+WRITE_SECONDS_CRITICAL: Final = 30.0
 WORKER_SILENT_SECONDS: Final = 120.0
 LOST_WITH_THE_MACHINE: Final = frozenset({"tmpfs", "ramfs"})
 LOST_WITH_THE_CONTAINER: Final = frozenset({"overlay", "aufs"})
@@ -152,20 +154,58 @@ def write_ahead_log(facts: Facts) -> Finding | None:
     )
 
 
+def write_lock(facts: Facts) -> Finding | None:
+    """A write takes milliseconds: whoever keeps the others waiting for seconds is stuck."""
+    if "writing" not in facts.store:
+        return None
+    for held in facts.store["writing"]:
+        seconds = (facts.wall_clock - datetime.fromisoformat(held["since"])).total_seconds()
+        if seconds < WRITE_SECONDS_WARNING and not held["stopped"]:
+            continue
+        pid = held["pid"]
+        stopped = " (stopped)" if held["stopped"] else ""
+        return Finding(
+            check="write_lock",
+            level=Level.CRITICAL
+            if held["stopped"] or seconds >= WRITE_SECONDS_CRITICAL
+            else Level.WARNING,
+            found=f"process {pid}{stopped} {held['what']} for {max(0.0, seconds):,.0f} s",
+            meaning="nobody else can submit, lease or settle until it goes on or ends",
+            advice=f"resume it: kill -CONT {pid}; or end it: kill -KILL {pid}"
+            if held["stopped"]
+            else f"look at process {pid}; if it is stuck, end it",
+        )
+    return _ok("write_lock", "nobody keeps the others waiting")
+
+
 # -- time --------------------------------------------------------------------------------------
 
 
 def clock(facts: Facts) -> Finding:
-    """The store's time never steps back; after the wall clock was, everything waits for it."""
+    """The store's time never steps back; while the wall clock is behind, it goes at half pace."""
     ahead = (facts.now - facts.wall_clock).total_seconds()
+    if ahead < -SKEW_SECONDS_WARNING:
+        return Finding(
+            check="clock",
+            level=Level.WARNING,
+            found=f"{-ahead:,.0f} s ahead of the store's time",
+            meaning="the clock has jumped, and the store does not believe it before a minute",
+            advice="nothing, if the clock is right; else set it right before the minute is over",
+        )
     if ahead <= SKEW_SECONDS_WARNING:
         return _ok("clock", "in step with the store")
     return Finding(
         check="clock",
         level=Level.CRITICAL if ahead > SKEW_SECONDS_CRITICAL else Level.WARNING,
         found=f"{ahead:,.0f} s behind the store's time",
-        meaning="the clock was set back: delays, leases and schedules stand still until it is even",
-        advice="set the clock right and let NTP keep it",
+        meaning=(
+            "the clock was ahead once, or is behind now: schedules and due times come early by "
+            "that much, and delays and leases last twice as long until it is even"
+        ),
+        advice=(
+            "set the clock right and let NTP keep it; if the store's is wrong, stop the workers "
+            "and run queuectl check --repair-clock"
+        ),
     )
 
 
@@ -280,6 +320,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     permissions,
     disk,
     write_ahead_log,
+    write_lock,
     clock,
     workers,
     pid_files,

@@ -8,7 +8,7 @@ on one of a few threads: nothing here keeps a thread waiting.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
@@ -124,7 +124,6 @@ async def wait_for_room(
     block: Block,
     *,
     store: Store,
-    queues: Collection[str],
     ready: Ready,
     check_open: Callable[[], None],
     bridge: Bridge,
@@ -143,7 +142,7 @@ async def wait_for_room(
         while True:
             hint.clear()
             check_open()
-            if full is None or await bridge.call(may_fit, full, store, queues):
+            if full is None or await bridge.call(may_fit, full, store):
                 try:
                     return await submit()
                 except QueueFullError as error:

@@ -10,6 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.codec import CallCodec
 from leasehold.core.breaker import Breaker
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import (
     Attempt,
@@ -19,6 +20,7 @@ from leasehold.core.job import (
     MetadataValue,
     PriorityLike,
 )
+from leasehold.core.joblog import JobLog
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -449,14 +451,21 @@ class QueueCalls:
         )
 
     def submit_workflow(
-        self, workflow: Workflow, *, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
     ) -> WorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
         Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
+        `block` it waits until there is room for the jobs that depend on nobody, and with
         `connection` they are a part of the transaction that is open there, as in `submit`.
         """
-        return self._workflows.submit_workflow(workflow, connection=connection)
+        return self._workflows.submit_workflow(workflow, block=block, connection=connection)
+
+    async def asubmit_workflow(
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+    ) -> WorkflowRun:
+        """`submit_workflow`, to be awaited; while it waits for room, no thread does."""
+        return await self._workflows.asubmit_workflow(workflow, block=block, connection=connection)
 
     def graph(self, *jobs: JobRef) -> Graph:
         """These jobs and all that are linked with them by dependencies, with their statuses.
@@ -590,8 +599,12 @@ class QueueCalls:
         return self._looking.history(job)
 
     def log(self, job: JobRef) -> list[str]:
-        """What the job's task logged by `current_job().log(...)`."""
+        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
         return self._looking.log(job)
+
+    def job_log(self, job: JobRef) -> JobLog:
+        """The same lines with the time of each, and how many there were before them."""
+        return self._looking.job_log(job)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
@@ -719,7 +732,7 @@ class QueueCalls:
 
         Unless `requeue` or `retry_after` says so, the default lists decide which exceptions are
         worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
-        its backoff.
+        its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
         """
         return self._consuming.nack(lease, error, requeue=requeue, retry_after=retry_after)
 
@@ -805,7 +818,8 @@ class QueueCalls:
     ) -> int:
         """Delete the waiting jobs of a queue, or those that fit; answers how many.
 
-        What runs, and what has ended, stays.
+        What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
+        had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
         """
         return self._queues.purge_queue(name, where, **fields)
 
@@ -898,6 +912,13 @@ class QueueCalls:
     def check(self) -> list[str]:
         """Look for damage and broken invariants; the problems found, none if all is well."""
         return self._upkeep.check()
+
+    def repair_clock(self) -> ClockRepair:
+        """Set the store's clock back to the wall clock, after that was once far ahead.
+
+        Refused while workers live or jobs run; see docs/leases.md, "Clocks".
+        """
+        return self._upkeep.repair_clock()
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store while it is in use."""

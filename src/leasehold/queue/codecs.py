@@ -24,7 +24,7 @@ class Codecs:
         except UnknownTaskError:
             codec = self._by_name.get(task)
             if codec is None:
-                codec = CallCodec(_anything, pickle_key=self._pickle_key, title=task)
+                codec = CallCodec(_anything, task=task, pickle_key=self._pickle_key, title=task)
                 self._by_name[task] = codec
             return codec
 

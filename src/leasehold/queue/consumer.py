@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import encode_document
+from leasehold.core.breaker import Breaker
 from leasehold.core.job import Job
 from leasehold.core.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
@@ -31,7 +32,7 @@ from leasehold.core.settings import SettingValue
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.env import Env
-from leasehold.errors import LeaseLostError
+from leasehold.errors import LeaseLostError, UnknownTaskError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.filters import found
 from leasehold.queue.large import inline
@@ -40,6 +41,7 @@ from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.orders import Orders
 from leasehold.queue.ready import Ready
 from leasehold.queue.task import TaskLike, name_of
+from leasehold.worker.task import TaskRegistry
 
 if TYPE_CHECKING:
     from leasehold.worker.leases import LeaseManager
@@ -56,6 +58,7 @@ class Consuming:
         store: Store,
         *,
         env: Env,
+        registry: TaskRegistry,
         codecs: Codecs,
         blobs: Blobs | None,
         bytes_max: int,
@@ -71,6 +74,7 @@ class Consuming:
         self.blobs = blobs
         self.ready = ready
         self._env = env
+        self._registry = registry
         self._codecs = codecs
         self._bytes_max = bytes_max
         self._orders = orders
@@ -149,7 +153,7 @@ class Consuming:
 
         Unless `requeue` or `retry_after` says so, the default lists decide which exceptions are
         worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
-        its backoff.
+        its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
         """
         if requeue is None and retry_after is not None:
             requeue = True
@@ -253,4 +257,11 @@ class Consuming:
     def _leases_of(self, lease: Lease) -> LeaseManager:
         from leasehold.worker.leases import LeaseManager
 
-        return LeaseManager(self.store, lease.worker)
+        return LeaseManager(self.store, lease.worker, breakers=self._breaker_of)
+
+    def _breaker_of(self, task: str) -> Breaker | None:
+        """A task's circuit breaker; none is known where its code is not."""
+        try:
+            return self._registry.find(task).breaker
+        except UnknownTaskError:
+            return None

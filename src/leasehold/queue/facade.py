@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -87,6 +88,9 @@ class TaskQueue(QueueCalls):
 
     `blobs` says where payloads and results over 256 KiB are kept: a folder, or `s3://bucket/prefix`;
     by default a folder beside the database. With `blobs=False` they are refused.
+
+    In a process forked from the one that made it, a queue submits, looks and waits as far as its
+    store can be used there; the workers stay the parent's, and none are started in their place.
 
     Command jobs run only with `allow_commands`; what they print is kept in files under
     `output_dir`, by default a folder beside the database.
@@ -187,13 +191,14 @@ class TaskQueue(QueueCalls):
         self._scheduling = Scheduling(
             store, actor, self.blobs, self._tasks, self._drafting, lifecycle
         )
-        self._workflows = Workflows(self, store, env, actor, self._submitting)
+        self._workflows = Workflows(self, store, env, actor, self._submitting, lifecycle)
         self._looking = Looking(store, self.blobs, self._ensure_workers)
         self._results = Results(self._looking, self._waiters, self._codecs, self.blobs, lifecycle)
         self._orders = Orders(store, actor, self.blobs)
         self._consuming = Consuming(
             store,
             env=env,
+            registry=self.registry,
             codecs=self._codecs,
             blobs=self.blobs,
             bytes_max=bytes_max(self.blobs),
@@ -208,7 +213,8 @@ class TaskQueue(QueueCalls):
         self._queues = Queues(store, actor, self._looking)
         self._metrics = Metrics(store, self._looking)
         self._retention = Retention(store, env, actor, self.blobs, retention)
-        self._upkeep = Upkeep(store)
+        self._upkeep = Upkeep(store, actor)
+        _queues_here.add(self)
 
     def __repr__(self) -> str:
         state = ", shut down" if self._closed else ""
@@ -316,6 +322,16 @@ class TaskQueue(QueueCalls):
             # A program that forgets to shut down still lets its running jobs finish.
             atexit.register(self.shutdown)
 
+    def _begin_in_fork(self) -> None:
+        """Said in a process forked from the one that made this: none of its threads are here.
+
+        The parent's workers stay the parent's, and no others are started in their place. The
+        parts keep what they were given: `Ready` begins anew here, `Waiters` do so by themselves.
+        """
+        self._lock = threading.Lock()
+        self._bridge_made = None
+        self.ready.begin_anew_in_fork()
+
     def _new_worker(
         self, slots: int, queues: str | Sequence[str] | None, limits: Mapping[str, Any]
     ) -> Worker:
@@ -394,3 +410,14 @@ class TaskQueue(QueueCalls):
                 self._check_open()
                 self._bridge_made = self._bridge_made or Bridge(self.store)
         return self._bridge_made
+
+
+_queues_here: Final[weakref.WeakSet[TaskQueue]] = weakref.WeakSet()
+
+
+def _begin_in_fork() -> None:
+    for queue in list(_queues_here):
+        queue._begin_in_fork()  # noqa: SLF001 - it is this class's own business.
+
+
+os.register_at_fork(after_in_child=_begin_in_fork)

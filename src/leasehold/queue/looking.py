@@ -10,6 +10,7 @@ import msgspec
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import Attempt, HistoryEvent, Job
+from leasehold.core.joblog import JobLog
 from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
@@ -93,7 +94,11 @@ class Looking:
         return self.store.history(self.get(job).id)
 
     def log(self, job: JobRef) -> list[str]:
-        """What the job's task logged by `current_job().log(...)`."""
+        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
+        return self.job_log(job).texts
+
+    def job_log(self, job: JobRef) -> JobLog:
+        """The same lines with the time of each, and how many there were before them."""
         return self.store.log(self.get(job).id)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leasehold.core.refusals import no_job
 from leasehold.core.store import Store
 from leasehold.errors import JobNotFoundError
 
@@ -10,7 +11,7 @@ def not_found(store: Store, job_id: str) -> JobNotFoundError:
     """The error for a job that is not in the store: it says so if the archive remembers it."""
     old = store.archived(job_id)
     if old is None:
-        return JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+        return no_job(job_id)
     return JobNotFoundError(
         f"job {job_id} is not in the store any more: it was {old.status.value} at "
         f"{old.completed_at.isoformat()} and archived at {old.archived_at.isoformat()}; "

@@ -7,6 +7,7 @@ from typing import Final, Unpack
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import Job, PriorityLike, priority_of
+from leasehold.core.refusals import no_job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
 from leasehold.core.store import Store
@@ -30,7 +31,7 @@ class Orders:
     >>> for answer in queue.cancel_each([job, "nobody"]):
     ...     print(answer if isinstance(answer, Exception) else answer.status)
     cancelled
-    no job has the id nobody: it never existed, or was discarded
+    no job has the id 'nobody': it never existed, or was deleted
     """
 
     def __init__(self, store: Store, actor: str, blobs: Blobs | None) -> None:
@@ -166,7 +167,7 @@ def change_many(
 def only(answers: Sequence[Job | LeaseholdError], job_id: str) -> Job:
     """The one answer about one job, its error raised."""
     if not answers:
-        raise JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+        raise no_job(job_id)
     answer = answers[0]
     if isinstance(answer, LeaseholdError):
         raise answer

@@ -7,7 +7,6 @@ from typing import Any, TypedDict, Unpack
 
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.queue_rules import PURGE_AT_ONCE
 from leasehold.core.reason import Reason, reason_for
 from leasehold.core.search import JobFilter
 from leasehold.core.store import Store
@@ -114,15 +113,17 @@ class Queues:
     ) -> int:
         """Delete the waiting jobs of a queue, or those that fit; answers how many.
 
-        What runs, and what has ended, stays.
+        What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
+        had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
         """
         wanted = filter_of(where, fields)
         purged = 0
-        while True:
-            batch = self.store.purge_queue(name, wanted, actor=self._actor)
-            purged += batch
-            if batch < PURGE_AT_ONCE:
-                return purged
+        more = True
+        while more:
+            answer = self.store.purge_queue(name, wanted, actor=self._actor)
+            purged += answer.purged
+            more = answer.more
+        return purged
 
     def delete_queue(self, name: str, *, force: bool = False) -> int:
         """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.

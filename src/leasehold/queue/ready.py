@@ -21,12 +21,19 @@ class Ready:
     """
 
     def __init__(self, store: Store, env: Env) -> None:
-        self._count = 0
         self._env = env
         self._store = store
+        self._begin()
+
+    def _begin(self) -> None:
+        self._count = 0
         self._condition = threading.Condition()
         self._callbacks: list[Callable[[], None]] = []
         self._unsubscribe: Callable[[], None] | None = None
+
+    def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: everybody who waits is the parent's, and so may the locks be."""
+        self._begin()
 
     @property
     def count(self) -> int:
@@ -62,7 +69,10 @@ class Ready:
         self._callbacks.append(callback)
 
     def forget(self, callback: Callable[[], None]) -> None:
-        self._callbacks.remove(callback)
+        """Call back no longer."""
+        # Whoever waited while its own thread forked is forgotten in the child already.
+        if callback in self._callbacks:
+            self._callbacks.remove(callback)
 
     def close(self) -> None:
         """Wake who waits, and listen no longer."""

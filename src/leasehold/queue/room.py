@@ -6,7 +6,7 @@ only looks: a refused try is a write, and is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TypeVar
 
 from leasehold.core.store import Store
@@ -49,7 +49,6 @@ def store_when_room(
     block: Block,
     *,
     store: Store,
-    queues: Collection[str],
     ready: Ready,
     check_open: Callable[[], None],
     env: Env,
@@ -61,7 +60,7 @@ def store_when_room(
     while True:
         seen = ready.count
         check_open()
-        if full is None or may_fit(full, store, queues):
+        if full is None or may_fit(full, store):
             try:
                 return submit()
             except QueueFullError as error:
@@ -79,11 +78,9 @@ def pause_seconds(full: QueueFullError) -> float:
     return POLL_SECONDS
 
 
-def may_fit(full: QueueFullError, store: Store, queues: Collection[str]) -> bool:
+def may_fit(full: QueueFullError, store: Store) -> bool:
     """Whether another try is worth it. That of a client that was too fast is, after its pause."""
-    if isinstance(full, RateLimitedError):
+    if isinstance(full, RateLimitedError) or full.queue is None:
         return True
-    infos = filter(None, (store.queue_info(queue) for queue in queues))
-    return all(
-        info.config.max_depth is None or info.pending < info.config.max_depth for info in infos
-    )
+    info = store.queue_info(full.queue)
+    return info is None or info.config.max_depth is None or info.pending < info.config.max_depth

@@ -17,7 +17,7 @@ from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.ready import Ready
 from leasehold.queue.room import Block, check_may_wait, store_when_room
 from leasehold.worker.context import open_connection
-from leasehold.worker.hooks import call_hook
+from leasehold.worker.hooks import call_hook_of_caller
 
 T = TypeVar("T")
 Answers = list[Submitted | LeaseholdError]
@@ -78,7 +78,6 @@ class Storing:
             lambda: self.store_drafts(drafts),
             block,
             store=self._store,
-            queues={draft.queue for draft in drafts},
             ready=self._ready,
             check_open=self._check_open,
             env=self._env,
@@ -106,11 +105,10 @@ class Storing:
     async def await_room(
         self,
         submit: Callable[[], Awaitable[T]],
-        drafts: Sequence[Draft],
         block: Block,
         connection: Connection | None,
     ) -> T:
-        """`store_when_room` for any way to submit these, to be awaited: no thread waits."""
+        """`store_when_room` for any way to submit, to be awaited: no thread waits."""
         from leasehold.queue.awaiting import wait_for_room
 
         check_may_wait(connection or self._joined())
@@ -118,7 +116,6 @@ class Storing:
             submit,
             block,
             store=self._store,
-            queues={draft.queue for draft in drafts},
             ready=self._ready,
             check_open=self._check_open,
             bridge=self.bridge(),
@@ -146,4 +143,4 @@ class Storing:
     ) -> None:
         for draft, answer in zip(drafts, answers, strict=True):
             if isinstance(answer, Submitted) and not answer.is_duplicate:
-                call_hook(on_submit, draft)
+                call_hook_of_caller(on_submit, draft)

@@ -302,7 +302,7 @@ class Submitting:
         draft = self._drafting.draft(task, args, kwargs, options)
         if block:
             answer = await self._storing.await_room(
-                lambda: self._storing.astore_draft(draft, None), [draft], block, connection
+                lambda: self._storing.astore_draft(draft, None), block, connection
             )
         else:
             answer = await self._storing.astore_draft(draft, connection)
@@ -323,10 +323,7 @@ class Submitting:
                 return self.submit_many(jobs, connection=connection)
             return await bridge.call(lambda: self.submit_many(jobs))
         tasks, drafts = await bridge.call(self._drafting.drafts_of, jobs)
-        answers = await self._storing.await_room(
-            lambda: bridge.call(self._storing.store_drafts, drafts), drafts, block, connection
-        )
-        return self._handles(tasks, answers)
+        return await self.asubmit_drafts(tasks, drafts, block, connection)
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -338,10 +335,30 @@ class Submitting:
         self,
         tasks: Iterable[BaseTask[..., Any]],
         drafts: Sequence[Draft],
+        block: Block,
         connection: Connection | None,
     ) -> list[JobHandle[Any]]:
         """Submit what was drafted, all or nothing."""
-        return self._handles(tasks, self._storing.store_drafts(drafts, connection=connection))
+        answers = (
+            self._storing.store_when_room(drafts, block, connection)
+            if block
+            else self._storing.store_drafts(drafts, connection=connection)
+        )
+        return self._handles(tasks, answers)
+
+    async def asubmit_drafts(
+        self,
+        tasks: Iterable[BaseTask[..., Any]],
+        drafts: Sequence[Draft],
+        block: Block,
+        connection: Connection | None,
+    ) -> list[JobHandle[Any]]:
+        """Submit what was drafted when there is room for all of it; no thread waits."""
+        bridge = self._storing.bridge()
+        answers = await self._storing.await_room(
+            lambda: bridge.call(self._storing.store_drafts, drafts), block, connection
+        )
+        return self._handles(tasks, answers)
 
     def _handles(
         self, tasks: Iterable[BaseTask[..., Any]], answers: Sequence[Submitted | LeaseholdError]

@@ -14,6 +14,7 @@ from leasehold.errors import InvalidJobError, TaskNotImportableError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.options import JobOptions, RetryLike, draft_safe
 from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
+from leasehold.worker.describe import describe_briefly
 from leasehold.worker.task import ExecutorKind, TaskDefinition, TaskRegistry, default_executor
 
 if TYPE_CHECKING:
@@ -117,10 +118,11 @@ class Tasks:
 
         def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
             never, again = _error_lists(permanent, retryable)
+            task_name = name or name_for(function)
             definition = TaskDefinition(
-                name or name_for(function),
+                task_name,
                 function,
-                CallCodec(function, pickle_key=self._pickle_key),
+                CallCodec(function, task=task_name, pickle_key=self._pickle_key),
                 executor or default_executor(function),
                 never,
                 again,
@@ -141,9 +143,9 @@ class Tasks:
         """
         try:
             values = vars(importlib.import_module(module)).values()
-        except Exception as error:  # Importing a module runs anybody's code.
+        except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
             raise TaskNotImportableError(
-                f"the module {module!r} cannot be imported: {type(error).__name__}: {error}"
+                f"the module {module!r} cannot be imported: {describe_briefly(error)}"
             ) from error
         tasks = [value for value in values if isinstance(value, BaseTask)]
         for task in tasks:
@@ -185,7 +187,7 @@ class Tasks:
                 "process has no workers (num_workers=0): no other process would find it. Move "
                 "it to a module, or give it a name with @queue.task."
             )
-        codec = CallCodec(function, pickle_key=self._pickle_key)
+        codec = CallCodec(function, task=name, pickle_key=self._pickle_key)
         task = self._new_task(TaskDefinition(name, function, codec, default_executor(function)), {})
         if task_name is None:
             self._by_function[function] = task

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.lease import StuckJob, SweepReport
 from leasehold.core.store import Store
 
@@ -14,8 +15,9 @@ from leasehold.core.store import Store
 class Upkeep:
     """The part of a TaskQueue that looks after its store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, actor: str) -> None:
         self.store = store
+        self._actor = actor
 
     def now(self) -> datetime:
         """The store's clock, which never steps back; every time in a job is one of its times."""
@@ -50,6 +52,13 @@ class Upkeep:
     def check(self) -> list[str]:
         """Look for damage and broken invariants; the problems found, none if all is well."""
         return self.store.check()
+
+    def repair_clock(self) -> ClockRepair:
+        """Set the store's clock back to the wall clock, after that was once far ahead.
+
+        Refused while workers live or jobs run; see docs/leases.md, "Clocks".
+        """
+        return self.store.repair_clock(actor=self._actor)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store while it is in use."""

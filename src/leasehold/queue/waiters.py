@@ -8,7 +8,9 @@ waiting. Hints may get lost: every few seconds all that is waited for is looked 
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -41,16 +43,33 @@ class Waiters:
     def __init__(self, store: Store, env: Env) -> None:
         self._store = store
         self._clock = env.clock
+        self._closed = threading.Event()
+        self._begin()
+        _all_here.add(self)
+
+    def _begin(self) -> None:
         self._condition = threading.Condition()
         self._waiting: dict[str, list[Callable[[Ended], None]]] = {}
         self._suspects: set[str] = set()
         self._look_at_all = False
         self._thread: threading.Thread | None = None
         self._unsubscribe: Callable[[], None] | None = None
-        self._closed = threading.Event()
+        self._pid = os.getpid()
+
+    def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: the thread is the parent's, and so is everybody who waits."""
+        is_closed, self._closed = self._closed.is_set(), threading.Event()
+        if is_closed:
+            self._closed.set()
+        self._begin()
 
     def register(self, job_id: str, callback: Callable[[Ended], None]) -> None:
         """Call back once, from another thread, when the job has ended (or ended long ago)."""
+        if self._pid != os.getpid():
+            # Forked by other means than Python's: a store that cannot be used here says so. Else
+            # everybody would wait for a thread that is not here.
+            self._store.now()
+            self.begin_anew_in_fork()
         with self._condition:
             if self._closed.is_set():
                 raise QueueClosedError(f"the queue is shut down: cannot wait for job {job_id}")
@@ -202,3 +221,14 @@ class Waiters:
             self._tell(
                 job_id, QueueClosedError(f"the queue was shut down while job {job_id} was awaited")
             )
+
+
+_all_here: Final[weakref.WeakSet[Waiters]] = weakref.WeakSet()
+
+
+def _begin_anew_in_fork() -> None:
+    for waiters in list(_all_here):
+        waiters.begin_anew_in_fork()
+
+
+os.register_at_fork(after_in_child=_begin_anew_in_fork)

@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.core.graph import Graph
 from leasehold.core.job import Draft, Job
+from leasehold.core.refusals import no_job
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
@@ -16,11 +17,13 @@ from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,
     InvalidTransitionError,
-    JobNotFoundError,
     LeaseholdError,
 )
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, NewJob, id_of
 from leasehold.queue.orders import change_many
+from leasehold.queue.room import Block
 from leasehold.queue.submitting import Submitting
 from leasehold.queue.task import BaseTask
 from leasehold.queue.workflow import Workflow, WorkflowRun
@@ -39,6 +42,7 @@ class Workflows:
         env: Env,
         actor: str,
         submitting: Submitting,
+        lifecycle: Lifecycle,
     ) -> None:
         self._queue = queue
         """To which a run speaks."""
@@ -46,15 +50,39 @@ class Workflows:
         self._env = env
         self._actor = actor
         self._submitting = submitting
+        self._bridge = lifecycle.bridge
 
     def submit_workflow(
-        self, workflow: Workflow, *, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
     ) -> WorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
         Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
+        `block` it waits until there is room for the jobs that depend on nobody, and with
         `connection` they are a part of the transaction that is open there, as in `submit`.
         """
+        workflow_id, names, tasks, drafts = self._drafts_of(workflow)
+        handles = self._submitting.submit_drafts(tasks, drafts, block, connection)
+        return self._run(workflow_id, names, handles)
+
+    async def asubmit_workflow(
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+    ) -> WorkflowRun:
+        """`submit_workflow`, to be awaited; while it waits for room, no thread does."""
+        bridge = self._bridge()
+        if not block:
+            if connection is not None:
+                # Its transaction belongs to this thread.
+                return self.submit_workflow(workflow, connection=connection)
+            return await bridge.call(self.submit_workflow, workflow)
+        workflow_id, names, tasks, drafts = await bridge.call(self._drafts_of, workflow)
+        handles = await self._submitting.asubmit_drafts(tasks, drafts, block, connection)
+        return self._run(workflow_id, names, handles)
+
+    def _drafts_of(
+        self, workflow: Workflow
+    ) -> tuple[str, list[str], list[BaseTask[..., Any]], list[Draft]]:
+        """A workflow's id, and the names, tasks and drafts of its jobs, in the same order."""
         workflow.check()
         workflow_id = workflow.id or self._env.new_id()
         made = {
@@ -67,10 +95,12 @@ class Workflows:
             )
             for name, (_, after) in workflow.nodes.items()
         ]
-        tasks = [task for task, _ in made.values()]
-        submitted = self._submitting.submit_drafts(tasks, drafts, connection)
-        handles = dict(zip(made, submitted, strict=True))
-        return WorkflowRun(self._queue, workflow_id, handles)
+        return workflow_id, list(made), [task for task, _ in made.values()], drafts
+
+    def _run(
+        self, workflow_id: str, names: Sequence[str], handles: Sequence[JobHandle[Any]]
+    ) -> WorkflowRun:
+        return WorkflowRun(self._queue, workflow_id, dict(zip(names, handles, strict=True)))
 
     def _node(self, workflow_id: str, name: str, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
         task, draft = self._submitting.draft_of(job)
@@ -91,7 +121,7 @@ class Workflows:
         graph = self.store.graph(job_ids)
         for job_id in job_ids:
             if job_id not in graph.nodes:
-                raise JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+                raise no_job(job_id)
         return graph
 
     def cancel_graph(self, *jobs: JobRef, reason: str = "", linked: bool = True) -> int:

@@ -27,6 +27,7 @@ from typing import Any, Final, Unpack
 import msgspec
 
 from leasehold.core.job import Job
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.core.status import Event
@@ -240,7 +241,7 @@ class _Reports:
     def progress(self, lease: Lease, document: bytes) -> None:
         self._store.report_progress(lease.job_id, lease.version, document)
 
-    def log(self, lease: Lease, line: str) -> None:
+    def log(self, lease: Lease, line: LogLine) -> None:
         self._store.append_log(lease.job_id, lease.version, [line])
 
 

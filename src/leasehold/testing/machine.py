@@ -217,7 +217,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert type(answer) is LeaseExpiredError
             return
         assert isinstance(answer, Renewed), answer
-        job.expires_at = self.clock.now() + timedelta(seconds=seconds)
+        job.expires_at = max(job.expires_at, self.clock.now() + timedelta(seconds=seconds))
         assert (answer.expires_at, answer.cancel_requested) == (
             job.expires_at,
             job.cancel_requested,

@@ -1,15 +1,16 @@
 """From code to outcome: call the task, and say what its value or its error means for the job.
 
-Every executor uses these, in whatever thread or process the code runs.
+Every executor uses these, in whatever thread or process the code runs. Nothing but an outcome ever
+leaves an attempt, whatever the code, its value or its error does; and no copy of this process that
+the code has forked comes back from here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Callable
 from contextvars import copy_context
-from types import CoroutineType, TracebackType
+from types import CoroutineType
 from typing import Any, Final
 
 from leasehold.core.blob import BLOB_CODEC
@@ -19,11 +20,29 @@ from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Re
 from leasehold.core.retry import DELAY_SECONDS_MAX, is_retryable
 from leasehold.errors import JobCancelledError, RetryableError
 from leasehold.worker.context import JobContext, enter_context
+from leasehold.worker.copies import copies_end_here, here, leave_copy
+from leasehold.worker.describe import (
+    clean_text,
+    describe_briefly,
+    describe_error,
+    guarded,
+    message_of,
+    type_name,
+)
 from leasehold.worker.large import is_large, with_payload, with_result_kept
 from leasehold.worker.task import TaskDefinition
 
-TRACEBACK_LENGTH_MAX: Final = 16 * 1024
-MESSAGE_LENGTH_MAX: Final = 4 * 1024
+BROKE_OFF: Final = Fail(
+    JobError(
+        "AttemptBrokeOff",
+        "the attempt ended in a way that could not even be described: its task, or the value or "
+        "the error that came out of it, disturbs whoever looks at it",
+    )
+)
+"""What an attempt comes to when everything else has failed."""
+
+_WISHES: Final = (Retry, Snooze, Cancel)
+_CANCELLATIONS: Final = (JobCancelledError, asyncio.CancelledError)
 
 
 def attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
@@ -31,7 +50,10 @@ def attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
 
     What the task sets in context variables ends with it.
     """
-    return copy_context().run(_attempt, lease, task, context)
+    try:
+        return copy_context().run(_attempt, lease, task, context)
+    except BaseException:  # noqa: BLE001 - whatever it is, the attempt is spent and its slot goes on.
+        return broke_off(context)
 
 
 def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
@@ -41,97 +63,112 @@ def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome
         args, kwargs = task.codec.decode_call(called.payload, called.codec)
         value = task.func(*args, **kwargs)
         if type(value) is CoroutineType:
-            value = asyncio.run(value)
+            value = asyncio.run(_whole(value))
     except BaseException as error:  # noqa: BLE001 - whatever the code raises is its job's failure.
+        if here() != context.pid:
+            leave_copy(error)
         outcome = outcome_of_error(error, lease, task, context)
     else:
+        if here() != context.pid:
+            leave_copy()
         outcome = outcome_of_value(value, lease, task, context)
         if is_large(outcome):
             outcome = with_result_kept(outcome, lease, task, context)
+    if here() != context.pid:  # Encoding a value, or describing an error, runs its own code.
+        leave_copy()
     return conclude(outcome, context)
 
 
+async def _whole(coroutine: CoroutineType[Any, Any, Any]) -> Any:
+    # A copy must not come to the end of `asyncio.run`, which would close what it shares.
+    with copies_end_here():
+        return await coroutine
+
+
 def conclude(outcome: Outcome, context: JobContext) -> Outcome:
-    """End the task's own transaction, if it has one open: complete the job in it, or roll back."""
-    transaction = context.own_transaction
+    """End the task's own transaction, if it has one open: complete the job in it, or roll back.
+
+    From now on the context opens no other one.
+    """
+    transaction = context.close_transactions()
     if transaction is None:
         return outcome
     try:
         context.settled = transaction.conclude(outcome)
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from committing is its failure.
+    except BaseException as error:  # noqa: BLE001 - whatever keeps it from committing is its failure.
         return Fail(describe_error(error))
     return outcome
+
+
+def broke_off(context: JobContext) -> Outcome:
+    """The outcome of an attempt of which nothing else can be told; its transaction is undone."""
+    transaction = guarded(context.close_transactions, None)
+    if transaction is not None:
+        guarded(transaction.roll_back, None)
+    return BROKE_OFF
 
 
 def outcome_of_value(
     value: Any, lease: Lease, task: TaskDefinition, context: JobContext
 ) -> Outcome:
-    """What a returned value means. One that cannot be encoded is a failure for good.
+    """What a returned value means. One that cannot be encoded is a failure for good; never raises.
 
     A result that is too large for a row is still to be put away, by `large.with_result_kept`.
     """
-    if isinstance(value, Retry):
-        return value.as_failure()
-    if isinstance(value, Snooze | Cancel):
-        return value
+    # Its real class: a value may raise, or lie, when it is asked for its `__class__`.
+    kind = type(value)
     codec = task.codec
-    bytes_max = PAYLOAD_BYTES_MAX if context.large is None else context.large.bytes_max
     try:
+        if issubclass(kind, _WISHES):
+            return _wish(value)
+        bytes_max = PAYLOAD_BYTES_MAX if context.large is None else context.large.bytes_max
         return Complete(codec.encode_result(value, bytes_max), context.note, codec.name)
-    except Exception as error:  # noqa: BLE001 - a value's own methods may raise anything here.
+    except BaseException as error:  # noqa: BLE001 - a value's own methods may raise anything here.
         message = (
             f"job {lease.job_id} ran, but what task {task.name!r} returned, "
-            f"a {type(value).__qualname__}, cannot be stored as its result: {error}"
+            f"a {type_name(value)}, cannot be stored as its result: {message_of(error)}"
         )
-        return Fail(JobError("PayloadError", _clean(message)[:MESSAGE_LENGTH_MAX]), retryable=False)
+        return Fail(JobError("PayloadError", clean_text(message)), retryable=False)
+
+
+def _wish(value: Retry | Snooze | Cancel) -> Outcome:
+    """What the task wants to become of its job, made anew of plain numbers and texts."""
+    reason = clean_text(value.reason)
+    if isinstance(value, Snooze):
+        return Snooze(float(value.seconds), reason)
+    if isinstance(value, Cancel):
+        return Cancel(reason)
+    return Retry(None if value.after is None else float(value.after), reason).as_failure()
 
 
 def outcome_of_error(
     error: BaseException, lease: Lease, task: TaskDefinition, context: JobContext
 ) -> Outcome:
-    """What a raised error means: cancelled if that was asked for, otherwise a failed attempt."""
-    if context.cancelled and isinstance(error, JobCancelledError | asyncio.CancelledError):
+    """What a raised error means: cancelled if that was asked for, otherwise a failed attempt.
+
+    Never raises.
+    """
+    if context.cancelled and issubclass(type(error), _CANCELLATIONS):
         return Cancel(context.cancel_reason or "")
-    retryable = is_retryable(error, task.permanent, task.retryable)
+    # A class of exceptions may have a hostile metaclass: then it is retried, as most are.
+    retryable = guarded(lambda: is_retryable(error, task.permanent, task.retryable), True)
     seconds = _retry_after_seconds(error, lease, task.backoff) if retryable else None
-    return Fail(describe_error(error), retryable, seconds)
-
-
-def describe_error(error: BaseException) -> JobError:
-    """An error as bounded text: its type, its message, and the end of its traceback."""
-    try:
-        message = str(error)
-    except Exception as broken:  # noqa: BLE001 - a broken __str__ must not hide the error itself.
-        message = f"(its message cannot be shown: {type(broken).__name__})"
-    lines = traceback.format_exception(type(error), error, _below_this_file(error.__traceback__))
-    text = _clean("".join(lines))
-    if len(text) > TRACEBACK_LENGTH_MAX:
-        text = "...\n" + text[-TRACEBACK_LENGTH_MAX:]
-    return JobError(type(error).__qualname__, _clean(message)[:MESSAGE_LENGTH_MAX], text)
+    return Fail(describe_error(error, skip_file=__file__), retryable, seconds)
 
 
 def _retry_after_seconds(
     error: BaseException, lease: Lease, backoff: Callable[[int, BaseException], float] | None
 ) -> float | None:
-    seconds = error.retry_after_seconds if isinstance(error, RetryableError) else None
-    if seconds is None and backoff is not None:
-        try:
-            seconds = float(backoff(lease.attempt, error))
-        except Exception as broken:  # noqa: BLE001 - the job's own policy is there to fall back on.
-            error.add_note(f"its backoff function failed too: {broken!r}")
+    try:
+        # `isinstance` would ask the error for its `__class__` too, which is caught here.
+        seconds = error.retry_after_seconds if isinstance(error, RetryableError) else None
+        if seconds is None and backoff is not None:
+            seconds = backoff(lease.attempt, error)
+        if seconds is None:
             return None
-    if seconds is None or not seconds >= 0:
+        seconds = float(seconds)
+    except BaseException as broken:  # noqa: BLE001 - the job's own policy is there to fall back on.
+        note = f"its backoff function failed too: {describe_briefly(broken)}"
+        guarded(lambda: error.add_note(note), None)
         return None
-    return min(seconds, DELAY_SECONDS_MAX)
-
-
-def _below_this_file(trace: TracebackType | None) -> TracebackType | None:
-    # The task's author wants to see the task, not the machinery that called it.
-    while trace is not None and trace.tb_next and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return trace
-
-
-def _clean(text: str) -> str:
-    # A lone surrogate cannot be encoded, and would make the failure itself impossible to store.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return min(seconds, DELAY_SECONDS_MAX) if seconds >= 0 else None

@@ -6,6 +6,7 @@ process that is the worker, which writes it in batches; in a child process it is
 
 from __future__ import annotations
 
+import os
 import threading
 from contextvars import ContextVar
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar, overload
 from leasehold.codec import encode_document
 from leasehold.codec.hints import converter
 from leasehold.core.job import MetadataValue
+from leasehold.core.joblog import LogLine, bounded
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env
@@ -25,6 +27,7 @@ from leasehold.errors import (
     TransactionError,
     UnsupportedError,
 )
+from leasehold.worker.copies import here
 from leasehold.worker.dependencies import (
     DependencyResult,
     FetchResults,
@@ -56,7 +59,7 @@ class Sink(Protocol):
     def progress(self, lease: Lease, document: bytes) -> None:
         """Keep this JSON document as the job's progress; only the latest one matters."""
 
-    def log(self, lease: Lease, line: str) -> None:
+    def log(self, lease: Lease, line: LogLine) -> None:
         """Keep this line."""
 
 
@@ -65,6 +68,7 @@ class JobContext:
 
     __slots__ = (
         "_backing",
+        "_concluded",
         "_condition",
         "_env",
         "_fetch",
@@ -74,6 +78,7 @@ class JobContext:
         "_transaction",
         "large",
         "note",
+        "pid",
         "settled",
     )
 
@@ -91,7 +96,10 @@ class JobContext:
         self._env = env
         self._fetch = fetch
         self._backing = backing
+        self.pid = here()
+        """The process in which the attempt runs: one forked from it may not speak for it."""
         self._transaction: TaskTransaction | None = None
+        self._concluded = False
         self._stop: tuple[StopCause, str] | None = None
         self._condition: threading.Condition | None = None
         self.note: bytes | None = None
@@ -186,14 +194,24 @@ class JobContext:
                 f"job {self.job_id}: whoever runs this attempt gave it no transactions; a worker "
                 "on a SQLite file does"
             )
+        self._refuse_in_copy()
         if self.own_transaction is not None:
             raise TransactionError(
                 f"job {self.job_id} has its transaction open already: one is all that it needs, as "
                 "it lasts until the task returns; for a part that can be undone alone, use "
                 "`with connection.transaction():` inside it"
             )
-        self._transaction = TaskTransaction(self._lease, self._backing, self._sink)
+        # Named here before it can be open, so that `close_transactions` finds it.
+        self._transaction = TaskTransaction(
+            self._lease, self._backing, self._sink, lambda: self._concluded
+        )
         return self._transaction
+
+    def close_transactions(self) -> TaskTransaction | None:
+        """Said when the code has ended: let no transaction open any more; answers the open one."""
+        self._concluded = True
+        transaction = self._transaction
+        return None if transaction is None or not transaction.is_settled_open() else transaction
 
     @property
     def own_transaction(self) -> TaskTransaction | None:
@@ -295,6 +313,7 @@ class JobContext:
             document["message"] = message
         if self._is_over:
             return
+        self._refuse_in_copy()
         encoded = encode_document(document | extra, "progress")
         if self.own_transaction is not None:
             self.own_transaction.progress(encoded)
@@ -302,13 +321,27 @@ class JobContext:
             self._sink.progress(self._lease, encoded)
 
     def log(self, message: str) -> None:
-        """Keep a line with the job; it is written within about half a second."""
+        """Keep a line with the job, and when it was said; it is written within half a second.
+
+        The last 1000 lines are kept, each up to 4096 characters.
+        """
         if self._is_over:
             return
+        self._refuse_in_copy()
+        line = LogLine(self._env.now(), bounded(str(message)))
         if self.own_transaction is not None:
-            self.own_transaction.log(message)
+            self.own_transaction.log(line)
         else:
-            self._sink.log(self._lease, message)
+            self._sink.log(self._lease, line)
+
+    def _refuse_in_copy(self) -> None:
+        if os.getpid() != self.pid:
+            raise UnsupportedError(
+                f"job {self.job_id} runs in process {self.pid}, and this is process "
+                f"{os.getpid()}, forked from it: only the process that runs a job may report on it "
+                "or open its transaction. Pass what is to be said back to it, through a pipe or a "
+                "queue of multiprocessing"
+            )
 
     def attach(self, note: Any) -> None:
         """Attach any JSON document to this attempt's record, written when the attempt completes."""

@@ -9,10 +9,10 @@ import msgspec
 
 from leasehold.codec import CallCodec
 from leasehold.core.blob import BLOB_CODEC
+from leasehold.core.refusals import no_job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
-from leasehold.errors import JobNotFoundError
 from leasehold.worker.large import LargeData, fetch
 
 READ_AT_ONCE: Final = 500
@@ -37,7 +37,7 @@ def fetch_results(
     """The results of a job's completed dependencies, in the order in which it names them."""
     job = store.get(job_id)
     if job is None:
-        raise JobNotFoundError(f"no job has the id {job_id!r} (any more)")
+        raise no_job(job_id)
     found: dict[str, DependencyResult] = {}
     for start in range(0, len(job.depends_on), READ_AT_ONCE):
         ids = job.depends_on[start : start + READ_AT_ONCE]

@@ -7,7 +7,6 @@ abandoned, so that two workers never both believe that they hold a job.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
@@ -17,8 +16,9 @@ from leasehold.core.status import Event
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 MARGIN_SHARE: Final = 0.1
 MARGIN_SECONDS_MAX: Final = 5.0
@@ -40,11 +40,12 @@ class _Held:
         self.lease = lease
         self.suspended = False
         """Whether it is safe without renewals, under its task's own transaction."""
-        self.renewed(sent_at)
+        self.renewed(sent_at, lease.lease_seconds)
 
-    def renewed(self, sent_at: float) -> None:
+    def renewed(self, sent_at: float, granted_seconds: float) -> None:
         self.renewed_at = sent_at
-        self.deadline = local_deadline(sent_at, self.lease.lease_seconds)
+        # Near the limit on extensions the store grants less than it was asked for.
+        self.deadline = local_deadline(sent_at, granted_seconds)
 
 
 class Heartbeat:
@@ -142,6 +143,11 @@ class Heartbeat:
                 self._hurry.add(lease.job_id)
                 self._condition.notify_all()
 
+    def holds(self, lease: Lease) -> bool:
+        """Whether a lease is held, and its local deadline has not passed. Any thread may ask."""
+        held = self._held.get((lease.job_id, lease.version))
+        return held is not None and (held.suspended or self._clock.monotonic() < held.deadline)
+
     def __len__(self) -> int:
         return len(self._held)
 
@@ -169,7 +175,7 @@ class Heartbeat:
             if isinstance(answer, LeaseLostError):
                 self._lose(held, answer)
                 continue
-            held.renewed(sent_at)
+            held.renewed(sent_at, answer.granted_seconds)
             if answer.cancel_requested is not None:
                 self._on_cancel(held.lease, answer.cancel_requested)
         # A slow store may have answered after a deadline that its answer has not moved.

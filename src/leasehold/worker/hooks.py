@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ParamSpec
@@ -11,8 +10,10 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError
 from leasehold.errors import LeaseLostError, StoreError
+from leasehold.worker.copies import here, leave_copy
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 _P = ParamSpec("_P")
 
@@ -34,7 +35,28 @@ class Hooks:
 
 
 def call_hook(hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwargs) -> None:
-    """Call a hook, if there is one; whatever it raises is logged and hurts nobody."""
+    """Call a hook on one of the worker's own threads; whatever it raises, or exits with, is logged.
+
+    A copy of the process that the hook has forked ends with it.
+    """
+    if hook is None:
+        return
+    pid = here()
+    try:
+        hook(*args, **kwargs)
+    except BaseException as error:
+        if here() != pid:
+            leave_copy(error)
+        logger.exception("a hook failed: %r", hook)
+    else:
+        if here() != pid:
+            leave_copy()
+
+
+def call_hook_of_caller(
+    hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwargs
+) -> None:
+    """Call a hook on the application's own thread, which may want to exit, or to fork, in it."""
     if hook is None:
         return
     try:

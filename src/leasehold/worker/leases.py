@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from leasehold.core.breaker import Breaker
 from leasehold.core.job import DEFAULT_QUEUE
 from leasehold.core.lease import (
     Exchange,
@@ -28,15 +29,24 @@ from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, S
 from leasehold.core.retry import is_retryable
 from leasehold.core.store import Store
 from leasehold.errors import LeaseLostError
-from leasehold.worker.attempt import describe_error
+from leasehold.worker.describe import describe_error
 
 
 class LeaseManager:
     """Everything a worker says to the store about its leases, under the worker's own name."""
 
-    def __init__(self, store: Store, worker: str, *, lease_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        *,
+        lease_seconds: float | None = None,
+        breakers: Callable[[str], Breaker | None] | None = None,
+    ) -> None:
+        """`breakers` knows the circuit breaker of a task, by the task's name."""
         self.store = store
         self.worker = worker
+        self._breakers = breakers
         self.lease_seconds = lease_seconds
         """For jobs that name none; None leaves it to the settings of the store."""
         self.lease_seconds_by_task: dict[str, float] | None = None
@@ -104,16 +114,21 @@ class LeaseManager:
         *,
         retryable: bool | None = None,
         retry_after_seconds: float | None = None,
+        breaker: Breaker | None = None,
     ) -> Settled:
         """The attempt failed; the answer says whether it will be tried again.
 
-        Unless told, the default lists say which exceptions are worth another try.
+        Unless told, the default lists say which exceptions are worth another try. It counts for
+        the task's circuit breaker: this one, or the one that the lease manager knows.
         """
+        if breaker is None and self._breakers is not None:
+            breaker = self._breakers(lease.task)
         if isinstance(error, JobError):
-            return self.settle(lease, Fail(error, retryable is not False, retry_after_seconds))
-        if retryable is None:
-            retryable = is_retryable(error)
-        return self.settle(lease, Fail(describe_error(error), retryable, retry_after_seconds))
+            described, worth_it = error, retryable is not False
+        else:
+            described = describe_error(error)
+            worth_it = is_retryable(error) if retryable is None else retryable
+        return self.settle(lease, Fail(described, worth_it, retry_after_seconds, breaker))
 
     def snooze(self, lease: Lease, seconds: float, reason: str = "") -> Settled:
         """Run the job again in so many seconds, with no attempt spent."""

@@ -6,7 +6,6 @@ leave word in its `Inbox`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +14,18 @@ from typing import Final
 from leasehold.core.lease import Exchange, Lease, Settlement
 from leasehold.core.outcome import Cancel, Fail, JobError, Outcome, Release
 from leasehold.env import Env
-from leasehold.errors import StoreClosedError, StoreCorruptError, StoreError, UnknownTaskError
+from leasehold.errors import (
+    StoreClosedError,
+    StoreCorruptError,
+    StoreError,
+    StoreLostError,
+    UnknownTaskError,
+)
 from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.context import JobContext, StopCause
+from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.dependencies import fetch_results
+from leasehold.worker.describe import message_of
 from leasehold.worker.emptiness import Emptiness
 from leasehold.worker.executors.team import COMMAND, KILLING, Team
 from leasehold.worker.heartbeat import Heartbeat
@@ -29,6 +36,7 @@ from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.reports import Reports
 from leasehold.worker.run import Run
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.settling import Settling
 from leasehold.worker.stopping import Stopping, StopReason
 from leasehold.worker.task import COMMAND_TASK, TaskDefinition, TaskRegistry
@@ -36,7 +44,7 @@ from leasehold.worker.ticking import Ticking
 from leasehold.worker.unrunnable import Unrunnable
 from leasehold.worker.wear import Wear
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 STORE_RETRY_SECONDS_FIRST: Final = 0.1
 STORE_RETRY_SECONDS_MAX: Final = 5.0
@@ -89,6 +97,7 @@ class Loop:
         self._env = env
         self._clock = env.clock
         self._team: Team
+        self._pid: int
         self._may_replace_stuck = False
         self._reports = Reports(leases.store, env, inbox.wake)
         self._large = large
@@ -132,12 +141,16 @@ class Loop:
     def begin(self, team: Team, *, replace_stuck: bool) -> None:
         """Give the loop who runs its jobs; a simulator then ticks it itself."""
         self._team = team
+        self._pid = here()
         self._may_replace_stuck = replace_stuck
 
     def _tick_safely(self) -> float:
         try:
             return self.tick()
-        except Exception:
+        except BaseException as error:
+            if here() != self._pid:
+                leave_copy(error)
+            # The worker depends on this thread, whatever a hook or a logging handler has raised.
             # Nothing is lost by a tick that broke half-way: what was not done waits for the next.
             logger.exception("worker %s: a tick broke", self._leases.worker)
             return STORE_RETRY_SECONDS_MAX
@@ -305,15 +318,19 @@ class Loop:
         for lease in leases:
             try:
                 task = self._find_task(lease)
+                if here() != self._pid:
+                    leave_copy()  # Importing it has forked.
                 context = JobContext(
                     lease, self._reports, self._env, self._fetch, self._large, self._backing
                 )
-                run = Run(lease, task, context, self._inbox.on_change)
+                run = Run(lease, task, context, self._inbox.on_change, self._heartbeat.holds)
                 self._in_hand.add(run)
                 if on_start is not None:
                     call_hook(on_start, lease)
                 self._team.start(run)
-            except Exception as error:  # noqa: BLE001 - importing a task runs anybody's code.
+            except BaseException as error:  # noqa: BLE001 - importing a task runs anybody's code.
+                if here() != self._pid:
+                    leave_copy(error)
                 self._hand_back_unrunnable(lease, error)
                 continue
             self.started_jobs += 1
@@ -380,23 +397,24 @@ class Loop:
             raise UnknownTaskError("this worker runs no commands: start it with allow_commands")
         return COMMAND
 
-    def _hand_back_unrunnable(self, lease: Lease, error: Exception) -> None:
+    def _hand_back_unrunnable(self, lease: Lease, error: BaseException) -> None:
         run = self._in_hand.find(lease)
         if run is not None:
             self._in_hand.forget(run)
             self._in_hand.give_up(run)
-        release = self._unrunnable.release(lease, str(error))
+        reason = message_of(error)
+        release = self._unrunnable.release(lease, reason)
         self.settling.add(lease, release)
         logger.warning(
             "job %s is handed back for %.0f s: %s",
             lease.job_id,
             release.delay_seconds,
-            error,
+            reason,
             extra={"job_id": lease.job_id},
         )
 
     def _store_failed(self, error: StoreError) -> None:
-        if isinstance(error, StoreClosedError | StoreCorruptError):
+        if isinstance(error, StoreClosedError | StoreCorruptError | StoreLostError):
             logger.error("worker %s stops: its store is gone: %s", self._leases.worker, error)
             self._stopping.give_up(StopReason.STORE_LOST)
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from datetime import datetime
 from typing import Final
@@ -24,9 +23,10 @@ from leasehold.core.retention import (
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import BlobError
-from leasehold.worker.attempt import describe_error
+from leasehold.worker.describe import describe_error
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 START_SECONDS: Final = 60.0
 """It first looks within this time, by chance: workers that start together do not look together."""

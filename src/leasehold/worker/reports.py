@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from leasehold.core.joblog import LogLine, LogTail
 from leasehold.core.lease import Lease
 from leasehold.core.store import Store
 from leasehold.env import Env
 from leasehold.errors import (
-    LeaseholdError,
     LeaseLostError,
     StoreError,
     StoreUnavailableError,
 )
+from leasehold.worker.describe import describe_briefly
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 WRITE_INTERVAL_SECONDS: Final = 0.5
-LINES_MAX: Final = 1000
-"""The store keeps as many per job; more would be written for nothing."""
 
 
 class _Report:
-    __slots__ = ("lease", "lines", "progress")
+    __slots__ = ("lease", "log", "progress")
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.progress: bytes | None = None
-        self.lines: deque[str] = deque(maxlen=LINES_MAX)
+        self.log = LogTail()
 
 
 class Reports:
@@ -51,9 +49,9 @@ class Reports:
         with self._lock:
             self._report(lease).progress = document
 
-    def log(self, lease: Lease, line: str) -> None:
+    def log(self, lease: Lease, line: LogLine) -> None:
         with self._lock:
-            self._report(lease).lines.append(line)
+            self._report(lease).log.add(line)
 
     def _report(self, lease: Lease) -> _Report:
         key = (lease.job_id, lease.version)
@@ -103,8 +101,13 @@ class Reports:
             try:
                 if report.progress is not None:
                     self._store.report_progress(lease.job_id, lease.version, report.progress)
-                if report.lines:
-                    self._store.append_log(lease.job_id, lease.version, list(report.lines))
+                if report.log:
+                    self._store.append_log(
+                        lease.job_id,
+                        lease.version,
+                        list(report.log.lines),
+                        dropped=report.log.dropped,
+                    )
             except LeaseLostError:
                 # The heartbeat or the settlement will find out too, and they act on it.
                 logger.info(
@@ -120,11 +123,11 @@ class Reports:
                     extra={"job_id": lease.job_id},
                 )
                 self._keep(report)
-            except LeaseholdError as error:
+            except Exception as error:  # noqa: BLE001 - one job's report hurts no other's.
                 logger.warning(
                     "job %s: its progress or log was refused: %s",
                     lease.job_id,
-                    error,
+                    describe_briefly(error),
                     extra={"job_id": lease.job_id},
                 )
 
@@ -135,4 +138,5 @@ class Reports:
                 self._waiting[report.lease.job_id, report.lease.version] = report
                 return
             newer.progress = newer.progress or report.progress
-            newer.lines = deque([*report.lines, *newer.lines], maxlen=LINES_MAX)
+            report.log.extend(newer.log.lines, newer.log.dropped)
+            newer.log = report.log

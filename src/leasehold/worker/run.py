@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leasehold.core.lease import Lease
-from leasehold.core.outcome import Outcome
+from leasehold.core.outcome import Outcome, Release
+from leasehold.worker.copies import leave_copy
 
 if TYPE_CHECKING:
     from leasehold.worker.context import JobContext
@@ -23,6 +25,7 @@ class Run:
     """
 
     __slots__ = (
+        "_holds_lease",
         "_lock",
         "_on_change",
         "claimed",
@@ -41,6 +44,7 @@ class Run:
         task: TaskDefinition,
         context: JobContext,
         on_change: Callable[[Run], None],
+        holds_lease: Callable[[Lease], bool] | None = None,
     ) -> None:
         self.lease = lease
         self.task = task
@@ -54,6 +58,7 @@ class Run:
         self.claimed = False
         """Whether the code is completing its job by itself: then nobody else decides any more."""
         self._on_change = on_change
+        self._holds_lease = holds_lease
         self._lock = threading.Lock()
 
     @property
@@ -61,6 +66,20 @@ class Run:
         """The outcome as the store is to hear it."""
         assert self.outcome is not None, "it is not decided yet"
         return self.task.judge(self.outcome)
+
+    def refusal(self) -> Outcome | None:
+        """Asked by the executor right before the code begins: the outcome, if it must not begin.
+
+        It may have waited for long, or the whole process may have stood still: a job whose lease
+        has run out meanwhile may run, or be done, elsewhere.
+        """
+        if (
+            self.outcome is None
+            and self._holds_lease is not None
+            and not self._holds_lease(self.lease)
+        ):
+            self.decide(Release(reason="its lease ran out before it began"))
+        return self.outcome
 
     def decide(self, outcome: Outcome) -> bool:
         """Set the outcome unless there is one; False if it came too late."""
@@ -79,6 +98,8 @@ class Run:
 
     def finish(self, outcome: Outcome) -> None:
         """Said by the executor, exactly once: the code has ended, with this outcome."""
+        if os.getpid() != self.context.pid:
+            leave_copy()  # The last gate: a forked copy reports nothing and goes no further.
         with self._lock:
             if self.outcome is None:
                 self.outcome = outcome

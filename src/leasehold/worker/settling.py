@@ -11,8 +11,9 @@ from leasehold.core.outcome import Complete, Fail, JobError, Outcome
 from leasehold.core.status import Event
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.hooks import Hooks, call_hook
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 RESULT_REFUSED: Final = JobError("PayloadTooLargeError", "the store refused the job's result")
 """The only way in which a job that completed can fail (SET-6)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from datetime import datetime
 from typing import Final, Protocol, runtime_checkable
@@ -13,9 +12,10 @@ from leasehold.core.job import DEFAULT_LEASE_SECONDS
 from leasehold.core.lease import SweepReport
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
-from leasehold.worker.attempt import describe_error
+from leasehold.worker.describe import describe_error
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 CLOCK_JUMP_SECONDS: Final = 5.0
 """A wall clock that moves this much against the monotonic one was set, or the machine slept."""

@@ -15,6 +15,7 @@ from leasehold.core.breaker import Breaker
 from leasehold.core.outcome import Fail, Outcome
 from leasehold.core.retry import PERMANENT, RETRYABLE
 from leasehold.errors import InvalidJobError, TaskNotImportableError, UnknownTaskError
+from leasehold.worker.describe import message_of
 
 ExecutorKind = Literal["thread", "async", "process", "command"]
 
@@ -141,15 +142,18 @@ class TaskRegistry:
             target: Any = importlib.import_module(module_name)
             for part in path.split("."):
                 target = getattr(target, part)
-        except (ImportError, AttributeError) as error:
-            raise UnknownTaskError(f"task {name!r} cannot be imported here: {error}") from error
+        except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
+            raise UnknownTaskError(
+                f"task {name!r} cannot be imported here: {message_of(error)}"
+            ) from error
         # A decorated task stands in its module under its own name.
         definition = getattr(target, "definition", None)
         if isinstance(definition, TaskDefinition):
-            return definition
+            # Its jobs may bear another name than its own: the one it is imported by.
+            return replace(definition, codec=definition.codec.for_task(name))
         if not callable(target):
             raise UnknownTaskError(f"{name!r} is not a function")
-        codec = CallCodec(target, pickle_key=self._pickle_key)
+        codec = CallCodec(target, task=name, pickle_key=self._pickle_key)
         return TaskDefinition(name, target, codec, default_executor(target))
 
 

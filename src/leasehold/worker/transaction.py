@@ -6,14 +6,15 @@ the store, so nobody can take the job away: its lease needs no renewal, and wait
 
 from __future__ import annotations
 
+import os
 import sys
-from collections import deque
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leasehold.core.joblog import LogLine, LogTail
 from leasehold.core.lease import Lease, Settled, Settlement
-from leasehold.core.limits import LOG_LINES_MAX
 from leasehold.core.outcome import Complete, Outcome, within_limits
 from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.errors import TransactionError
@@ -38,13 +39,23 @@ class Backing(Protocol):
 class TaskTransaction:
     """What `ctx.transaction()` gives: enter it with `with`, in an async task with `async with`."""
 
-    def __init__(self, lease: Lease, backing: Backing, sink: Sink) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        backing: Backing,
+        sink: Sink,
+        is_concluded: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._lease = lease
         self._backing = backing
         self._sink = sink
+        self._is_concluded = is_concluded
+        """Whether the attempt is over: then nobody would end what is opened."""
+        self._pid = os.getpid()
+        self._opening = threading.Lock()
         self._held: JobTransaction | None = None
         self._progress: bytes | None = None
-        self._lines: deque[str] = deque(maxlen=LOG_LINES_MAX)
+        self._log = LogTail()
         self._leave_turn: Callable[[], None] = _nothing
 
     @property
@@ -64,8 +75,25 @@ class TaskTransaction:
                 f"job {self._lease.job_id}: to wait for the turn to write would stop the event "
                 "loop: write `async with ctx.transaction()`"
             )
-        self._held = self._backing.open(self._lease)
-        return self._held.connection
+        return self._take(self._backing.open(self._lease), _nothing)
+
+    def _take(self, held: JobTransaction, leave_turn: Callable[[], None]) -> Connection:
+        with self._opening:
+            self._leave_turn = leave_turn
+            self._held = held
+            if not self._is_concluded():
+                return held.connection
+        # A thread, or a task of the event loop, that outlived the attempt.
+        self.roll_back()
+        raise TransactionError(
+            f"job {self._lease.job_id}: its attempt was over before its transaction was open: open "
+            "it in the task itself, or let the task wait for whoever does"
+        )
+
+    def is_settled_open(self) -> bool:
+        """Whether it is open, with nobody just about to open it."""
+        with self._opening:
+            return self._held is not None
 
     def __exit__(
         self,
@@ -79,10 +107,10 @@ class TaskTransaction:
     async def __aenter__(self) -> Connection:
         from leasehold.worker.asyncturn import open_in_turn
 
-        self._held, self._leave_turn = await open_in_turn(
+        held, leave_turn = await open_in_turn(
             lambda: self._backing.open(self._lease), lambda: self._backing.gave_up(self._lease)
         )
-        return self._held.connection
+        return self._take(held, leave_turn)
 
     async def __aexit__(
         self,
@@ -98,8 +126,8 @@ class TaskTransaction:
         """To be written with the rest: only the latest counts, and nobody sees it earlier."""
         self._progress = document
 
-    def log(self, line: str) -> None:
-        self._lines.append(line)
+    def log(self, line: LogLine) -> None:
+        self._log.add(line)
 
     # -- its end -----------------------------------------------------------------------------
 
@@ -118,8 +146,8 @@ class TaskTransaction:
                 return None  # It timed out, or was handed back: that is how it ends.
             if self._progress is not None:
                 held.report_progress(self._progress)
-            if self._lines:
-                held.append_log(list(self._lines))
+            if self._log:
+                held.append_log(list(self._log.lines), dropped=self._log.dropped)
             settled = held.complete(Settlement(lease.job_id, lease.version, outcome))
             self._held = None
             self._leave_turn()
@@ -130,14 +158,16 @@ class TaskTransaction:
     def roll_back(self) -> None:
         """Undo all of it; harmless when it is over. What was logged is kept: it tells why."""
         held, self._held = self._held, None
-        if held is None:
-            return
-        held.roll_back()
-        self._leave_turn()
-        self._backing.gave_up(self._lease)
-        for line in self._lines:
+        if held is None or os.getpid() != self._pid:
+            return  # In a forked copy: the connection and its transaction are the parent's.
+        try:
+            held.roll_back()
+        finally:
+            self._leave_turn()
+            self._backing.gave_up(self._lease)
+        for line in self._log.lines:
             self._sink.log(self._lease, line)
-        self._lines.clear()
+        self._log.clear()
         self._progress = None
 
 

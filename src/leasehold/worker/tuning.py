@@ -7,15 +7,15 @@ heartbeat.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 
 from leasehold.core.settings import DEFINITIONS, SettingValue
 from leasehold.core.store import Store
 from leasehold.errors import StoreError
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 
 class Tuning:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -33,12 +32,13 @@ from leasehold.worker.loop import Loop, Rules
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.pruner import Pruner, PrunerStatistics
+from leasehold.worker.safelog import safe_logger
 from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
 from leasehold.worker.sweep import RecoverySweep, SweepStatistics
 from leasehold.worker.task import ExecutorKind, TaskRegistry
 from leasehold.worker.tuning import Tuning
 
-logger = logging.getLogger("leasehold.worker")
+logger = safe_logger("leasehold.worker")
 
 SIGNAL_SECONDS: Final = 1.0
 """How often the main thread wakes up to heed signals. The kernel may give one to any thread, as it
@@ -179,6 +179,8 @@ class Worker:
         self._pruner = Pruner(store, policy=retention, env=env, actor=self.id, blobs=blobs)
         self._follows_retention = retention is None
         self._thread: threading.Thread | None = None
+        self._pid: int | None = None
+        """The process in which it was started: in one forked from that, none of its threads are."""
         self._ended = threading.Condition()
         self._stop_reason: StopReason | None = None
 
@@ -228,7 +230,8 @@ class Worker:
     def stop(self, timeout: float | None = None) -> bool:
         """Stop leasing, finish what runs within the grace, and hand back the rest.
 
-        `timeout` seconds take the place of the worker's own grace. True if it has stopped.
+        `timeout` seconds take the place of the worker's own grace. True if it has stopped. In a
+        process that was forked from the worker's own there is nothing to stop: it works there.
         """
         self.request_stop(grace_seconds=timeout)
         if self._thread is None:
@@ -240,6 +243,8 @@ class Worker:
 
     def request_stop(self, *, now: bool = False, grace_seconds: float | None = None) -> None:
         """Ask it to stop, gracefully or `now`, and return at once."""
+        if self._is_elsewhere:
+            return  # The locks on the way may be held by threads that are not here.
         if now:
             self._stopping.hurry()
         else:
@@ -248,6 +253,8 @@ class Worker:
 
     def wait(self, timeout: float | None = None) -> StopReason | None:
         """Wait until it has stopped; None if that took longer than `timeout` seconds."""
+        if self._is_elsewhere:
+            return StopReason.STOPPED
         clock = self._env.clock
         end = None if timeout is None else clock.monotonic() + timeout
         with self._ended:
@@ -258,9 +265,14 @@ class Worker:
                 clock.wait(self._ended, left)
             return self._stop_reason
 
+    @property
+    def _is_elsewhere(self) -> bool:
+        return self._pid is not None and os.getpid() != self._pid
+
     def _start(self, *, replace_stuck: bool) -> None:
         if self._thread is not None:
             raise RuntimeError(f"worker {self.id} was started already: make a new one")
+        self._pid = os.getpid()
         self._tuning.look()
         now = self._env.now()
         life = self._store.register_worker(
@@ -307,33 +319,44 @@ class Worker:
         return min(seconds, LOOK_SECONDS) if self._until_empty else seconds
 
     def _main(self, team: Team, life: WorkerLife, replace_stuck: bool) -> None:
-        unsubscribe = self._store.subscribe(Hints(self._inbox, self._in_hand, self._heartbeat))
-        self._heartbeat.start()
-        if self._sweep is not None:
-            self._sweep.start()
-        self._pruner.start()
         reason = StopReason.STORE_LOST
+        unsubscribe: Callable[[], None] | None = None
         try:
+            unsubscribe = self._store.subscribe(Hints(self._inbox, self._in_hand, self._heartbeat))
+            self._heartbeat.start()
+            if self._sweep is not None:
+                self._sweep.start()
+            self._pruner.start()
             reason = self._loop.run(team, replace_stuck=replace_stuck)
+        except BaseException:
+            logger.exception("worker %s broke off; its jobs are taken back", self.id)
         finally:
-            unsubscribe()
-            self._shut_down(team, life)
+            # Whatever happens, whoever waits for its end hears of it.
+            self._shut_down(team, life, unsubscribe)
             with self._ended:
                 self._stop_reason = reason
                 self._ended.notify_all()
 
-    def _shut_down(self, team: Team, life: WorkerLife) -> None:
+    def _shut_down(
+        self, team: Team, life: WorkerLife, unsubscribe: Callable[[], None] | None
+    ) -> None:
         """End everything in the order in which each still needs the next."""
-        self._pruner.stop()
-        if self._sweep is not None:
-            self._sweep.stop()
-        self._heartbeat.stop()
-        # Children must be gone before the worker's sign of life is.
-        team.close()
-        try:
-            life.close()
-        except LeaseholdError as error:
-            logger.warning("worker %s could not leave the registry: %s", self.id, error)
+        steps = (
+            unsubscribe,
+            self._pruner.stop,
+            None if self._sweep is None else self._sweep.stop,
+            self._heartbeat.stop,
+            # Children must be gone before the worker's sign of life is.
+            team.close,
+            life.close,
+        )
+        for step in filter(None, steps):
+            try:
+                step()
+            except LeaseholdError as error:
+                logger.warning("worker %s could not leave the registry: %s", self.id, error)
+            except BaseException:
+                logger.exception("worker %s: a part of it could not be ended", self.id)
 
     @contextmanager
     def _signals_stop_it(self) -> Iterator[None]:
@@ -341,7 +364,12 @@ class Worker:
             yield  # Only the main thread may handle signals.
             return
 
-        def handle(_signal_number: int, _frame: FrameType | None) -> None:
+        def handle(signal_number: int, _frame: FrameType | None) -> None:
+            if self._is_elsewhere:
+                # A process that a task has forked inherits this handler; it ends as any other does.
+                signal.signal(signal_number, signal.SIG_DFL)
+                os.kill(os.getpid(), signal_number)
+                return
             self.request_stop(now=self._stopping.is_wanted)
 
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

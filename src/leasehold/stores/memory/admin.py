@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from leasehold.core.job import Job, priority_of
+from leasehold.core.messages import replayed, reprioritized
+from leasehold.core.refusals import no_job, not_ended, not_waiting
 from leasehold.core.status import WAITING, Event, Status, check
-from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
+from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.leasing import count_end
 from leasehold.stores.memory.record import Record, snapshot
@@ -53,7 +55,7 @@ def replay(
         record.start_by = None
         record.reason = None
         record.ended_by = None
-        message = f"by {actor}, attempts reset" if reset_attempts else f"by {actor}"
+        message = replayed(actor, reset_attempts=reset_attempts)
         state.step(record, Event.REPLAYED, Status.BLOCKED if waits_for else Status.PENDING, message)
         if waits_for:
             state.links.block(record, waits_for)
@@ -72,14 +74,10 @@ def discard(state: State, job_ids: Sequence[str], actor: str) -> list[Job | Leas
 
     def discard_one(record: Record) -> Job:
         if not record.status.is_terminal:
-            raise InvalidTransitionError(
-                f"job {record.id} is {record.status}: only jobs that have ended can be discarded. "
-                "Cancel it first."
-            )
+            raise not_ended(record.id, record.status)
         dependents.check_not_needed(state, record)
         last = snapshot(record)
-        state.forget(record)
-        state.free_key(record)
+        dependents.erase(state, record)
         return last
 
     return _each(state, job_ids, discard_one, "discard", actor)
@@ -90,17 +88,15 @@ def reprioritize(state: State, job_id: str, priority: int, actor: str) -> Job:
     priority = priority_of(priority)
     record = _find(state, job_id)
     if record.status not in WAITING:
-        raise InvalidTransitionError(
-            f"job {job_id} is {record.status}: only a waiting job's priority can be changed"
-        )
-    message = f"from {record.priority} to {priority} by {actor}"
+        raise not_waiting(job_id, record.status)
+    message = reprioritized(record.priority, priority, actor)
     if record.status is Status.PENDING:
         state.queues[record.draft.queue].lanes.count_anew(record.priority, priority)
     record.priority = priority
     record.updated_at = state.now
     inheritance.reprioritized(state, record)
     state.tell(record, Event.REPRIORITIZED, before=record.status, message=message)
-    state.note_action(actor, "reprioritize", {"job_id": job_id, "priority": priority}, 1)
+    state.note_action(actor, "reprioritize", {"jobs": [job_id], "priority": priority}, 1)
     return snapshot(record)
 
 
@@ -121,12 +117,12 @@ def _each(
     done = [answer.id for answer in answers if isinstance(answer, Job)]
     if done:
         # Enough ids to see what was meant; the number says how many there were.
-        state.note_action(actor, action, {"job_ids": done[:100], **detail}, len(done))
+        state.note_action(actor, action, {"jobs": done[:100], **detail}, len(done))
     return answers
 
 
 def _find(state: State, job_id: str) -> Record:
     record = state.records.get(job_id)
     if record is None:
-        raise JobNotFoundError(f"no job has the id {job_id}: it never existed, or was discarded")
+        raise no_job(job_id)
     return record

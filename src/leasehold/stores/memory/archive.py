@@ -18,11 +18,11 @@ from leasehold.core.archive import (
 )
 from leasehold.core.job import MetadataValue
 from leasehold.core.outcome import JobError
+from leasehold.core.refusals import check_page, not_a_cursor
 from leasehold.core.retention import DAY_SECONDS
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.env import from_micros
-from leasehold.errors import InvalidJobError
 from leasehold.stores.memory.record import Record, moment
 
 ARCHIVED_MAX: Final = 10_000
@@ -101,8 +101,7 @@ class Archive:
         cursor: str | None,
     ) -> ArchivePage:
         """Those that fit, archived last first. The cursor is the place of the last one shown."""
-        if not 1 <= limit <= 10_000:
-            raise InvalidJobError(f"limit must be from 1 to 10,000, not {limit}")
+        check_page(limit)
         check_filter(where)
         before = None if cursor is None else _place(cursor)
         found: list[ArchivedJob] = []
@@ -140,7 +139,7 @@ def _ended_between(job: ArchivedJob, days: tuple[date | None, date | None]) -> b
 def _place(cursor: str) -> tuple[int, int]:
     day, _, seq = cursor.partition(".")
     if not (day.isdecimal() and seq.isdecimal()):
-        raise InvalidJobError(f"{cursor!r} is not a cursor that an earlier page gave")
+        raise not_a_cursor(cursor)
     return int(day), int(seq)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.dependencies import (
-    DEPENDENTS_AT_ONCE,
     ENDED_AS,
     Plan,
     consequence,
+    is_in_the_way,
     refuse_discard,
     refuse_replay,
     told,
@@ -52,7 +53,8 @@ def link(state: State, record: Record, needs: Sequence[str]) -> None:
     """Link a new job, not yet entered, to those it depends on; it is blocked if it must wait."""
     needed = [state.records[job_id] for job_id in needs]
     state.links.add(record, {each.id: each.seq for each in needed})
-    blocked_by = {each.id for each in needed if _is_in_the_way(record, each)}
+    policy = record.draft.on_dependency_failure
+    blocked_by = {each.id for each in needed if is_in_the_way(policy, ended_as(each))}
     if blocked_by:
         record.status = Status.BLOCKED
         state.links.block(record, blocked_by)
@@ -60,10 +62,9 @@ def link(state: State, record: Record, needs: Sequence[str]) -> None:
         state.links.ended.extend(each.id for each in needed if each.status.is_terminal)
 
 
-def _is_in_the_way(record: Record, needed: Record) -> bool:
-    if not needed.status.is_terminal:
-        return True
-    return consequence(record.draft.on_dependency_failure, needed.status) is not None
+def ended_as(record: Record) -> Status | None:
+    """How a job has ended; None if it has not."""
+    return record.status if record.status.is_terminal else None
 
 
 # -- ends --------------------------------------------------------------------------------------
@@ -82,7 +83,9 @@ def resolve(state: State) -> None:
         if needed is None or not needed.status.is_terminal or not blocked:
             if needed is not None and needed.status.is_terminal:
                 needed.base = needed.priority  # Nobody waits for it any more.
-            links.ended.popleft()
+                if needed.id in links.purged:
+                    erase(state, needed)
+            links.purged.discard(links.ended.popleft())
             continue
         for job_id in list(islice(blocked, left)):
             _tell(state, state.records[job_id], needed)
@@ -107,6 +110,12 @@ def _tell(state: State, record: Record, needed: Record) -> None:
         state.step(record, Event.UNBLOCKED, Status.PENDING if due else Status.SCHEDULED, message)
 
 
+def erase(state: State, record: Record) -> None:
+    """Delete an ended job with all its records; nobody waits for it."""
+    state.forget(record)
+    state.free_key(record)
+
+
 # -- people ------------------------------------------------------------------------------------
 
 
@@ -116,7 +125,7 @@ def waits_again_for(state: State, record: Record) -> set[str]:
     for needed in _dependencies(state, record):
         if not needed.status.is_terminal:
             waits_for.add(needed.id)
-        elif _is_in_the_way(record, needed):
+        elif is_in_the_way(record.draft.on_dependency_failure, needed.status):
             raise refuse_replay(record.id, needed.id, needed.status)
     return waits_for
 
@@ -133,7 +142,7 @@ def replay_order(state: State, job_ids: Sequence[str]) -> list[int]:
 
 def check_not_needed(state: State, record: Record) -> None:
     """Refuse to discard a job that an unfinished one depends on."""
-    if record.id in state.links.unfinished:
+    if record.seq in state.links.unfinished:
         for dependent in _dependents(state, record):
             if not dependent.status.is_terminal:
                 raise refuse_discard(record.id, dependent.id)

@@ -58,6 +58,10 @@ class Finished:
         ends = (reversed(shelf[status].values()) for shelf in shelves)
         return merge(*ends, key=_end, reverse=True)
 
+    def count_of(self, status: Status) -> int:
+        """How many have ended like this."""
+        return sum(len(shelf[status]) for shelf in (self._common, *self._own.values()))
+
     def counts(self, shelf: str | None) -> dict[Status, int]:
         return {status: len(jobs) for status, jobs in self._shelf_of(shelf).items()}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from leasehold.core.admission import Admission
+from leasehold.core.admission import Admission, Asked, asked_for
 from leasehold.core.drain import Drain
 from leasehold.core.job import Draft
 from leasehold.core.status import Status
@@ -15,15 +15,23 @@ from leasehold.stores.memory.state import QueueState, State
 class Gate:
     """Lets the drafts of one call in, by the rules of the queues that have any."""
 
-    __slots__ = ("_admissions", "_drafts", "_partial", "_state")
+    __slots__ = ("_admissions", "_drafts", "_is_pending", "_partial", "_state")
 
-    def __init__(self, state: State, drafts: Sequence[Draft], *, partial: bool) -> None:
+    def __init__(
+        self,
+        state: State,
+        drafts: Sequence[Draft],
+        *,
+        is_pending: Callable[[Draft], bool],
+        partial: bool,
+    ) -> None:
         self._state = state
         self._drafts = drafts
+        self._is_pending = is_pending
         self._partial = partial
         self._admissions: dict[str, tuple[Rule, Admission]] = {}
 
-    def admit(self, draft: Draft, *, pending: bool) -> Draft:
+    def admit(self, draft: Draft) -> Draft:
         """Let a draft in, with its queue's defaults and then the store's; raises what its queue has
         against it.
         """
@@ -33,7 +41,7 @@ class Gate:
             if known is None:
                 admission = self._open(draft.queue, queue, queue.rule)
                 known = self._admissions[draft.queue] = queue.rule, admission
-            draft = known[1].admit(draft, pending=pending)
+            draft = known[1].admit(draft, pending=self._is_pending(draft))
         defaults = self._state.settings.draft_defaults
         return draft if defaults is None else defaults.applied_to(draft)
 
@@ -53,7 +61,6 @@ class Gate:
         rule.drain = (
             Drain.begin(now, ended) if rule.drain is None else rule.drain.observed(now, ended)
         )
-        wanted = 1 if self._partial else sum(draft.queue == name for draft in self._drafts)
         return Admission(
             name,
             rule.state,
@@ -62,6 +69,9 @@ class Gate:
             ended=ended,
             drain=rule.drain,
             full_at=lambda bucket: rule.buckets.get(bucket, 0),
-            wanted=wanted,
+            asked=None if self._partial else lambda: self._asked_of(name),
             now=now,
         )
+
+    def _asked_of(self, queue: str) -> Asked:
+        return asked_for(self._drafts, queue, self._state.known_id, self._is_pending)

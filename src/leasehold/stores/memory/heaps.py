@@ -230,10 +230,12 @@ class Lanes:
         self.pending_by_priority[before] -= 1
         self.pending_by_priority[after] += 1
 
-    def rebalance(self, now: int) -> None:
-        """Place those anew that belong into another tier by now."""
-        while (due := self.crossing.first()) is not None and due[0] <= now:
+    def rebalance(self, now: int, limit: int | None = None) -> None:
+        """Place those anew that belong into another tier by now, so many of them, or all."""
+        placed = 0
+        while (due := self.crossing.first()) is not None and due[0] <= now and placed != limit:
             self.place_anew(due[2], now)
+            placed += 1
 
     def rescore(self, scoring: Scoring, now: int) -> None:
         """Place all anew, by what counts from now on."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
 
-import msgspec
-
+from leasehold.core.budget import (
+    PASSED_OVER_AT_ONCE,
+    PLACED_AT_ONCE,
+    PROMOTED_AT_ONCE,
+    TURNED_AWAY_AT_ONCE,
+)
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -16,6 +19,7 @@ from leasehold.core.lease import (
     Settlement,
 )
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.messages import not_started_by
 from leasehold.core.outcome import (
     Complete,
     Decision,
@@ -23,6 +27,7 @@ from leasehold.core.outcome import (
     JobError,
     Outcome,
     decide,
+    reason_after,
     within_limits,
 )
 from leasehold.core.status import Event, Status
@@ -36,9 +41,6 @@ from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
 from leasehold.stores.memory.schedules import fire_due
 from leasehold.stores.memory.state import BreakerState, QueueState, State
-
-_EXPLAINED: Final = frozenset({Status.CANCELLED, Status.DEAD, Status.SCHEDULED})
-"""What the decision's message is the job's reason for; the other statuses need none."""
 
 
 def exchange(
@@ -67,8 +69,9 @@ def exchange(
         if queue.lanes.delayed.entries:
             promote(state, queue)
         if queue.lanes.crossing.entries:
-            queue.lanes.rebalance(state.now)
-    leases = _lease(state, request, queues, now, lease_micros)
+            queue.lanes.rebalance(state.now, PLACED_AT_ONCE)
+    found = _lease(state, request, queues, now, lease_micros)
+    leases = found.leases
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
         return Exchange(settled, leases, None, tick_at, generation)
@@ -76,6 +79,9 @@ def exchange(
     moments = [entry[0] for entry in delayed]
     moments += [at for queue in queues for at in _probes_to_come(state, queue)]
     moments += [] if state.next_tick is None else [state.next_tick]
+    if found.cut_short:
+        moments.append(state.now)
+        state.wake()
     return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation)
 
 
@@ -85,7 +91,7 @@ def exchange(
 def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
     record = held(state, settlement.job_id, settlement.version)
     if isinstance(record, LeaseLostError):
-        mismatch(state, settlement.job_id, settlement.version, "settle")
+        mismatch(state, settlement.job_id, settlement.version)
         return record
     outcome = within_limits(settlement.outcome, settlement.job_id)
     decision = decide(
@@ -129,19 +135,25 @@ def end_attempt(
     decision: Decision,
     error: JobError | None,
     note: bytes | None = None,
+    *,
+    checkpoint: bool = False,
 ) -> None:
-    """Close the running attempt's record and take the job where the decision says."""
+    """Close the running attempt's record and take the job where the decision says.
+
+    The record of a lost one is a checkpoint: it tells how its lease stood.
+    """
     row = record.attempt_rows[-1]
     row.ended_at = state.now
     row.outcome = decision.event
     row.error = error
     row.message = decision.message
     row.note = note
-    row.expires_at = record.expires_at
-    row.heartbeat_at = record.heartbeat_at
+    if checkpoint:
+        row.expires_at = record.expires_at
+        row.heartbeat_at = record.heartbeat_at
     record.attempts = decision.attempts
     record.error = error or record.error
-    record.reason = decision.message or None if decision.status in _EXPLAINED else None
+    record.reason = reason_after(decision)
     if decision.run_at is not None:
         record.run_at = to_micros(decision.run_at)
     elif decision.status is Status.PENDING:
@@ -160,13 +172,38 @@ def count_end(state: State, record: Record, event: Event) -> None:
 # -- leasing -----------------------------------------------------------------------------------
 
 
-def promote(state: State, queue: QueueState) -> int:
-    """Make the queue's due jobs pending; answers how many."""
+def promote(state: State, queue: QueueState, limit: int = PROMOTED_AT_ONCE) -> int:
+    """Make the queue's due jobs pending, so many of them; answers how many."""
     promoted = 0
-    while (due := queue.lanes.delayed.first()) is not None and due[0] <= state.now:
+    while promoted < limit:
+        due = queue.lanes.delayed.first()
+        if due is None or due[0] > state.now:
+            break
+        due[2].reason = None  # It waits for nothing any more.
         state.step(due[2], Event.PROMOTED, Status.PENDING)
         promoted += 1
     return promoted
+
+
+class _Round:
+    """What one exchange has leased so far, and what it may still pass over."""
+
+    __slots__ = ("leases", "limit", "passed_over_left", "turned_away_left")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.leases: list[Lease] = []
+        self.passed_over_left = PASSED_OVER_AT_ONCE
+        self.turned_away_left = TURNED_AWAY_AT_ONCE
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.leases) >= self.limit
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether to leave it at that for now: the next exchange goes on."""
+        return self.passed_over_left <= 0 or self.turned_away_left <= 0
 
 
 def _lease(
@@ -175,7 +212,23 @@ def _lease(
     queues: list[QueueState],
     now: datetime,
     lease_micros: int,
-) -> list[Lease]:
+) -> _Round:
+    found = _Round(request.limit)
+    # Each pass leaves out what the one before has found to be closed: a breaker or a queue.
+    while not found.is_full and _pass(state, request, queues, now, lease_micros, found):
+        pass
+    return found
+
+
+def _pass(
+    state: State,
+    request: LeaseRequest,
+    queues: list[QueueState],
+    now: datetime,
+    lease_micros: int,
+    found: _Round,
+) -> bool:
+    """Lease while the same tasks and queues may be leased from; whether to go on without some."""
     streams = [
         stream
         for queue in queues
@@ -185,21 +238,22 @@ def _lease(
         )
     ]
     by_task = request.lease_seconds_by_task or {}
-    leases: list[Lease] = []
-    for record in in_order(streams, state.now) if request.limit > 0 else ():
+    for record in in_order(streams, state.now):
+        if found.cut_short:
+            return False
         if record.start_by is not None and record.start_by < state.now and not record.attempt_rows:
-            record.reason = f"not started by {from_micros(record.start_by).isoformat()}"
-            count_end(state, record, Event.CANCELLED)
-            state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
+            cancel_late(state, record)
+            found.passed_over_left -= 1
             continue
         queue = state.queues[record.draft.queue]
         parking, key = queue.lanes.parking, record.draft.limit_key
         if parking is not None and key is not None and not parking.free(key):
             parking.park(record)
+            found.turned_away_left -= 1
             continue
         own = record.draft.lease_seconds or by_task.get(record.draft.task)
         micros = lease_micros if own is None else round(own * 1e6)
-        leases.append(_grant(state, record, request.worker, now, micros))
+        found.leases.append(_grant(state, record, request.worker, now, micros))
         queue.figures.waits.add(state.now - record.available_at)
         breaker = queue.breakers.get(record.draft.task)
         was_probe = breaker is not None and breaker.held_until is not None
@@ -207,12 +261,18 @@ def _lease(
             # That was the probe: the task waits for its end, or for another pause.
             breaker.held_until = state.now + breaker.hold_micros
         if was_probe or (queue.rule is not None and not queue.rule.free_slots(queue.counts)):
-            # Go on without what may not be leased any more.
-            narrowed = msgspec.structs.replace(request, limit=request.limit - len(leases))
-            return leases + _lease(state, narrowed, queues, now, lease_micros)
-        if len(leases) >= request.limit:
-            break
-    return leases
+            return True
+        if found.is_full:
+            return False
+    return False
+
+
+def cancel_late(state: State, record: Record) -> None:
+    """A job that was not started in time is cancelled, with that reason."""
+    assert record.start_by is not None
+    record.reason = not_started_by(from_micros(record.start_by))
+    count_end(state, record, Event.CANCELLED)
+    state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
 
 
 # -- circuit breakers --------------------------------------------------------------------------
@@ -265,6 +325,7 @@ def _grant(state: State, record: Record, worker: str, now: datetime, micros: int
     record.worker = worker
     record.attempts += 1
     record.started_at = record.acquired_at = record.heartbeat_at = state.now
+    record.moved_by = 0
     record.expires_at = state.now + micros
     record.reason = None
     record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))

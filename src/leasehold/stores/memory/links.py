@@ -10,17 +10,19 @@ from leasehold.stores.memory.record import Record
 class Links:
     """The links between jobs. A store in which nobody depends on anybody has only empty ones."""
 
-    __slots__ = ("blocking", "dependents", "ended", "lowered", "unfinished")
+    __slots__ = ("blocking", "dependents", "ended", "lowered", "purged", "unfinished")
 
     def __init__(self) -> None:
         self.blocking: dict[str, dict[str, None]] = {}
         """A job -> those it blocks. Taking one out is the fence: its end counts once."""
         self.dependents: dict[str, dict[str, None]] = {}
         """A job -> all that depend on it, whatever became of them."""
-        self.unfinished: dict[str, int] = {}
-        """A job -> how many that have not ended depend on it: it must not be forgotten."""
+        self.unfinished: dict[int, int] = {}
+        """A job's number -> how many that have not ended depend on it: it must not be forgotten."""
         self.ended: deque[str] = deque()
         """Jobs that have ended and whose dependents are still to be told."""
+        self.purged: set[str] = set()
+        """Those of `ended` that are to be deleted once their dependents are told."""
         self.lowered: set[str] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
 
@@ -53,7 +55,7 @@ class Links:
 
     def count_unfinished(self, record: Record, by: int) -> None:
         """Count a job for those it depends on, while it has not ended."""
-        for needed in record.needs or ():
+        for needed in (record.needs or {}).values():
             count = self.unfinished.get(needed, 0) + by
             if count:
                 self.unfinished[needed] = count

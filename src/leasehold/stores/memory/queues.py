@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.messages import purged_by, queue_deleted
 from leasehold.core.priority import DEFAULT_SCORING
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
-from leasehold.core.queue_rules import said
+from leasehold.core.queue_config import (
+    QueueConfig,
+    QueueInfo,
+    QueueState,
+    being_deleted,
+    check_queue_name,
+)
+from leasehold.core.queue_rules import Purged, said
+from leasehold.core.refusals import no_queue, queue_exists, queue_not_empty
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Event, Status
 from leasehold.env import from_micros
-from leasehold.errors import QueueExistsError, QueueNotEmptyError, QueueNotFoundError
+from leasehold.errors import InvalidQueueError
+from leasehold.stores.memory import dependents
 from leasehold.stores.memory.leasing import count_end
 from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.reading import search
@@ -35,10 +44,10 @@ def create(state: State, queue: str, config: QueueConfig, actor: str) -> QueueIn
     if known.rule is None:
         _give(state, queue, config)
         state.note_action(actor, "create_queue", {"queue": queue, "config": said(config)}, 1)
+    elif known.rule.state is QueueState.DELETING:
+        raise being_deleted(queue)
     elif known.rule.config != config:
-        raise QueueExistsError(
-            f"queue {queue!r} exists already, with other rules: use update_queue to change them"
-        )
+        raise queue_exists(queue)
     return _info(state, queue)
 
 
@@ -55,49 +64,106 @@ def update(state: State, queue: str, changes: Mapping[str, Any], actor: str) -> 
 
 def set_state(state: State, queue: str, to: QueueState, actor: str) -> QueueInfo:
     """Pause, resume or drain a queue."""
+    action = _ACTIONS.get(to)
+    if action is None:
+        raise InvalidQueueError(f"a queue is active, paused or draining, not {to}: delete it")
     _check_known(state, queue)
     _rule(state, queue).state = to
     state.wake()
-    state.note_action(actor, _ACTIONS[to], {"queue": queue}, 1)
+    state.note_action(actor, action, {"queue": queue}, 1)
     return _info(state, queue)
 
 
-def purge(state: State, queue: str, where: JobFilter, actor: str, limit: int) -> int:
-    """Delete waiting jobs that fit: each is cancelled and discarded, like by a person."""
+def purge(state: State, queue: str, where: JobFilter, actor: str, limit: int) -> Purged:
+    """Delete waiting jobs that fit: all are cancelled, and then deleted when nobody waits for them.
+
+    Those that others wait for are deleted by `dependents.resolve`, which tells these first.
+    """
     statuses = WAITING & set(where.statuses or WAITING)
     if where.queues is not None and queue not in where.queues:
-        return 0
+        return Purged(0, more=False)
     fitting = msgspec.structs.replace(where, queues=(queue,), statuses=tuple(statuses))
-    purged = 0
-    for job in search(state, fitting, limit, None).jobs:
-        record = state.records[job.id]
-        # To cancel one job may have ended another one of them.
-        if record.status not in WAITING:
-            continue
-        state.step(record, Event.CANCELLED, Status.CANCELLED, f"purged by {actor}")
+    page = search(state, fitting, limit, None)
+    records = [state.records[job.id] for job in page.jobs]
+    for record in records:
+        record.reason = purged_by(actor)
+        state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
         count_end(state, record, Event.CANCELLED)
-        state.forget(record)
-        state.free_key(record)
-        purged += 1
-    if purged:
+        if record.id in state.links.blocking:
+            state.links.purged.add(record.id)
+        else:
+            dependents.erase(state, record)
+    if records:
         detail = {"queue": queue, "where": said(where)}
-        state.note_action(actor, "purge_queue", detail, purged)
-    return purged
+        state.note_action(actor, "purge_queue", detail, len(records))
+    return Purged(len(records), more=page.next_cursor is not None)
 
 
-def delete(state: State, queue: str, actor: str, force: bool) -> int:
-    """Forget a queue; by force, what waits in it becomes dead letters."""
-    _check_known(state, queue)
+def delete(state: State, queue: str, actor: str, force: bool) -> bool:
+    """Forget a queue, or begin to: by force, what waits in it has to be buried first.
+
+    Answers whether that was all.
+    """
+    _check_known(state, queue, deleting=True)
     known = state.queues[queue]
     waiting = sum(known.counts[status] for status in WAITING)
     running = known.counts[Status.RUNNING]
     if (waiting or running) and not force:
-        raise QueueNotEmptyError(
-            f"queue {queue!r} was not deleted: {waiting} job(s) wait and {running} run in it. "
-            "Drain or purge it first, or delete it with force: then those that wait become dead "
-            "letters, and those that run may finish"
-        )
-    buried = _bury(state, queue, f"its queue {queue!r} was deleted by {actor}") if waiting else 0
+        raise queue_not_empty(queue, waiting, running)
+    if not waiting:
+        _forget(state, queue, actor, force, 0)
+        return True
+    rule = _rule(state, queue)
+    if rule.state is not QueueState.DELETING:
+        rule.state = QueueState.DELETING
+        rule.deleted_by = actor
+    return False
+
+
+def waiting_in(state: State, queue: str) -> list[str]:
+    """The jobs that wait in a queue."""
+    return [
+        record.id
+        for record in state.records.values()
+        if record.draft.queue == queue and record.status in WAITING
+    ]
+
+
+def being_deleted_now(state: State) -> list[str]:
+    """The queues that somebody began to delete."""
+    return [
+        name
+        for name, queue in state.queues.items()
+        if queue.rule is not None and queue.rule.state is QueueState.DELETING
+    ]
+
+
+def bury(state: State, queue: str, jobs: Sequence[str], buried: int) -> tuple[int, bool]:
+    """Make dead letters of these jobs, and forget the queue when nothing waits in it any more.
+
+    `buried` jobs were before. Answers how many these were, and whether that was all.
+    """
+    known = state.queues.get(queue)
+    rule = None if known is None else known.rule
+    if known is None or rule is None or rule.state is not QueueState.DELETING:
+        return 0, True  # Another thread has finished it.
+    actor = rule.deleted_by or "somebody"
+    reason = queue_deleted(queue, actor)
+    more = 0
+    for record in filter(None, map(state.records.get, jobs)):
+        if record.status in WAITING:
+            state.step(record, Event.DEAD, Status.DEAD, reason)
+            record.reason = reason
+            count_end(state, record, Event.DEAD)
+            more += 1
+    if any(known.counts[status] for status in WAITING):
+        return more, False
+    _forget(state, queue, actor, True, buried + more)
+    return more, True
+
+
+def _forget(state: State, queue: str, actor: str, force: bool, buried: int) -> None:
+    known = state.queues[queue]
     known.rule = None
     _limit_keys(state, queue, None)
     known.lanes.rescore(DEFAULT_SCORING, state.now)
@@ -107,7 +173,6 @@ def delete(state: State, queue: str, actor: str, force: bool) -> int:
     # Those that were held back by the queue's rules, its running jobs' retries, may go on.
     state.wake()
     state.note_action(actor, "delete_queue", {"queue": queue, "force": force}, buried)
-    return buried
 
 
 def infos(state: State) -> list[QueueInfo]:
@@ -138,22 +203,12 @@ def _info(state: State, name: str) -> QueueInfo:
     )
 
 
-def _bury(state: State, queue: str, reason: str) -> int:
-    buried = 0
-    for record in list(state.records.values()):
-        if record.draft.queue == queue and record.status in WAITING:
-            state.step(record, Event.DEAD, Status.DEAD, reason)
-            record.reason = reason
-            count_end(state, record, Event.DEAD)
-            buried += 1
-    return buried
-
-
-def _check_known(state: State, queue: str) -> None:
+def _check_known(state: State, queue: str, *, deleting: bool = False) -> None:
     if queue not in state.queues:
-        raise QueueNotFoundError(
-            f"there is no queue {queue!r}: it was not created, and never held a job"
-        )
+        raise no_queue(queue)
+    rule = state.queues[queue].rule
+    if rule is not None and rule.state is QueueState.DELETING and not deleting:
+        raise being_deleted(queue)
 
 
 def _give(state: State, queue: str, config: QueueConfig) -> None:

@@ -8,7 +8,9 @@ from heapq import nsmallest
 import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
+from leasehold.core.joblog import JobLog
 from leasehold.core.records import WorkerInfo
+from leasehold.core.refusals import check_page, not_a_cursor
 from leasehold.core.retention import without_old_result
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
@@ -32,8 +34,7 @@ def _seen(state: State, record: Record) -> Job:
 
 def search(state: State, where: JobFilter, limit: int, cursor: str | None) -> Page:
     """Jobs that fit, the last submitted first. The cursor is the number of the last one shown."""
-    if limit < 1:
-        raise ValueError(f"a page holds at least one job, not {limit}")
+    check_page(limit)
     before = state.last_seq + 1 if cursor is None else _parsed(cursor)
     found: list[Record] = []
     jobs: list[Job] = []
@@ -73,9 +74,11 @@ def history(state: State, job_id: str) -> list[HistoryEvent]:
     return [] if record is None else history_of(record)
 
 
-def log(state: State, job_id: str) -> list[str]:
+def log(state: State, job_id: str) -> JobLog:
     record = state.records.get(job_id)
-    return list(record.log or ()) if record is not None else []
+    if record is None or record.log is None:
+        return JobLog([])
+    return JobLog(list(record.log.lines), record.log.dropped)
 
 
 def workers(state: State) -> list[WorkerInfo]:
@@ -101,7 +104,6 @@ def _may_match(where: JobFilter, record: Record) -> bool:
 
 
 def _parsed(cursor: str) -> int:
-    try:
-        return int(cursor)
-    except ValueError:
-        raise ValueError(f"{cursor!r} is not a cursor that a search answered with") from None
+    if not cursor.isdecimal():
+        raise not_a_cursor(cursor)
+    return int(cursor)

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import LogTail
 from leasehold.core.outcome import JobError
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
@@ -62,6 +63,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     lease_version: int = 0
     acquired_at: int = 0
     expires_at: int = 0
+    moved_by: int = 0
+    """By how much its expiry was moved because the clock moved on without its holder."""
     heartbeat_at: int = 0
     cancel_requested: str | None = None
     result: bytes | None = None
@@ -69,7 +72,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     error: JobError | None = None
     reason: str | None = None
     progress: bytes | None = None
-    log: list[str] | None = None
+    log: LogTail | None = None
     needs: dict[str, int] | None = None
     """The jobs it depends on, by id, with their seq: an id may be used again after a discard."""
     blocked_by: set[str] | None = None
@@ -155,7 +158,7 @@ def snapshot(record: Record) -> Job:
         idempotency_key=draft.idempotency_key,
         parent_id=draft.parent_id,
         depends_on=tuple(record.needs or ()),
-        on_dependency_failure=draft.on_dependency_failure,
+        on_dependency_failure=draft.on_dependency_failure if record.needs else "cancel",
         inherited_priority=record.base if record.base > record.priority else None,
         limit_key=draft.limit_key,
     )

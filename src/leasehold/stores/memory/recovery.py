@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from leasehold.core import messages
+from leasehold.core.budget import PROMOTED_AT_ONCE
 from leasehold.core.lease import Settled, StuckJob, SweepReport
 from leasehold.core.outcome import Decision, JobError, decide_recovery
 from leasehold.core.status import Event
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.holding import held
-from leasehold.stores.memory.leasing import end_attempt, promote
+from leasehold.stores.memory.leasing import cancel_late, end_attempt, promote
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
-def recover(state: State) -> SweepReport:
-    """Take back every job whose lease expired. Few run at a time, so all are looked at.
+def lost(state: State) -> list[str]:
+    """The jobs whose lease expired. Few run at a time, so all are looked at.
 
     Workers on this store live in its own process: none can be proved dead while it is there to ask.
     """
+    return [record.id for record in state.running.values() if record.expires_at <= state.now]
+
+
+def cancel_late_jobs(state: State) -> None:
+    """Cancel pending jobs past their start_by, so many of them."""
+    for record in state.late():
+        cancel_late(state, record)
+
+
+def recover(state: State, jobs: Sequence[str]) -> SweepReport:
+    """Take those of these jobs back whose lease has expired."""
     started = state.env.clock.monotonic()
-    expired = [record for record in state.running.values() if record.expires_at <= state.now]
-    events = [_take_back(state, record, "its lease expired").event for record in expired]
+    running = [state.running[job_id] for job_id in jobs if job_id in state.running]
+    expired = [record for record in running if record.expires_at <= state.now]
+    events = [_take_back(state, record, _expired(record)).event for record in expired]
     return SweepReport(
         expired_found=len(expired),
         recovered=events.count(Event.RECOVERED),
@@ -41,7 +57,9 @@ def recover_one(
     if reset_attempts:
         record.attempts = 0
         record.allowance = record.draft.allowance
-    decision = _take_back(state, record, reason)
+    heartbeat_at = from_micros(record.heartbeat_at)
+    error = messages.taken(record.worker or "", record.lease_version, heartbeat_at, reason)
+    decision = _take_back(state, record, error)
     return Settled(job_id, version, decision.event, decision.status, decision.attempts)
 
 
@@ -66,25 +84,32 @@ def stuck(state: State, silent_seconds: float) -> list[StuckJob]:
     ]
 
 
-def promote_all(state: State) -> int:
-    """Make every due job pending; answers how many."""
-    return sum(promote(state, queue) for queue in state.queues.values())
+def promote_some(state: State) -> int:
+    """Make due jobs pending, up to the budget; answers how many."""
+    promoted = 0
+    for queue in state.queues.values():
+        if promoted < PROMOTED_AT_ONCE:
+            promoted += promote(state, queue, PROMOTED_AT_ONCE - promoted)
+    return promoted
 
 
-def _take_back(state: State, record: Record, reason: str) -> Decision:
+def _expired(record: Record) -> JobError:
+    return messages.expired(
+        record.worker or "",
+        record.lease_version,
+        from_micros(record.expires_at),
+        from_micros(record.heartbeat_at),
+    )
+
+
+def _take_back(state: State, record: Record, error: JobError) -> Decision:
     decision = decide_recovery(
         attempts=record.attempts,
         allowance=record.allowance,
         cancel_reason=record.cancel_requested,
-    )
-    error = JobError(
-        "LeaseLostError",
-        f"{record.worker} lost the job under version {record.lease_version}: {reason} (lease until "
-        f"{from_micros(record.expires_at).isoformat()}, last heartbeat "
-        f"{from_micros(record.heartbeat_at).isoformat()})",
+        why=error.message,
     )
     if decision.event is Event.RECOVERED:
         state.queues[record.draft.queue].totals.recovered += 1
-        decision = Decision(decision.event, decision.status, decision.attempts, message=reason)
-    end_attempt(state, record, decision, error)
+    end_attempt(state, record, decision, error, checkpoint=True)
     return decision

@@ -22,10 +22,12 @@ class Rule(msgspec.Struct):
     buckets: dict[str, int] = {}
     """Token buckets that were not full: when each will be, in nanoseconds."""
     drain: Drain | None = None
+    deleted_by: str | None = None
+    """Who deletes the queue, while it is being deleted."""
 
     def free_slots(self, counts: Mapping[Status, int]) -> int:
         """How many jobs more may be leased, given how many stand in each status."""
-        if self.state is QueueState.PAUSED:
+        if not self.state.is_leased_from:
             return 0
         limit = self.config.max_concurrency
         return UNLIMITED if limit is None else max(0, limit - counts[Status.RUNNING])

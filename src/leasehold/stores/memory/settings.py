@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leasehold.core.job import DEFAULT_LEASE_SECONDS
+from leasehold.core.limits import EXTENSION_SECONDS_MAX
 from leasehold.core.retention import MEMORY_RETENTION
 from leasehold.core.settings import (
     DEFINITIONS,
@@ -16,6 +17,7 @@ from leasehold.core.settings import (
     check_setting,
     default_lease_seconds,
     draft_defaults,
+    extension_seconds_max,
     retention_values,
     setting_definition,
 )
@@ -38,6 +40,7 @@ class Settings(msgspec.Struct):
     draft_defaults: DraftDefaults | None = None
     """What a submit has to fill in; None, the usual case, if that is nothing."""
     lease_seconds: float = DEFAULT_LEASE_SECONDS
+    extension_seconds_max: float = EXTENSION_SECONDS_MAX
 
 
 def settings(state: State) -> StoredSettings:
@@ -74,6 +77,7 @@ def _change(state: State, values: dict[str, SettingValue]) -> None:
         values=values,
         draft_defaults=draft_defaults(values),
         lease_seconds=default_lease_seconds(values),
+        extension_seconds_max=extension_seconds_max(values),
     )
     state.retention_changed()
     # Whoever works should look at them.

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
+from leasehold.core.job import Draft
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
     CLEANUP_RECORDS_MAX,
@@ -27,7 +29,7 @@ from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.figures import Figures
-from leasehold.stores.memory.finished import ENDED, Finished
+from leasehold.stores.memory.finished import Finished
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.parking import Parking
@@ -145,11 +147,14 @@ class State:
         self.news: News | None = None
         """Collected only while somebody listens."""
         self._clock = env.clock
+        self._clock_basis = ClockBasis()
         self._given_retention = retention
         self.archive = Archive()
         self.cleanups: deque[CleanUp] = deque(maxlen=CLEANUP_RECORDS_MAX)
         self.result_ends: list[tuple[int, int, Record]] = []
         """A heap of results with a time to live: its end, the job's number, the job."""
+        self._to_start: list[tuple[int, int, Record]] = []
+        """A heap of jobs that must begin in time: until when, the job's number, the job."""
         self.too_old_to_tell: list[Record] | None = None
         """Whose history the clean-up at work will drop, once it has looked for them."""
         self._trim_at = 0
@@ -165,12 +170,28 @@ class State:
 
     def tick(self) -> None:
         """Read the clock, which never steps back here, and now and then forget what is too old."""
-        now = self._clock.time_micros()
+        time = tell_time(self.now, self._clock_basis, self._clock.reading())
+        self._clock_basis = time.basis
+        if time.shift:
+            self._move_leases(time)
+        self._advance(time.now)
+
+    def look(self) -> None:
+        """Read the clock for who only looks: what is odd about it, the next change remembers."""
+        self._advance(show_time(self.now, self._clock_basis, self._clock.reading()))
+
+    def _advance(self, now: int) -> None:
         if now > self.now:
             self.now = now
             if now >= self._trim_at:
                 self._end_minute()
                 self._trim()
+
+    def _move_leases(self, time: StoreTime) -> None:
+        for record in self.running.values():
+            record.expires_at += time.shift
+            record.moved_by += time.shift
+            record.heartbeat_at = min(record.heartbeat_at + time.shift, time.now)
 
     def queue(self, name: str) -> QueueState:
         found = self.queues.get(name)
@@ -185,8 +206,27 @@ class State:
         queue = self.queue(record.draft.queue)
         queue.counts[record.status] += 1
         queue.totals.submitted += 1
+        if record.start_by is not None:
+            heappush(self._to_start, (record.start_by, record.seq, record))
         self.tell(record, Event.CREATED, before=None)
         self._enter(queue, record)
+
+    def late(self) -> list[Record]:
+        """Pending jobs past their start_by that never ran, so many of them."""
+        found: list[Record] = []
+        not_yet = []
+        while self._to_start and self._to_start[0][0] < self.now and len(found) < TRIM_BATCH:
+            entry = heappop(self._to_start)
+            record = entry[2]
+            if record.start_by is None or record.attempt_rows or record.status in TERMINAL:
+                continue  # It has begun, or ended; a replay lifts its start_by.
+            if record.status is PENDING:
+                found.append(record)
+            else:
+                not_yet.append(entry)
+        for entry in not_yet:
+            heappush(self._to_start, entry)
+        return found
 
     def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
         """Change a job's status, if the table allows it, with all that hangs on it."""
@@ -269,8 +309,6 @@ class State:
                 heappush(self.result_ends, (self.now + round(ttl * 1e6), record.seq, record))
             if self.news is not None:
                 self.news.ended.append(record.id)
-            if self.capacity is not None and self.finished.count > self.capacity:
-                self._forget_oldest()
         elif status is not BLOCKED:
             if status is PENDING:
                 queue.lanes.add_ready(record, self.now)
@@ -301,6 +339,13 @@ class State:
             known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
             if known is not None and known.job_id == record.id:
                 del self.keys[record.draft.queue, record.draft.idempotency_key]
+
+    def known_id(self, draft: Draft) -> str | None:
+        """The job that a draft's idempotency key stands for, if it was used before."""
+        if draft.idempotency_key is None:
+            return None
+        known = self.keys.get((draft.queue, draft.idempotency_key))
+        return None if known is None else known.job_id
 
     def drop_expired_keys(self) -> None:
         while self.keys:
@@ -333,7 +378,7 @@ class State:
 
     def is_needed(self, record: Record) -> bool:
         """Whether unfinished jobs depend on this one."""
-        return record.id in self.links.unfinished
+        return record.seq in self.links.unfinished
 
     def prune(self, record: Record, policy: RetentionPolicy) -> None:
         """Forget an ended job that is not needed any more, and keep its summary."""
@@ -357,15 +402,33 @@ class State:
             next_minute = (self.open_minute + 1) * MINUTE_MICROS
             self._trim_at = min(self.now + TRIM_INTERVAL_MICROS, next_minute)
 
-    def _forget_oldest(self) -> None:
-        heads = [
-            record
-            for shelf in self.finished.shelves()
-            for status in ENDED
-            for record in self.ended_by(shelf, status, self.now, 1)
-        ]
-        # None if all are needed by unfinished jobs, whose number is bounded itself.
-        if heads:
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more jobs have ended than are kept."""
+        return self.capacity is not None and self.finished.count > self.capacity
+
+    @property
+    def is_full_of_dead(self) -> bool:
+        """Whether dead letters alone are as many as ended jobs are kept."""
+        if self.capacity is None or self.finished.count < self.capacity:
+            return False
+        return self.finished.count_of(Status.DEAD) >= self.capacity
+
+    def make_room(self) -> None:
+        """Forget jobs that ended first; never a dead letter, which waits for a person.
+
+        Called after a verb, which may still be at work on a job that has just ended.
+        """
+        while self.is_overfull:
+            heads = [
+                record
+                for shelf in self.finished.shelves()
+                for status in (Status.COMPLETED, Status.CANCELLED)
+                for record in self.ended_by(shelf, status, self.now, 1)
+            ]
+            # None if all are dead, or needed by unfinished jobs, whose number is bounded itself.
+            if not heads:
+                return
             oldest = min(heads, key=lambda record: (record.completed_at or 0, record.seq))
             self.prune(oldest, self.policy)
 

@@ -1,4 +1,7 @@
-"""The memory store: the contract's methods, each one verb under one lock."""
+"""The memory store: the contract's methods, each one verb under one lock.
+
+A verb runs inside the shield against interrupts: Ctrl-C finds it done, or not begun.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from datetime import date, datetime
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine
 from leasehold.core.lease import (
     Exchange,
     LeaseRequest,
@@ -23,7 +29,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.retention import (
     BATCH_MAX,
@@ -40,6 +46,7 @@ from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
+from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.memory import (
     admin,
     dependents,
@@ -70,7 +77,8 @@ class MemoryStore:
 
     It holds at most `capacity` jobs that have not ended, and as many that have: beyond, a submit
     raises QueueFullError, and the job that ended first is forgotten before its `retention` is over.
-    It forgets by itself, whether somebody prunes or not.
+    Dead letters are not forgotten to make room: when they alone are that many, a submit raises
+    QueueFullError. It forgets by itself, whether somebody prunes or not.
 
     >>> store = MemoryStore()
     >>> store.submit([Draft(id="one", task="greet")])
@@ -144,8 +152,10 @@ class MemoryStore:
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         self._run(holding.report_progress, job_id, version, progress)
 
-    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
-        self._run(holding.append_log, job_id, version, lines)
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        self._run(holding.append_log, job_id, version, lines, dropped)
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
         self._run(holding.tell, job_id, event, worker, version, message)
@@ -153,7 +163,13 @@ class MemoryStore:
     # -- recovery ----------------------------------------------------------------------------
 
     def recover(self) -> SweepReport:
-        return self._run(recovery.recover)
+        report = SweepReport()
+        for jobs in batched(self._look(recovery.lost), RECOVERED_AT_ONCE):
+            report = report.plus(self._run(recovery.recover, jobs))
+        self._run(recovery.cancel_late_jobs)
+        for queue in self._look(queues.being_deleted_now):
+            self._bury(queue)
+        return report
 
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
@@ -161,10 +177,13 @@ class MemoryStore:
         return self._run(recovery.recover_one, job_id, version, reset_attempts, reason)
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        return self._run(recovery.stuck, silent_seconds)
+        return self._look(recovery.stuck, silent_seconds)
 
     def promote(self) -> int:
-        return self._run(recovery.promote_all)
+        promoted = 0
+        while found := self._run(recovery.promote_some):
+            promoted += found
+        return promoted
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -173,7 +192,7 @@ class MemoryStore:
         return _Registration(lambda: self._leave(info.id))
 
     def workers(self) -> list[WorkerInfo]:
-        return self._run(reading.workers)
+        return self._look(reading.workers)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -194,48 +213,48 @@ class MemoryStore:
         return self._run(admin.reprioritize, job_id, priority, actor)
 
     def get(self, job_id: str) -> Job | None:
-        return self._run(reading.get, job_id)
+        return self._look(reading.get, job_id)
 
     def position(self, job_id: str) -> int | None:
-        return self._run(reading.position, job_id)
+        return self._look(reading.position, job_id)
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
-        return self._run(dependents.graph, job_ids)
+        return self._look(dependents.graph, job_ids)
 
     def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return self._run(reading.search, where, limit, cursor)
+        return self._look(reading.search, where, limit, cursor)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        return self._run(reading.find_ids, prefix, limit)
+        return self._look(reading.find_ids, prefix, limit)
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        return self._run(reading.attempts, job_id)
+        return self._look(reading.attempts, job_id)
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        return self._run(reading.history, job_id)
+        return self._look(reading.history, job_id)
 
-    def log(self, job_id: str) -> list[str]:
-        return self._run(reading.log, job_id)
+    def log(self, job_id: str) -> JobLog:
+        return self._look(reading.log, job_id)
 
     def stats(self, queue: str | None = None) -> Stats:
-        return self._run(State.stats, queue)
+        return self._look(State.stats, queue)
 
     def metrics(
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
-        return self._run(metrics.metrics, queue, window_seconds)
+        return self._look(metrics.metrics, queue, window_seconds)
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        return self._run(metrics.series, queue, minutes)
+        return self._look(metrics.series, queue, minutes)
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        return self._run(metrics.daily, queue, days)
+        return self._look(metrics.daily, queue, days)
 
     def queues(self) -> list[str]:
-        return self._run(lambda state: sorted(state.queues))
+        return self._look(lambda state: sorted(state.queues))
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        return self._run(lambda state: list(reversed(state.audit))[:limit])
+        return self._look(lambda state: list(reversed(state.audit))[:limit])
 
     # -- schedules ---------------------------------------------------------------------------
 
@@ -243,10 +262,10 @@ class MemoryStore:
         return self._run(schedules.set_schedule, draft, actor)
 
     def schedules(self) -> list[Schedule]:
-        return self._run(schedules.schedules)
+        return self._look(schedules.schedules)
 
     def get_schedule(self, name: str) -> Schedule | None:
-        return self._run(schedules.get_schedule, name)
+        return self._look(schedules.get_schedule, name)
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
         return self._run(schedules.remove_schedule, name, actor)
@@ -273,25 +292,38 @@ class MemoryStore:
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
+    ) -> Purged:
         return self._run(queues.purge, queue, where, actor, limit)
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
-        return self._run(queues.delete, queue, actor, force)
+        if self._run(queues.delete, queue, actor, force):
+            return 0
+        return self._bury(queue)
+
+    def _bury(self, queue: str) -> int:
+        """Finish deleting a queue, so many jobs under each hold of the lock."""
+        buried = 0
+        done = False
+        while not done:
+            found = self._look(queues.waiting_in, queue)
+            for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
+                more, done = self._run(queues.bury, queue, jobs, buried)
+                buried += more
+        return buried
 
     def queue_info(self, queue: str) -> QueueInfo | None:
-        return self._run(queues.info, queue)
+        return self._look(queues.info, queue)
 
     def list_queues(self) -> list[QueueInfo]:
-        return self._run(queues.infos)
+        return self._look(queues.infos)
 
     def running_of_key(self, queue: str, key: str) -> int:
-        return self._run(queues.running_of_key, queue, key)
+        return self._look(queues.running_of_key, queue, key)
 
     # -- settings ----------------------------------------------------------------------------
 
     def settings(self) -> StoredSettings:
-        return self._run(settings.settings)
+        return self._look(settings.settings)
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
         return self._run(settings.set_setting, name, value, actor)
@@ -313,10 +345,10 @@ class MemoryStore:
         return self._run(pruning.prune, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._run(lambda state: list(reversed(state.cleanups))[:limit])
+        return self._look(lambda state: list(reversed(state.cleanups))[:limit])
 
     def archived(self, job_id: str) -> ArchivedJob | None:
-        return self._run(lambda state: state.archive.find(job_id))
+        return self._look(lambda state: state.archive.find(job_id))
 
     def search_archive(
         self,
@@ -327,28 +359,34 @@ class MemoryStore:
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
-        return self._run(
+        return self._look(
             lambda state: state.archive.search(where, (first_day, last_day), limit, cursor)
         )
 
     # -- the store itself --------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        with self._lock:
+        with SHIELD, self._lock:
             self._check_open()
             self._listen([*self._listeners, listener])
 
         def end() -> None:
-            with self._lock:
+            with SHIELD, self._lock:
                 self._listen([each for each in self._listeners if each is not listener])
 
         return end
 
     def now(self) -> datetime:
-        return self._run(lambda state: from_micros(state.now))
+        return self._look(lambda state: from_micros(state.now))
+
+    def repair_clock(self, *, actor: str) -> ClockRepair:
+        raise UnsupportedError(
+            f"a memory store lives no longer than its process, so {actor} can start it anew "
+            "once the clock is right"
+        )
 
     def check(self) -> list[str]:
-        return self._run(inspection.problems)
+        return self._look(inspection.problems)
 
     def backup(self, path: str) -> None:
         raise UnsupportedError(
@@ -357,7 +395,7 @@ class MemoryStore:
         )
 
     def describe(self) -> Mapping[str, Any]:
-        return self._run(
+        return self._look(
             lambda state: {
                 "kind": "memory",
                 "place": "this process",
@@ -370,30 +408,43 @@ class MemoryStore:
 
     def health(self) -> float:
         """The share of heap entries that are alive, from 0 to 1; 1 when there are none."""
-        return self._run(_health)
+        return self._look(_health)
 
     def close(self) -> None:
-        with self._lock:
+        with SHIELD, self._lock:
             self._closed = True
             self._listen([])
 
     # -- under the lock ----------------------------------------------------------------------
+
+    def _look(
+        self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Let a verb look at the state that changes nothing."""
+        with SHIELD, self._lock:
+            if self._closed:
+                self._check_open()
+            self._state.look()
+            return verb(self._state, *args, **kwargs)
 
     def _run(
         self, verb: Callable[Concatenate[State, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Let a verb work on the state alone, then wake whom it concerns."""
         state = self._state
-        with self._lock:
-            if self._closed:
-                self._check_open()
-            state.tick()
-            answer = verb(state, *args, **kwargs)
-            if state.links.ended or state.links.lowered:
-                dependents.resolve(state)
-            news, listeners = self._take_news() if state.news else (None, [])
-        if news is not None:
-            _publish(news, listeners)
+        with SHIELD:
+            with self._lock:
+                if self._closed:
+                    self._check_open()
+                state.tick()
+                answer = verb(state, *args, **kwargs)
+                if state.links.ended or state.links.lowered:
+                    dependents.resolve(state)
+                if state.is_overfull:
+                    state.make_room()
+                news, listeners = self._take_news() if state.news else (None, [])
+            if news is not None:
+                _publish(news, listeners)
         if state.links.ended:
             self._resolve_the_rest()
         return answer
@@ -408,11 +459,13 @@ class MemoryStore:
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one hold of the lock."""
         while self._state.links.ended:
-            with self._lock:
-                dependents.resolve(self._state)
-                news, listeners = self._take_news()
-            if news is not None:
-                _publish(news, listeners)
+            with SHIELD:
+                with self._lock:
+                    dependents.resolve(self._state)
+                    self._state.make_room()
+                    news, listeners = self._take_news()
+                if news is not None:
+                    _publish(news, listeners)
 
     def _listen(self, listeners: list[Listener]) -> None:
         # Lists are replaced, never changed: whoever goes through one is not disturbed.
@@ -425,7 +478,7 @@ class MemoryStore:
 
     def _leave(self, worker: str) -> None:
         # Not through _run: a worker may leave in peace after its store was closed.
-        with self._lock:
+        with SHIELD, self._lock:
             self._state.workers.pop(worker, None)
 
 
@@ -455,6 +508,6 @@ def _publish(news: News, listeners: list[Listener]) -> None:
                 listener.on_ended(news.ended)
             if news.cancel_requested:
                 listener.on_cancel_requested(news.cancel_requested)
-        except Exception:
+        except (Exception, Interrupted):
             # The write is done and its caller must hear so, whatever a listener makes of it.
             logger.exception("a listener of the memory store failed: %r", listener)

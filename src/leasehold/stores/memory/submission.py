@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
+from leasehold.core.dependencies import is_in_the_way
 from leasehold.core.drain import RETRY_SECONDS_UNKNOWN
 from leasehold.core.job import Draft
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.records import Submitted
+from leasehold.core.refusals import id_is_taken
 from leasehold.core.status import Status
 from leasehold.env import to_micros
 from leasehold.errors import (
-    DuplicateJobError,
     LeaseholdError,
     QueueFullError,
 )
@@ -30,9 +32,12 @@ def submit(
     if state.keys:
         state.drop_expired_keys()
     linked = False
-    room = None if state.capacity is None else state.capacity - state.live_count
+    room = _room(state, drafts, partial)
     has_gate = state.has_rules or state.settings.draft_defaults is not None
-    gate = Gate(state, drafts, partial=partial) if has_gate else None
+    gate = None
+    if has_gate:
+        gate = Gate(state, drafts, is_pending=_is_pending(state, drafts), partial=partial)
+    _check_all(drafts, partial)
     for draft in drafts:
         linked = linked or bool(draft.depends_on)
         try:
@@ -54,6 +59,13 @@ def submit(
     if gate is not None:
         gate.write_down()
     return answers
+
+
+def _check_all(drafts: Sequence[Draft], partial: bool) -> None:
+    """Refuse a call for its first bad draft, before it is asked what is there already."""
+    if not partial:
+        for draft in drafts:
+            draft.check()
 
 
 def _add_linked(
@@ -84,35 +96,39 @@ def _add_linked(
         state.add(record)
     dependents.resolve(state)
     return [
-        Submitted(draft.id, records[draft.id].status) if verdict is None else verdict
+        Submitted(draft.id, records[draft.id].status)
+        if verdict is None
+        else _as_it_was_made(verdict, records)
         for draft, verdict in zip(drafts, plan.verdicts, strict=True)
     ]
 
 
+def _as_it_was_made(
+    verdict: Submitted | LeaseholdError, records: Mapping[str, Record]
+) -> Submitted | LeaseholdError:
+    """The duplicate of a draft of the same call stands where that draft's job does."""
+    if isinstance(verdict, Submitted) and verdict.id in records:
+        return Submitted(verdict.id, records[verdict.id].status, is_duplicate=True)
+    return verdict
+
+
 def _admit(
-    state: State, draft: Draft, admitted: list[Record], room: int | None, gate: Gate | None
+    state: State, draft: Draft, admitted: list[Record], room: Room, gate: Gate | None
 ) -> Submitted:
     """Reserve a draft's id and key; raises what stands against it."""
-    draft.check()
+    if room.partial:
+        draft.check()
     if draft.idempotency_key is not None:
         known = state.keys.get((draft.queue, draft.idempotency_key))
         if known is not None:
             return _duplicate(state, draft, known)
     if draft.id in state.records:
-        raise DuplicateJobError(
-            f"a job with id {draft.id} exists already: choose another id, or give an "
-            "idempotency_key if it shall be the same job"
-        )
-    if room is not None and len(admitted) >= room:
-        raise QueueFullError(
-            f"job {draft.id} was not stored: the memory store holds {state.capacity} jobs that "
-            "have not ended, which is its capacity. Wait until some have, or raise capacity.",
-            RETRY_SECONDS_UNKNOWN,
-        )
-    run_at = _run_at(state, draft)
+        raise id_is_taken(draft.id)
+    if room.left is not None and len(admitted) >= room.left:
+        raise _no_room(state, draft, room)
     if gate is not None:
-        pending = run_at <= state.now and not _is_blocked(state, draft)
-        draft = gate.admit(draft, pending=pending)
+        draft = gate.admit(draft)
+    run_at = _run_at(state, draft)
     record = record_of(draft, seq=state.last_seq + 1, now=state.now, run_at=run_at)
     state.last_seq += 1
     state.records[draft.id] = record
@@ -127,10 +143,54 @@ def _admit(
     return Submitted(draft.id, record.status)
 
 
-def _is_blocked(state: State, draft: Draft) -> bool:
-    """Whether it will wait for another; one that is not there yet comes later in the same call."""
-    needed = (state.records.get(job_id) for job_id in draft.depends_on)
-    return any(record is None or not record.status.is_terminal for record in needed)
+class Room(NamedTuple):
+    """How many more jobs the store holds (None for any number), and how many come together."""
+
+    left: int | None
+    asked: int
+    partial: bool
+
+
+def _room(state: State, drafts: Sequence[Draft], partial: bool) -> Room:
+    left = None if state.capacity is None else state.capacity - state.live_count
+    return Room(0 if state.is_full_of_dead else left, 1 if partial else len(drafts), partial)
+
+
+def _no_room(state: State, draft: Draft, room: Room) -> QueueFullError:
+    if state.capacity is not None and room.asked > state.capacity:
+        return QueueFullError(
+            f"{room.asked} jobs never fit at once into a memory store that holds {state.capacity} "
+            "jobs: submit fewer at a time, or raise capacity"
+        )
+    if state.is_full_of_dead:
+        return QueueFullError(
+            f"job {draft.id} was not stored: the memory store holds {state.capacity} dead letters "
+            "or more, which is its capacity. Replay or discard some, or raise capacity.",
+            RETRY_SECONDS_UNKNOWN,
+        )
+    return QueueFullError(
+        f"job {draft.id} was not stored: the memory store holds {state.capacity} jobs that "
+        "have not ended, which is its capacity. Wait until some have, or raise capacity.",
+        RETRY_SECONDS_UNKNOWN,
+    )
+
+
+def _is_pending(state: State, drafts: Sequence[Draft]) -> Callable[[Draft], bool]:
+    """Which of these drafts will be pending: due, and with nothing in their way."""
+    own = {draft.id: draft for draft in drafts}
+
+    def ended(job_id: str) -> Status | None:
+        # A duplicate stands for the job it is one of; any other draft is a job to come.
+        known = state.known_id(own[job_id]) if job_id in own else None
+        record = state.records.get(known or job_id)
+        return None if record is None else dependents.ended_as(record)
+
+    return lambda draft: (
+        _run_at(state, draft) <= state.now
+        and not any(
+            is_in_the_way(draft.on_dependency_failure, ended(needed)) for needed in draft.depends_on
+        )
+    )
 
 
 def _duplicate(state: State, draft: Draft, known: KnownKey) -> Submitted:

@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -18,8 +19,9 @@ from typing import Any, Final, Literal, Self
 import apsw
 
 from leasehold.errors import TransactionError
+from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.connection import (
-    BUSY_MILLIS,
+    BUSY_SECONDS,
     WAL_BYTES_KEPT,
     WAL_PAGES_BEFORE_CHECKPOINT,
     Durability,
@@ -28,6 +30,7 @@ from leasehold.stores.sqlite.failures import translated
 from leasehold.stores.sqlite.rules import Rules
 from leasehold.stores.sqlite.settings import KnownSettings
 from leasehold.stores.sqlite.step import Hints
+from leasehold.stores.sqlite.transaction import begin, wait_when_busy
 from leasehold.stores.sqlite.turn import Turn
 
 _open_transactions: Final[weakref.WeakValueDictionary[tuple[int, Path], ApplicationConnection]] = (
@@ -59,16 +62,17 @@ class ApplicationConnection(apsw.Connection):
         """Whom to wake when the open transaction is committed."""
         self.is_kept_open = False
         """Whether nobody may commit now, because a job's completion is still to join."""
-        self._turn = turn
+        self.turn = turn
         self._after_commit = after_commit
         self._entered: list[Transaction] = []
         self._note: str | None = None
         self._key: tuple[int, Path] | None = None
         self.pid = os.getpid()
+        self.is_closed = False
         self._configure(durability)
 
     def _configure(self, durability: Durability) -> None:
-        self.set_busy_timeout(BUSY_MILLIS)
+        wait_when_busy(self, BUSY_SECONDS)
         for pragma in (
             f"synchronous = {durability.upper()}",
             f"journal_size_limit = {WAL_BYTES_KEPT}",
@@ -104,39 +108,50 @@ class ApplicationConnection(apsw.Connection):
         self._entered.pop().__exit__(etype, evalue, etraceback)
         return False
 
+    @shielded
     def begin(self, purpose: str = "") -> None:
-        """Begin to write, in turn; waits for whoever writes now."""
+        """Begin to write, in turn; waits for whoever writes now.
+
+        An interrupt may be delivered when it has begun: whoever calls it then rolls back.
+        """
+        self.turn.before_commit()
         check_not_inside(self.database)
-        with translated(self.database), self._turn.taken():
-            self.execute("BEGIN IMMEDIATE")
+        with translated(self.database), self.turn.taken():
+            begin(self)
         self.take_note(purpose)
 
+    @shielded
     def take_note(self, purpose: str = "") -> None:
         """Let it be known that this thread has a transaction open here."""
         if self._key is not None:
             _open_transactions.pop(self._key, None)
         self._key = (threading.get_ident(), self.database)
         _open_transactions[self._key] = self
-        self._note = self._note or self._turn.note(purpose)
+        self._note = self._note or self.turn.note(purpose)
 
+    @shielded
     def commit(self) -> None:
+        self.turn.before_commit()
         with translated(self.database):
             self.execute("COMMIT")
         self.ended()
 
+    @shielded
     def roll_back(self) -> None:
         """Undo everything; harmless where SQLite has done so already."""
-        if self.in_transaction:
+        # A process that was forked inside the transaction leaves it alone: it is the parent's.
+        if self.pid == os.getpid() and self.in_transaction:
             self.execute("ROLLBACK")
         self.ended()
 
+    @shielded
     def ended(self) -> None:
         """The transaction is over, one way or the other: the thread may write elsewhere again."""
         if self._key is not None:
             _open_transactions.pop(self._key, None)
             self._key = None
         if self._note is not None:
-            self._turn.strike_out(self._note)
+            self.turn.strike_out(self._note)
             self._note = None
 
     def tell(self) -> None:
@@ -145,9 +160,13 @@ class ApplicationConnection(apsw.Connection):
         if hints:
             self._after_commit(hints)
 
+    @shielded
     def close(self, force: bool = False) -> None:
-        """Close it; an open transaction is rolled back."""
+        """Close it; an open transaction is rolled back. In a forked process it stays as it is."""
+        if self.pid != os.getpid():
+            return
         super().close(force)
+        self.is_closed = True
         self.hints = Hints()
         self.ended()
 
@@ -164,15 +183,21 @@ class Transaction:
     def __init__(self, connection: ApplicationConnection) -> None:
         self._connection = connection
         self._savepoint: str | None = None
+        self._net: _SafetyNet | None = None
 
     def __enter__(self) -> ApplicationConnection:
         connection = self._connection
         if connection.in_transaction:
             self._savepoint = f"part_{id(self)}"
             connection.execute(f"SAVEPOINT {self._savepoint}")
-        else:
+            return connection
+        self._net = _SafetyNet(connection)
+        try:
             connection.begin()
-        return connection
+            return connection
+        except BaseException:
+            self._roll_back()
+            raise
 
     def __exit__(
         self,
@@ -188,13 +213,38 @@ class Transaction:
                     connection.execute(f"ROLLBACK TO {self._savepoint}")
                 connection.execute(f"RELEASE {self._savepoint}")
         elif kind is not None:
-            connection.roll_back()
+            self._roll_back()
         else:
             try:
                 connection.commit()
-            except BaseException:
-                connection.roll_back()
-                raise
+            finally:
+                # What was not committed is not to be, whatever kept it from it.
+                self._roll_back()
+
+    @shielded
+    def _roll_back(self) -> None:
+        if self._net is not None:
+            self._connection.roll_back()
+            self._net.connection = None
+            self._net = None
+
+
+class _SafetyNet:
+    """Rolls back what nobody else can end: an interrupt may strike in the very call of __exit__.
+
+    It is an object of its own so that it goes inside the shield, as a rule: an interrupt that
+    strikes in a finalizer is dropped by Python.
+    """
+
+    connection: ApplicationConnection | None = None
+
+    def __init__(self, connection: ApplicationConnection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        if self.connection is not None:
+            with suppress(apsw.ConnectionClosedError):  # Closing it has rolled back.
+                self.connection.roll_back()
 
 
 def is_inside(database: Path) -> bool:
@@ -239,6 +289,8 @@ def _rolled_back(itself: Callable[[], ApplicationConnection | None]) -> None:
 
 def _may_commit(itself: Callable[[], Any]) -> bool:
     connection = itself()
+    if connection is not None:
+        connection.turn.before_commit()
     if connection is not None and connection.is_kept_open:
         raise TransactionError(
             "ctx.transaction() commits by itself, together with the job's completion, when the "

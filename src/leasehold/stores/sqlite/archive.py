@@ -17,10 +17,10 @@ from leasehold.core.archive import (
     check_filter,
 )
 from leasehold.core.outcome import JobError
+from leasehold.core.refusals import check_page, not_a_cursor
 from leasehold.core.retention import day_number
 from leasehold.core.search import JobFilter
 from leasehold.env import from_micros, to_micros
-from leasehold.errors import InvalidJobError
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
 
 # Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
@@ -80,8 +80,7 @@ def search(
     cursor: str | None,
 ) -> ArchivePage:
     """Archived jobs that fit, those archived last first."""
-    if not 1 <= limit <= 10_000:
-        raise InvalidJobError(f"limit must be from 1 to 10,000, not {limit}")
+    check_page(limit)
     check_filter(where)
     found = [*_of_the_days(days), *_of_the_job(where)]
     if cursor is not None:
@@ -137,7 +136,7 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
     if where.parent_id is not None:
         clauses.append(("parent_id = ?", (where.parent_id,)))
     if where.error_text is not None:
-        clauses.append((f"instr(lower({_ERROR_TEXT}), ?)", (where.error_text.lower(),)))
+        clauses.append((f"mentions({_ERROR_TEXT}, ?)", (where.error_text,)))
     for key, value in (where.metadata or {}).items():
         clauses.append((_HAS_TAG, (msgspec.json.encode({key: value}).decode(),)))
     return clauses
@@ -146,7 +145,7 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
 def _place(cursor: str) -> tuple[int, int]:
     day, _, seq = cursor.partition(".")
     if not (day.isdecimal() and seq.isdecimal()):
-        raise InvalidJobError(f"{cursor!r} is not a cursor that an earlier page gave")
+        raise not_a_cursor(cursor)
     return int(day), int(seq)
 
 

@@ -9,15 +9,17 @@ import apsw
 
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.sqlite.failures import translated
-from leasehold.stores.sqlite.files import private_umask
-from leasehold.stores.sqlite.migrate import migrate, schema_version
+from leasehold.stores.sqlite.mentions import add_mentions
+from leasehold.stores.sqlite.migrate import migrate, migrations, schema_version
+from leasehold.stores.sqlite.transaction import wait_when_busy
 
 Durability = Literal["full", "normal"]
 
 SQLITE_OLDEST: Final = (3, 51, 3)
 """Up to 3.51.2 a reset of the write-ahead log can corrupt the database."""
 
-BUSY_MILLIS: Final = 10_000
+BUSY_SECONDS: Final = 10.0
+"""How long to wait for SQLite's own locks: for an application's transaction, as a rule."""
 WAL_PAGES_BEFORE_CHECKPOINT: Final = 4000
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
 
@@ -35,13 +37,12 @@ def check_sqlite_version() -> None:
 def open_writer(path: Path, durability: Durability) -> apsw.Connection:
     """A connection that may write, its schema up to date. Call it under the store's file lock.
 
-    Creates the file if it is not there. A file of another program is refused untouched.
+    A file of another program is refused untouched.
     """
-    with translated(path), private_umask():
-        db = apsw.Connection(str(path))
+    with translated(path):
+        db = connected(path)
         try:
-            db.set_busy_timeout(BUSY_MILLIS)
-            _keep_plans(db)
+            wait_when_busy(db, BUSY_SECONDS)
             schema_version(db, path)
             # Each pragma is its own call: apsw runs a string of several only up to the first row.
             for pragma in (
@@ -66,12 +67,25 @@ def open_reader(path: Path) -> apsw.Connection:
     """A connection that can only read, and never waits for a writer."""
     with translated(path):
         # Not opened read-only: the last one to close must be able to checkpoint the WAL.
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        db.set_busy_timeout(BUSY_MILLIS)
-        _keep_plans(db)
+        db = connected(path)
         db.execute("PRAGMA query_only = ON").fetchall()
         db.execute("PRAGMA cache_size = -16384").fetchall()
         return db
+
+
+def is_up_to_date(db: apsw.Connection, path: Path) -> bool:
+    """Whether the schema is ours and the newest; a file of another program is refused."""
+    with translated(path):
+        return schema_version(db, path) == migrations()[-1][0]
+
+
+def connected(path: Path) -> apsw.Connection:
+    """A connection to a file that must be there, settled as all of ours are."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    db.set_busy_timeout(round(BUSY_SECONDS * 1000))
+    _keep_plans(db)
+    add_mentions(db)
+    return db
 
 
 def _keep_plans(db: apsw.Connection) -> None:

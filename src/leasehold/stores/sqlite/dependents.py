@@ -1,7 +1,7 @@
 """What a job's end does to the jobs that wait for it.
 
-Whoever ends a job says so in `step.hints.ended`, for all who wait: dependents are among them, and
-are dealt with in the same write. Guard: the row in `blocker` is deleted, so each end counts once.
+Whoever ends a job says so by `step.job_ended`, and its dependents are dealt with in the same write.
+Guard: the row in `blocker` is deleted, so each end counts once.
 
 One write deals with so many; a job that still blocks others then has a row in `resolving`, written
 with its end, and the next write goes on from there, whichever process does it.
@@ -17,6 +17,7 @@ from leasehold.core.dependencies import consequence, told
 from leasehold.core.status import Event, Status
 from leasehold.stores.sqlite import inheritance, ready
 from leasehold.stores.sqlite.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.erase import erase
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.lease import FORGET_WAITING
 from leasehold.stores.sqlite.locate import WAIT_FOR_NOBODY
@@ -24,13 +25,13 @@ from leasehold.stores.sqlite.ready import Entry
 from leasehold.stores.sqlite.step import INSERT_EVENT, Step
 
 REMEMBER: Final = """
-    INSERT OR IGNORE INTO resolving
+    INSERT OR IGNORE INTO resolving (seq)
     SELECT seq FROM job JOIN finished USING (seq)
     WHERE id IN (SELECT value FROM json_each(?))
         AND EXISTS (SELECT 1 FROM blocker WHERE needs = job.seq)
 """
 NEXT_ENDED: Final = """
-    SELECT seq, job.id, finished.status, finished.reason
+    SELECT seq, job.id, finished.status, finished.reason, purged
     FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq) LIMIT 1
 """
 RESOLVED: Final = "DELETE FROM resolving WHERE seq = ?"
@@ -80,23 +81,23 @@ def _resolve(step: Step) -> None:
         if _tell(step, ended, asked_for) < asked_for:
             step.execute(RESOLVED, (ended[0],))
             inheritance.ended(step, ended[0])
+            if ended[4]:
+                erase(step, ended[0])
         # Some of them may have been ended just now, and others wait for those.
         _remember(step)
 
 
 def _remember(step: Step) -> None:
     """Note which of the jobs that this operation has ended block others."""
-    hints = step.hints
-    if step.somebody_waits and len(hints.ended) > hints.looked_at:
-        new = hints.ended[hints.looked_at :]
-        step.execute(REMEMBER, (msgspec.json.encode(new).decode(),))
+    if step.somebody_waits and step.ended:
+        step.execute(REMEMBER, (msgspec.json.encode(step.ended).decode(),))
         step.some_unresolved = step.some_unresolved or step.db.changes() > 0
-    hints.looked_at = len(hints.ended)
+    step.ended.clear()
 
 
 def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:
     """Tell up to `limit` dependents of one job's end; answers how many there were."""
-    needed, needed_id, code, reason = ended
+    needed, needed_id, code, reason, _ = ended
     status = STATUS_OF[code]
     dependents: list[Dependent] = step.execute(BLOCKED_BY, (needed, limit)).fetchall()
     # Looking counts too: whom a job blocked may have been ended by another, many times over.

@@ -3,7 +3,17 @@
 A store goes back when it is restored from a copy, or when the machine lost power under `normal`
 durability. Then versions that were handed out may be unknown to it. So, whenever that could have
 happened, the floor under all versions to come is raised above anything granted before: to the wall
-clock, in a part of the number that counting alone never reaches.
+clock, in a part of the number that counting alone never reaches. Raising it for nothing costs
+nothing, since versions only have to grow; so whoever opens the store to write raises it unless the
+store is known to go on where it was left:
+
+    a backup                bears a mark, which the first opening takes away
+    a copy of the file      is another file, or is not where the note of the last close says
+    a snapshot of the disk  comes back after another start of the machine
+    a process was killed    and nobody else had the store open: it cannot be told from the above
+
+What cannot be told: a machine that is snapshotted with its memory and resumed goes on within the
+same start, with its processes, and every file is as it was.
 """
 
 from __future__ import annotations
@@ -15,8 +25,9 @@ from typing import Final
 import apsw
 
 from leasehold.env import Env
+from leasehold.stores.sqlite.continuity import Continuity, Progress
 from leasehold.stores.sqlite.failures import translated
-from leasehold.stores.sqlite.files import StoreFiles, boot_id
+from leasehold.stores.sqlite.files import FileId, StoreFiles, boot_id
 from leasehold.stores.sqlite.identity import ensure_store_id
 from leasehold.stores.sqlite.transaction import transaction
 
@@ -25,26 +36,58 @@ _SHIFT: Final = 20
 
 READ: Final = "SELECT value FROM meta WHERE key = ?"
 WRITE: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+MARK: Final = "INSERT OR REPLACE INTO meta VALUES ('copy', '1')"
+UNMARK: Final = "DELETE FROM meta WHERE key = 'copy'"
 # Above all that was counted from the last floor, even if the clock shows no later time.
 RAISE: Final = f"""
-    UPDATE store_state SET version_floor = max((version_floor >> {_SHIFT}) + 1, ?) << {_SHIFT}
+    UPDATE store_state SET
+        version_floor = max((max(version_floor, ?) >> {_SHIFT}) + 1, ?) << {_SHIFT}
 """  # noqa: S608  # our own number
 
 
-def open_epoch(db: apsw.Connection, files: StoreFiles, durability: str, env: Env) -> None:
-    """Compare the file with what it was at the last opening; raise the floor if it may be older."""
-    now = {"identity": files.identity(), "boot": boot_id(), "durability": durability}
+def open_epoch(
+    db: apsw.Connection,
+    files: StoreFiles,
+    file: FileId,
+    continuity: Continuity,
+    durability: str,
+    env: Env,
+) -> None:
+    """Raise the floor unless the store goes on where it was left. Call it under the file lock."""
+    now = {"identity": f"{file[0]}:{file[1]}", "boot": boot_id()}
     with translated(files.database), _synced(db, durability), transaction(db):
         ensure_store_id(db, env)
         before = {key: _read(db, key) for key in now}
-        if before["identity"] is not None and _may_be_older(before, now):
-            db.execute(RAISE, (env.now_micros() // 1_000_000,))
-        if before["durability"] == "normal" and before["boot"] == now["boot"]:
-            # Whoever wrote without syncing may do so still, so the next start must not rely on it.
-            now["durability"] = "normal"
+        if before["identity"] is not None and not _goes_on(db, before, now, continuity):
+            left = continuity.noted()
+            floor = 0 if left is None else left.version_floor
+            db.execute(RAISE, (floor, env.now_micros() // 1_000_000))
+            db.execute(UNMARK)
         if before != now:
             for key, value in now.items():
                 db.execute(WRITE, (key, value))
+    continuity.note_in_use(Progress.of(db))
+
+
+def _goes_on(
+    db: apsw.Connection,
+    before: dict[str, str | None],
+    now: dict[str, str],
+    continuity: Continuity,
+) -> bool:
+    """Whether the store is known to be where it was left."""
+    return (
+        before == now
+        # Where the system does not tell one start from another, every opening may be the first.
+        and bool(now["boot"])
+        and _read(db, "copy") is None
+        and continuity.is_unbroken(Progress.of(db))
+    )
+
+
+def mark_as_copy(db: apsw.Connection) -> None:
+    """Let whoever opens this copy know that others may have gone on from where it was made."""
+    db.execute(MARK)
 
 
 @contextmanager
@@ -53,14 +96,6 @@ def _synced(db: apsw.Connection, durability: str) -> Iterator[None]:
     db.execute("PRAGMA synchronous = FULL")
     yield
     db.execute(f"PRAGMA synchronous = {durability}")
-
-
-def _may_be_older(before: dict[str, str | None], now: dict[str, str]) -> bool:
-    if before["identity"] != now["identity"]:
-        return True  # a copy, or a restored backup
-    # Without fsync an acknowledged grant may be lost with the power; where the system does not
-    # tell one start from another, every opening has to be taken for one.
-    return before["durability"] == "normal" and (before["boot"] != now["boot"] or not now["boot"])
 
 
 def _read(db: apsw.Connection, key: str) -> str | None:

@@ -17,7 +17,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from leasehold.stores.sqlite.turn import who_blocks
+from leasehold.stores.sqlite.turn import busy
 
 
 def translate(error: apsw.Error, path: Path) -> StoreError:
@@ -37,7 +37,7 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
                     f"others have written to {path} since this transaction began to read: begin it "
                     "with connection.transaction(), which waits for its turn, and try again"
                 )
-            return StoreUnavailableError(f"{path} stays locked: {who_blocks(path)}")
+            return busy(path)
         case apsw.CantOpenError() | apsw.PermissionsError() | apsw.ReadOnlyError():
             return StoreUnavailableError(
                 f"cannot open or write {path} ({error}): check that the file and its folder "

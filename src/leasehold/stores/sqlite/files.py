@@ -2,25 +2,29 @@
 
 Beside `jobs.db` (and SQLite's own -wal and -shm) there is one folder, `jobs.db-run`:
 
-    write.lock    taken around every write, so that processes are served in turn
+    write.lock    taken around every write, so that processes are served in turn; says who has it
     workers/      one lock file per worker; a free lock proves its whole process tree dead
     wake/         one FIFO per process that wants to be woken
     transaction   who has an application's transaction open, for whoever waits for it
+    continuity    held by every process that may write; tells how the last one left the store
 
 The database file itself is never opened by anything but apsw: closing any other descriptor of it
-would drop SQLite's POSIX locks. So it is only ever looked at with stat().
+would drop SQLite's POSIX locks. So it is only ever looked at with stat(). The one exception is the
+moment in which it is made, when no connection can have it open yet.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from leasehold.errors import StoreUnavailableError
+
+FileId = tuple[int, int]
+"""Device and inode: what tells a file from another one under the same name, as long as it lives."""
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "ceph", "lustre", "glusterfs"}
@@ -57,6 +61,10 @@ class StoreFiles:
         return self.run_folder / "wake"
 
     @property
+    def continuity(self) -> Path:
+        return self.run_folder / "continuity"
+
+    @property
     def transaction_note(self) -> Path:
         return self.run_folder / "transaction"
 
@@ -87,10 +95,19 @@ class StoreFiles:
                 f"cannot open {self.database}: {error.strerror} ({error.filename})"
             ) from error
 
-    def identity(self) -> str:
-        """What tells this very file from a copy of it."""
-        status = self.database.stat()
-        return f"{status.st_dev}:{status.st_ino}"
+    def file_id(self) -> FileId | None:
+        """Device and inode of the file that stands at the path now; None if there is none."""
+        try:
+            status = os.stat(self.database)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return status.st_dev, status.st_ino
+
+    def has_content(self) -> bool:
+        """Whether there is more than an empty file."""
+        with suppress(FileNotFoundError):
+            return self.database.stat().st_size > 0
+        return False
 
     def exposure(self) -> str | None:
         """A warning if others may read the database, None if not."""
@@ -105,14 +122,16 @@ class StoreFiles:
         return status.f_bavail * status.f_frsize
 
 
-@contextmanager
-def private_umask() -> Iterator[None]:
-    """Whatever is created inside is for its owner only."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
+def create_private(path: Path) -> None:
+    """Make an empty file for its owner only, unless there is one.
+
+    SQLite would give it whatever mode the umask allows, and the umask belongs to the whole process:
+    to change it for a moment would change it for every other thread too. -wal and -shm get the mode
+    of the database. For a file of a store, call it under the store's lock: nobody of this process
+    may have opened the new file before it is closed here.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def file_system(folder: Path) -> str:

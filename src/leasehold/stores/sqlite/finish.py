@@ -50,4 +50,4 @@ def end_waiting(
     )
     step.move(lane, before, after)
     step.count(lane, f"total_{after.value}")
-    step.hints.ended.append(job_id)
+    step.job_ended(job_id)

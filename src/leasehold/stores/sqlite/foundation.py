@@ -5,28 +5,32 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import apsw
 
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import InvalidJobError, StoreError
-from leasehold.stores.sqlite import dependents
-from leasehold.stores.sqlite.application import check_not_inside
+from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
+from leasehold.interrupts import Interrupted, shielded
+from leasehold.stores.sqlite import damage, dependents, forks
+from leasehold.stores.sqlite.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
-from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, open_writer
+from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, is_up_to_date
 from leasehold.stores.sqlite.disk import DiskReserve
-from leasehold.stores.sqlite.epoch import open_epoch
-from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.files import FileId, StoreFiles
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.life import Deaths
-from leasehold.stores.sqlite.lock import WriteLock
+from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.readers import Readers
 from leasehold.stores.sqlite.rebalance import rebalance
-from leasehold.stores.sqlite.step import READ_STATE, Hints, Step
+from leasehold.stores.sqlite.rows import UNREADABLE
+from leasehold.stores.sqlite.step import Hints, Step
 from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Wake
+from leasehold.stores.sqlite.watch import FileWatch
+from leasehold.stores.sqlite.write_side import WriteSide
 from leasehold.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -43,35 +47,59 @@ class Foundation:
         *,
         env: Env = SYSTEM,
         durability: Durability = "full",
+        lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
     ) -> None:
         if durability not in ("full", "normal"):
             raise InvalidJobError(f'durability is "full" or "normal", not {durability!r}')
+        if not 0 < lock_timeout_seconds <= LOCK_TIMEOUT_SECONDS_MAX:
+            raise InvalidJobError(
+                f"lock_timeout_seconds is above 0 and at most {LOCK_TIMEOUT_SECONDS_MAX:g}, "
+                f"not {lock_timeout_seconds!r}"
+            )
         check_sqlite_version()
         self._env = env
         self._pid = os.getpid()
         self._durability = durability
         self._files = StoreFiles.at(path)
         self._files.prepare()
-        with contextlib.ExitStack() as undo:
-            lock = WriteLock(self._files.write_lock)
-            undo.callback(lock.close)
-            with lock:
-                db = open_writer(self._files.database, durability)
-                undo.callback(db.close)
-                open_epoch(db, self._files, durability, env)
-            undo.pop_all()
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self._watch = FileWatch(self._files, env)
+        self._side = WriteSide(self._files, durability, env, self._watch, lock_timeout_seconds)
         self._wake = Wake(self._files.wake, env)
         self._unresolved = False
         self._store_clock = StoreClock(env)
-        self._writer = Writer(db, self._files, lock, env, self._store_clock, self._after_commit)
-        self._readers = Readers(self._files.database)
+        self._writer = Writer(
+            self._side, self._files, env, self._store_clock, self._check_place, self._after_commit
+        )
+        self._readers = Readers(self._files.database, self._watch)
         self._deaths = Deaths(self._files.workers)
         self._lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
         self._disk = DiskReserve(self._files, env)
-        self._turn = Turn(self._files, env)
+        self._turn = Turn(self._files, env, lock_timeout_seconds, self._check_place)
+        self._application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
+        forks.register(self)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
+    def _prepare(self) -> None:
+        """Make the store or bring it up to date; one that is needs no write, and no lock."""
+        if self._files.has_content():
+            with self._readers.lend() as db:
+                if is_up_to_date(db, self._files.database):
+                    return
+        self._open_to_write()
+
+    def _open_to_write(self) -> None:
+        """Open the write side if it is not; the first write does it anyway."""
+        if not self._side.is_open:
+            self._writer.open()
+
+    @shielded
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # The parent's connections and locks are the parent's to close.
@@ -79,25 +107,87 @@ class Foundation:
         self._readers.close()
         self._turn.close()
         self._writer.close()
+        forks.forget(self)
+
+    # -- forks (see forks.py) ----------------------------------------------------------------
+
+    def close_for_fork(self, seconds: float) -> str | None:
+        if self._pid != os.getpid():
+            return "it was inherited before"
+        if self.connections_of_others():
+            return "a connection of the application to it (queue.connect()) was open"
+        if not self._writer.pause(seconds):
+            return "a write to it was under way"
+        if not self._readers.pause(seconds):
+            return "a read from it was under way"
+        self._side.close()
+        self._readers.close_idle()
+        return None
+
+    def resume_after_fork(self) -> None:
+        self._writer.resume()
+        self._readers.resume()
+
+    def begin_anew_in_child(self) -> None:
+        self._pid = os.getpid()
+        self._writer.begin_anew()
+        self._readers.begin_anew()
+        self._wake.begin_anew()
+        self._turn.begin_anew()
+
+    def inherited_file(self) -> FileId | None:
+        return self._watch.file
+
+    def connections_of_others(self) -> list[apsw.Connection]:
+        return [db for db in list(self._application_connections) if not db.is_closed]
+
+    # -- writing and reading -----------------------------------------------------------------
 
     def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         self._check_process()
         check_not_inside(self._files.database)
-        answer = self._writer.run(operation)
+        answer = self._run(operation)
         if self._unresolved and go_on:
             self._resolve_the_rest()
         return answer
 
+    def _run(self, operation: Callable[[Step], T]) -> T:
+        """Write; what fails because a row cannot be read is tried again without that row."""
+        while True:
+            try:
+                return self._writer.run(operation)
+            except (*UNREADABLE, StoreError) as error:
+                # Of our own errors only the vaguest is looked into: SQLite refused a value. The
+                # others say what was wrongly asked for, or what to do.
+                if isinstance(error, LeaseholdError) and type(error) is not StoreError:
+                    raise
+                if not self._set_aside_damaged():
+                    raise
+
+    def _set_aside_damaged(self) -> int:
+        """Make dead letters of the jobs that cannot be read; answers how many."""
+        with self._readers.lend() as db:
+            found = damage.find(db)
+        if not found:
+            return 0
+        done = self._writer.run(lambda step: sum(damage.set_aside(step, each) for each in found))
+        for seq, problem in found[:10]:
+            logger.error("a job was set aside, number %d: it cannot be read: %s", seq, problem)
+        return done
+
     def _after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
-        self._wake.send(hints)
+        # A listener that waits inside the shield can be interrupted; but this write is done, and
+        # must not be taken for one that had not begun.
+        with contextlib.suppress(Interrupted):
+            self._wake.send(hints)
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one write; others write in between."""
         try:
             while self._unresolved:
                 self._unresolved = False
-                self._writer.run(dependents.resolve)
+                self._run(dependents.resolve)
         except StoreError as error:
             # What the caller asked for is durable; the next exchange or sweep goes on with this.
             logger.warning("some dependents will be dealt with later: %s", error)
@@ -105,7 +195,7 @@ class Foundation:
     def _rebalance_the_rest(self) -> None:
         """Place jobs anew that have to be; others write in between."""
         try:
-            while self._writer.run(rebalance):
+            while self._run(rebalance):
                 pass
         except StoreError as error:
             # What the caller asked for is durable; the next lease or sweep goes on with this.
@@ -118,13 +208,15 @@ class Foundation:
             yield db
 
     def _clock(self, db: apsw.Connection) -> int:
-        row = db.execute(READ_STATE).fetchone()
-        assert row is not None
-        return self._store_clock.read(int(row[0]))
+        return self._store_clock.show(db)
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
-            raise StoreError(
-                f"{self._files.database} was opened before this process was forked, and a SQLite "
-                "connection must not be carried across: open the queue again in the child"
-            )
+            reason = forks.why_inherited(self._watch.file)
+            if self._pid != os.getpid():
+                raise StoreLostError(forks.refusal(self._files.database, reason))
+
+    def _check_place(self) -> None:
+        """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
+        self._check_process()
+        self._watch.check()

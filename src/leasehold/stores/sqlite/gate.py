@@ -6,13 +6,14 @@ process comes in between.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from leasehold.core.admission import Admission
+from leasehold.core.admission import Admission, Asked, asked_for
+from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.drain import Drain
 from leasehold.core.job import Draft
+from leasehold.errors import QueueClosedError
 from leasehold.stores.sqlite.step import Step
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
@@ -28,20 +29,35 @@ KEEP_DRAIN: Final = """
 FULL_AT: Final = "SELECT full_at FROM bucket WHERE queue = ? AND name = ?"
 KEEP_BUCKET: Final = "INSERT OR REPLACE INTO bucket VALUES (?, ?, ?)"
 # A bucket that is full is as good as none: clients come and go without number.
-FORGET_FULL_BUCKETS: Final = "DELETE FROM bucket WHERE full_at <= ?"
+FORGET_FULL_BUCKETS: Final = f"""
+    DELETE FROM bucket WHERE (queue, name) IN (
+        SELECT queue, name FROM bucket WHERE full_at <= ? ORDER BY full_at
+        LIMIT {FORGOTTEN_AT_ONCE})
+"""  # noqa: S608  # our own number
 
 
 class Gate:
     """Lets the drafts of one call in, by the rules of the queues that have any."""
 
-    def __init__(self, step: Step, drafts: Sequence[Draft], *, partial: bool) -> None:
+    def __init__(
+        self,
+        step: Step,
+        drafts: Sequence[Draft],
+        *,
+        is_pending: Callable[[Draft], bool],
+        known: Callable[[Draft], str | None],
+        partial: bool,
+    ) -> None:
+        """`known` says which job a draft's idempotency key stands for, if it stands for one."""
         self._step = step
-        self._wanted = Counter(draft.queue for draft in drafts)
+        self._drafts = drafts
+        self._is_pending = is_pending
+        self._known = known
         self._partial = partial
         self._admissions: dict[str, Admission | None] = {}
         self._samples: dict[str, Drain] = {}
 
-    def admit(self, draft: Draft, *, pending: bool) -> Draft:
+    def admit(self, draft: Draft) -> Draft:
         """Let a draft in, with its queue's defaults and then the store's; raises what its queue has
         against it.
         """
@@ -49,7 +65,7 @@ class Gate:
             self._admissions[draft.queue] = self._open(draft.queue)
         admission = self._admissions[draft.queue]
         if admission is not None:
-            draft = admission.admit(draft, pending=pending)
+            draft = admission.admit(draft, pending=self._is_pending(draft))
         defaults = self._step.settings.draft_defaults
         return draft if defaults is None else defaults.applied_to(draft)
 
@@ -77,6 +93,11 @@ class Gate:
         rule = step.rules.get(queue)
         if rule is None:
             return None
+        if rule.problem is not None:
+            raise QueueClosedError(
+                f"queue {queue!r} takes no jobs: its rules cannot be read ({rule.problem}); they "
+                "may have been written by a newer version: upgrade this process, or set them again"
+            )
         pending = ended = 0
         drain = Drain.begin(step.now, 0)
         if rule.config.max_depth is not None:
@@ -91,9 +112,12 @@ class Gate:
             ended=ended,
             drain=drain,
             full_at=lambda bucket: self._full_at(queue, bucket),
-            wanted=1 if self._partial else self._wanted[queue],
+            asked=None if self._partial else lambda: self._asked_of(queue),
             now=step.now,
         )
+
+    def _asked_of(self, queue: str) -> Asked:
+        return asked_for(self._drafts, queue, self._known, self._is_pending)
 
     def _look_at_drain(self, queue: str, ended: int) -> Drain:
         step = self._step

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +13,14 @@ import apsw
 
 from leasehold.core.status import Status
 from leasehold.errors import StoreError
-from leasehold.stores.sqlite import graph, inheritance, key_check, metrics
+from leasehold.stores.sqlite import damage, graph, inheritance, key_check, metrics
 from leasehold.stores.sqlite.codes import STATUS_CODE
-from leasehold.stores.sqlite.files import StoreFiles, file_system, private_umask
+from leasehold.stores.sqlite.epoch import mark_as_copy
+from leasehold.stores.sqlite.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.identity import read_store_id
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
+from leasehold.stores.sqlite.rows import UNREADABLE, problem_of
+from leasehold.stores.sqlite.turn import who_writes
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
 _PLACES: Final = """
@@ -58,50 +62,76 @@ def check(db: apsw.Connection) -> list[str]:
     problems = [str(line) for (line,) in db.execute("PRAGMA integrity_check") if str(line) != "ok"]
     if problems:
         return problems
+    problems += _as_far_as_possible(db, "rows", damage.told)
+    for name, part in _PARTS.items():
+        problems += _as_far_as_possible(db, name, part)
+    return problems
+
+
+def _as_far_as_possible(
+    db: apsw.Connection, name: str, part: Callable[[apsw.Connection], Iterable[str]]
+) -> Iterator[str]:
+    """What one part of the check finds; a row that cannot be read must not hide the rest."""
+    try:
+        yield from part(db)
+    except UNREADABLE as error:
+        yield f"{name} could not be checked to the end: {problem_of(error)}"
+
+
+def _places(db: apsw.Connection) -> Iterator[str]:
     for job_id, places in db.execute(_PLACES):
-        problems.append(f"job {job_id} stands in {places} places instead of one")
+        yield f"job {job_id} stands in {places} places instead of one"
     for (seq,) in db.execute(_STRAYS):
-        problems.append(f"number {seq} stands in a state table but there is no such job")
+        yield f"number {seq} stands in a state table but there is no such job"
     for (job_id,) in db.execute(_LANELESS):
-        problems.append(f"job {job_id} belongs to no queue and task")
+        yield f"job {job_id} belongs to no queue and task"
     for (job_id,) in db.execute(_MISPLACED):
-        problems.append(f"job {job_id} is ready in the wrong lane or tier")
+        yield f"job {job_id} is ready in the wrong lane or tier"
     for (seq,) in db.execute(_PLACED_NOWHERE):
-        problems.append(f"number {seq} has a place among the pending jobs, but is not pending")
+        yield f"number {seq} has a place among the pending jobs, but is not pending"
     for (job_id,) in db.execute(_OVERSPENT):
-        problems.append(f"job {job_id} has more attempts than it is allowed")
-    problems += graph.problems(db)
-    problems += inheritance.problems(db)
-    problems += metrics.problems(db)
-    problems += key_check.problems(db)
+        yield f"job {job_id} has more attempts than it is allowed"
     for (job_id,) in db.execute(_ARCHIVED_ALIVE):
-        problems.append(f"job {job_id} is in the archive and in the store")
+        yield f"job {job_id} is in the archive and in the store"
+
+
+def _counters(db: apsw.Connection) -> Iterator[str]:
     counted = {(lane, status): n for lane, status, n in db.execute(_RECOUNT)}
     for lane, queue, task, *kept in db.execute(_COUNTS):
         for status, count in zip(Status, kept, strict=True):
             found = counted.get((lane, STATUS_CODE[status]), 0)
             if found != count:
-                problems.append(
+                yield (
                     f"queue {queue!r}, task {task!r}: {count} jobs are counted as {status}, "
                     f"but there are {found}"
                 )
-    return problems
+
+
+_PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
+    "places": _places,
+    "dependencies": graph.problems,
+    "inherited priorities": inheritance.problems,
+    "metrics": metrics.problems,
+    "limits per key": key_check.problems,
+    "counters": _counters,
+}
 
 
 def backup(db: apsw.Connection, target: Path) -> None:
     """A consistent copy, made in one step; it appears under its name only when it is whole."""
     if target.exists():
         raise StoreError(f"{target} exists already: a backup never overwrites anything")
-    partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
+    partial = target.with_name(f"{target.name}.partial-{os.getpid()}-{threading.get_ident()}")
     try:
-        with private_umask():
-            copy = apsw.Connection(str(partial))
-            try:
-                # One step: a backup in several starts again at every commit of another process.
-                with copy.backup("main", db, "main") as work:
-                    work.step(-1)
-            finally:
-                copy.close()
+        create_private(partial)
+        copy = apsw.Connection(str(partial))
+        try:
+            # One step: a backup in several starts again at every commit of another process.
+            with copy.backup("main", db, "main") as work:
+                work.step(-1)
+            mark_as_copy(copy)
+        finally:
+            copy.close()
         partial.rename(target)
     except OSError as error:
         raise StoreError(f"cannot write the backup {target}: {error.strerror}") from error
@@ -127,4 +157,5 @@ def describe(db: apsw.Connection, files: StoreFiles, durability: str) -> Mapping
         "file_system": file_system(files.database.parent),
         "free_bytes": files.free_bytes(),
         "warning": files.exposure(),
+        "writing": who_writes(files),
     }

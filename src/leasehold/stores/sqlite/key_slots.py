@@ -10,13 +10,10 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Any, Final
 
+from leasehold.core.budget import TURNED_AWAY_AT_ONCE
 from leasehold.stores.sqlite import parking
 from leasehold.stores.sqlite.order import Row
 from leasehold.stores.sqlite.step import Step
-
-TURNED_AWAY_MAX: Final = 2000
-"""How many jobs of full keys one lease parks at most. Many are met only just after a limit was set,
-before the pass that parks them has come to them."""
 
 # The accounts that have parked jobs of a group: one seek for each of them.
 PARKED_IN_GROUP: Final = """
@@ -67,10 +64,7 @@ class KeySlots:
     @property
     def turned_too_many_away(self) -> bool:
         """Whether to leave it at that, for now: the next lease goes on behind those it parked."""
-        if len(self._turned_away) < TURNED_AWAY_MAX:
-            return False
-        self._step.hints.ready = True
-        return True
+        return len(self._turned_away) >= TURNED_AWAY_AT_ONCE
 
     def park_the_rest(self) -> None:
         """Nobody else is to meet those that were turned away. Call it once the leases stand."""
@@ -79,15 +73,15 @@ class KeySlots:
 
     def lanes_of_group(
         self, parent_id: str, lanes: Container[int]
-    ) -> Iterator[tuple[int, str, Callable[[], int]]]:
+    ) -> Iterator[tuple[int, int, str, Callable[[], int]]]:
         """Where to look for jobs of a group that are parked behind others of their key.
 
-        Those others need not be of the group. Answers lane numbers and queues, and what says how
-        many jobs more of that key may be leased.
+        Those others need not be of the group. Answers the lane number, that of the lane they
+        belong to, the queue, and what says how many jobs more of that key may be leased.
         """
         if not self._limits:
             return
         rows: list[Any] = self._step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
         for number, queue, key, lane in rows:
             if lane in lanes and self.left(queue, key):
-                yield number, queue, partial(self.left, queue, key)
+                yield number, lane, queue, partial(self.left, queue, key)

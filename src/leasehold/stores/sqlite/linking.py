@@ -11,13 +11,20 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.dependencies import Plan, Verdict, consequence, refuse_discard, refuse_replay
+from leasehold.core.dependencies import (
+    Plan,
+    Verdict,
+    is_in_the_way,
+    refuse_discard,
+    refuse_replay,
+)
 from leasehold.core.graph import order_of
 from leasehold.core.job import Draft, Job
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.records import Submitted
+from leasehold.core.refusals import id_is_taken
 from leasehold.core.status import Status
-from leasehold.errors import DuplicateJobError, LeaseholdError, QueueFullError
+from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite import inheritance
 from leasehold.stores.sqlite.codes import POLICY_CODE, STATUS_OF
 from leasehold.stores.sqlite.dependents import resolve
@@ -30,8 +37,8 @@ from leasehold.stores.sqlite.submit import (
     STATUS_NOW,
     due_of,
     insert,
+    known_id,
     known_key,
-    taken,
     through_gate,
 )
 
@@ -41,7 +48,7 @@ FIND_DEPENDENCY: Final = """
 ADD_DEPENDENT: Final = "INSERT INTO dependent VALUES (?, ?, ?, NULL)"
 ADD_DEPENDENCY: Final = "INSERT INTO dependency VALUES (?, ?, ?, ?)"
 ADD_BLOCKER: Final = "INSERT INTO blocker VALUES (?, ?)"
-REMEMBER_ENDED: Final = "INSERT OR IGNORE INTO resolving VALUES (?)"
+REMEMBER_ENDED: Final = "INSERT OR IGNORE INTO resolving (seq) VALUES (?)"
 
 # What was discarded since is not waited for: the join leaves it out.
 DEPENDENCIES_NOW: Final = """
@@ -72,12 +79,36 @@ def submit(
     refused: Mapping[str, LeaseholdError],
 ) -> list[Submitted | LeaseholdError] | QueueFullError:
     """Store drafts of which some depend on each other, or on jobs that are there."""
+    found = _Finder(step)
     return through_gate(
         step,
         lanes,
         drafts,
-        lambda gate: _submit(step, lanes, drafts, gate, partial=partial, refused=refused),
+        lambda gate: _submit(step, lanes, drafts, gate, found, partial=partial, refused=refused),
         partial=partial,
+        is_pending=_is_pending(step, drafts, found),
+    )
+
+
+def _is_pending(step: Step, drafts: Sequence[Draft], found: _Finder) -> Callable[[Draft], bool]:
+    """Which of these drafts will be pending: due, and with nothing in their way."""
+    own = {draft.id: draft for draft in drafts}
+
+    def ended(job_id: str) -> Status | None:
+        if job_id in own:
+            # A duplicate stands for the job it is one of; any other draft is a job to come.
+            known = known_id(step, own[job_id])
+            if known is None or known == job_id:
+                return None
+            job_id = known
+        place = found(job_id)
+        return None if place is None else place[1]
+
+    return lambda draft: (
+        due_of(draft, step.now) <= step.now
+        and not any(
+            is_in_the_way(draft.on_dependency_failure, ended(needed)) for needed in draft.depends_on
+        )
     )
 
 
@@ -86,15 +117,13 @@ def _submit(
     lanes: Lanes,
     asked: Sequence[Draft],
     gate: Gate | None,
+    found: _Finder,
     *,
     partial: bool,
     refused: Mapping[str, LeaseholdError],
 ) -> list[Submitted | LeaseholdError]:
-    found = _Finder(step)
     drafts = list(asked)
-    verdicts = _verdicts(step, drafts)
-    if gate is not None:
-        _admit(step, lanes, drafts, verdicts, gate, found)
+    verdicts = _verdicts(step, lanes, drafts, gate)
     plan = Plan(drafts, verdicts, lambda job_id: bool(found(job_id)), refused)
     if plan.refusal is not None and not partial:
         raise plan.refusal
@@ -102,8 +131,19 @@ def _submit(
     stored = _store(
         step, lanes, [drafts[index] for index in new], [plan.needs[index] for index in new], found
     )
-    answers = iter(stored)
-    return [next(answers) if verdict is None else verdict for verdict in plan.verdicts]
+    made = {drafts[index].id: answer for index, answer in zip(new, stored, strict=True)}
+    return [
+        made[draft.id] if verdict is None else _as_it_was_made(verdict, made)
+        for draft, verdict in zip(drafts, plan.verdicts, strict=True)
+    ]
+
+
+def _as_it_was_made(verdict: Submitted | LeaseholdError, made: Mapping[str, Any]) -> Any:
+    """The duplicate of a draft of the same call stands where that draft's job does."""
+    first = made.get(verdict.id) if isinstance(verdict, Submitted) else None
+    if first is None:
+        return verdict
+    return Submitted(first.id, first.status, is_duplicate=True)
 
 
 class _Finder:
@@ -121,53 +161,31 @@ class _Finder:
         return self._found[job_id]
 
 
-def _verdicts(step: Step, drafts: Sequence[Draft]) -> list[Verdict]:
-    """Each draft by itself, its dependencies left aside."""
+def _verdicts(step: Step, lanes: Lanes, drafts: list[Draft], gate: Gate | None) -> list[Verdict]:
+    """Each draft by itself, its dependencies left aside; those let in get their queue's defaults.
+
+    One after the other: a draft that is refused has taken neither its id nor its key.
+    """
     ids: set[str] = set()
     keys: dict[tuple[str, str], Draft] = {}
     verdicts: list[Verdict] = []
-    for draft in drafts:
+    for index, draft in enumerate(drafts):
         try:
             verdict = _known(step, draft, keys)
             if verdict is None:
                 if draft.id in ids or step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-                    raise DuplicateJobError(taken(draft.id))
+                    raise id_is_taken(draft.id)
+                if gate is not None:
+                    drafts[index] = gate.admit(draft)
                 ids.add(draft.id)
                 if draft.idempotency_key is not None:
                     keys[draft.queue, draft.idempotency_key] = draft
             verdicts.append(verdict)
         except LeaseholdError as error:
             verdicts.append(error)
-    return verdicts
-
-
-def _admit(
-    step: Step,
-    lanes: Lanes,
-    drafts: list[Draft],
-    verdicts: list[Verdict],
-    gate: Gate,
-    found: _Finder,
-) -> None:
-    """Ask the gate about each draft that nothing else stands against; in their places."""
-    own = {draft.id for draft in drafts}
-
-    def is_blocked(draft: Draft) -> bool:
-        places = (found(needed) for needed in draft.depends_on if needed not in own)
-        return not own.isdisjoint(draft.depends_on) or any(
-            place is not None and place[1] is None for place in places
-        )
-
-    for index, (draft, verdict) in enumerate(zip(drafts, verdicts, strict=True)):
-        if verdict is not None:
-            continue
-        pending = not is_blocked(draft) and due_of(draft, step.now) <= step.now
-        try:
-            drafts[index] = gate.admit(draft, pending=pending)
-        except LeaseholdError as error:
-            verdicts[index] = error
             if isinstance(error, QueueFullError):
                 step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
+    return verdicts
 
 
 def _known(step: Step, draft: Draft, keys: Mapping[tuple[str, str], Draft]) -> Submitted | None:
@@ -202,11 +220,10 @@ def _store(
         for n, needed_id in enumerate(needed_ids):
             needed, ended = _place(needed_id, seq_of, found)
             links.append((seq, n, needed, needed_id))
-            if ended is None:
+            if is_in_the_way(policy, ended):
                 blockers.append((needed, seq))
-            elif consequence(policy, ended) is not None:
-                blockers.append((needed, seq))
-                ended_badly.add(needed)
+                if ended is not None:
+                    ended_badly.add(needed)
     blocked = {seq for _, seq in blockers}
     answers = insert(step, lanes, drafts, {id_ for id_, seq in seq_of.items() if seq in blocked})
     step.executemany(ADD_DEPENDENT, dependents)
@@ -264,7 +281,7 @@ def waits_again_for(step: Step, seq: int, job: Job) -> list[int]:
     for needed, needed_id, code in dependencies:
         if code is None:
             unfinished.append(needed)
-        elif consequence(job.on_dependency_failure, STATUS_OF[code]) is not None:
+        elif is_in_the_way(job.on_dependency_failure, STATUS_OF[code]):
             raise refuse_replay(job.id, needed_id, STATUS_OF[code])
     step.execute(START_ANEW, (step.now, seq))
     return unfinished

@@ -27,7 +27,9 @@ LOCATE: Final = f"""
     UNION ALL
     SELECT 3, version, attempts, events, available_at FROM running WHERE seq = ?1
     UNION ALL
-    SELECT status, version, attempts, events, coalesce(due, since) FROM waiting WHERE seq = ?1
+    SELECT status, version, attempts, events,
+           coalesce(due, (SELECT due FROM dependent WHERE dependent.seq = ?1), since)
+        FROM waiting WHERE seq = ?1
     UNION ALL
     SELECT status, version, attempts, events, available_at FROM finished WHERE seq = ?1
 """  # noqa: S608  # our own names

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import apsw
-import msgspec
 
 from leasehold.core.metrics import Moment, active_workers
 from leasehold.core.priority import FIRST_DEADLINE_TIER
 from leasehold.core.span import BANDS, COUNTED, SUMMED, Record, Span, band_of
 from leasehold.stores.sqlite.lanes import STATS, stats_of
+from leasehold.stores.sqlite.rows import Kind, Lenient, queues_of
 from leasehold.stores.sqlite.sampling import MINUTES, TOTALS, Resolution, open_spans, span_of
 
 OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
@@ -20,7 +20,7 @@ BY_PRIORITY: Final = (  # every name in it is our own
     f"SELECT {', '.join(f'coalesce(sum(pending_{band}), 0)' for band in BANDS)} "  # noqa: S608
     "FROM lane WHERE queue = coalesce(?, queue)"
 )
-WORKERS: Final = "SELECT queues, heartbeat_at FROM worker"
+WORKERS: Final = Lenient({"queues": Kind.TEXT, "heartbeat_at": Kind.MOMENT}, "FROM worker")
 # Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
 PENDING_LANES: Final = """
     SELECT id FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0
@@ -71,10 +71,7 @@ def moment(db: apsw.Connection, queue: str | None, now: int) -> Moment:
     stats: Any = db.execute(STATS, (queue,)).fetchone()
     totals: Any = db.execute(TOTALS, (queue,)).fetchone()
     bands: Any = db.execute(BY_PRIORITY, (queue,)).fetchone()
-    workers = (
-        (msgspec.json.decode(queues, type=list[str]), heartbeat_at)
-        for queues, heartbeat_at in db.execute(WORKERS)
-    )
+    workers = ((queues_of(queues), heartbeat_at) for queues, heartbeat_at in WORKERS.rows(db))
     return Moment(
         now=now,
         counts=stats_of(stats).counts,

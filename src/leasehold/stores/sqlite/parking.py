@@ -36,9 +36,10 @@ FIND_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = ? AND key = ?"
 OPEN_ACCOUNT: Final = "INSERT INTO key_lane (queue, key, lane) VALUES (?, ?, ?)"
 ACCOUNTS_OF_KEY: Final = "SELECT id, queue, key, lane FROM key_lane WHERE queue = ? AND key = ?"
 ACCOUNT: Final = "SELECT id, queue, key, lane FROM key_lane WHERE id = ?"
-# Guard: nothing of it runs, is shown or is parked.
+# Guard: nothing of it runs, is shown or is parked, and no pass over the accounts has come to it.
 CLOSE_ACCOUNT: Final = """
     DELETE FROM key_lane WHERE id = ?1 AND running = 0
+        AND NOT EXISTS (SELECT 1 FROM rescoring WHERE rescoring.lane = -?1)
         AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = ?1 AND lane IS NULL)
         AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.lane = -?1)
 """
@@ -70,6 +71,11 @@ CHANGE_LANE: Final = """
 SAY_WHERE: Final = "UPDATE place SET lane = ? WHERE seq = ?"
 TIER_NOW: Final = "SELECT tier FROM place WHERE seq = ?"
 
+# Beyond the last job: none is placed anew, the account is looked at.
+LOOK_AGAIN_AT: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, 9223372036854775807, 0, 0)"
+
+COUNTED_MAX: Final = 100
+"""Up to how many free slots of a key the jobs that are shown for them are counted, one by one."""
 _NO_TIER: Final = 1 << 62
 """Beyond all tiers."""
 
@@ -103,7 +109,9 @@ def enter(step: Step, places: Iterable[Sequence[int]]) -> None:
             known[row] = account_of(step, *row), free_of(step, *row[:2])
         account, free = known[row]
         last = _last_shown(step, account, tier, free)
-        if not is_shown((turn, seq), last, free):
+        if not is_shown((turn, seq), last, free) or _is_behind_parked(
+            step, account, tier, (turn, seq), free
+        ):
             _count_as_parked(step, account, tier, (turn, seq))
             continue
         step.execute(COUNT, (seq, tier, turn, None, account.id))
@@ -215,15 +223,34 @@ def _fill(step: Step, account: Account, tier: int, free: int) -> None:
         last = _last_shown(step, account, tier, free)
         if not is_shown(first, last, free):
             return
+        if not step.shown_left:
+            # Whoever next places jobs anew goes on with it.
+            step.execute(LOOK_AGAIN_AT, (-account.id,))
+            step.some_rescoring = True
+            return
+        step.shown_left -= 1
         _show(step, account, tier, first)
         step.newly_shown.add(first[1])
         if last is not None:
             _park(step, account, tier, last)
 
 
+def _is_behind_parked(
+    step: Step, account: Account, tier: int, job: tuple[int, int], free: int
+) -> bool:
+    """Whether better ones wait to be shown, where what is shown is not counted."""
+    if free <= COUNTED_MAX:
+        return False
+    first: Any = step.execute(FIRST_PARKED, (-account.id, tier)).fetchone()
+    return first is not None and (first[0], first[1]) < job
+
+
 def _last_shown(step: Step, account: Account, tier: int, free: int) -> tuple[int, int] | None:
-    """The last of the first `free` that are shown; None if there are fewer."""
-    if not free:
+    """The last of the first `free` that are shown; None if there are fewer, or too many to count.
+
+    More may be shown than are free: so for a key that may run many jobs they are not counted.
+    """
+    if not 0 < free <= COUNTED_MAX:
         return None
     found: Any = step.execute(LAST_SHOWN, (account.id, tier, free - 1)).fetchone()
     return None if found is None else (found[0], found[1])

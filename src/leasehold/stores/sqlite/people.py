@@ -8,9 +8,12 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.job import Job, priority_of
+from leasehold.core.messages import replayed, reprioritized
+from leasehold.core.refusals import no_job, not_ended, not_waiting
 from leasehold.core.status import WAITING, Event, Status, check
-from leasehold.errors import InvalidTransitionError, JobNotFoundError, LeaseholdError
+from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import inheritance, linking, ready
+from leasehold.stores.sqlite.erase import erase
 from leasehold.stores.sqlite.finish import end_waiting
 from leasehold.stores.sqlite.locate import Place, bump_events, locate, remove
 from leasehold.stores.sqlite.read import read_job
@@ -21,10 +24,6 @@ REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 FULL_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1, start_by = NULL WHERE seq = ?"
 ONE_MORE: Final = "UPDATE job SET allowance = allowance + 1, start_by = NULL WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
-RECORDS_OF_A_JOB: Final = (
-    "attempt", "event", "progress", "log", "dependent", "dependency", "raised", "job",
-)  # fmt: skip
-FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
 ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"
 
 Verb = Callable[[Step, int, Job, Place], None]
@@ -48,7 +47,7 @@ def _one(step: Step, job_id: str, verb: Verb, *, gone: bool) -> Job | LeaseholdE
     row = step.execute(FIND_SEQ, (job_id,)).fetchone()
     place = None if row is None else locate(step, row[0])
     if row is None or place is None:
-        return JobNotFoundError(f"there is no job {job_id!r}")
+        return no_job(job_id)
     job = read_job(step.db, job_id)
     assert job is not None
     try:
@@ -98,7 +97,7 @@ def cancel(reason: str) -> Verb:
     return verb
 
 
-def replay(*, reset_attempts: bool) -> Verb:
+def replay(actor: str, *, reset_attempts: bool) -> Verb:
     """Dead and cancelled jobs become pending again, or blocked by what they depend on."""
 
     def verb(step: Step, seq: int, job: Job, place: Place) -> None:
@@ -117,7 +116,7 @@ def replay(*, reset_attempts: bool) -> Verb:
         else:
             rules = _rules(step, seq)
             enter_again(step, seq, rules, version=place.version, attempts=attempts, events=n)
-        message = "attempts reset" if reset_attempts else "one more attempt"
+        message = replayed(actor, reset_attempts=reset_attempts)
         step.record(
             seq, n, Event.REPLAYED, place.status, after, attempts=attempts,
             version=place.version, message=message,
@@ -131,31 +130,18 @@ def replay(*, reset_attempts: bool) -> Verb:
 def discard(step: Step, seq: int, job: Job, place: Place) -> None:
     """Delete a terminal job with all its records."""
     if not place.status.is_terminal:
-        raise InvalidTransitionError(
-            f"job {job.id} is {place.status}: cancel it before discarding it"
-        )
+        raise not_ended(job.id, place.status)
     linking.check_not_needed(step, seq, job.id)
-    lane = _lane(step, seq)
-    remove(step, seq, place)
-    if job.idempotency_key is not None:
-        step.execute(FORGET_KEY, (job.queue, job.idempotency_key, seq))
-    for table in RECORDS_OF_A_JOB:
-        step.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608  # our own names
-    # Should the id be used again, its leases must not repeat a version that was granted before.
-    step.version_floor = max(step.version_floor, place.version)
-    step.count(lane, place.status.value, -1)
-    step.count(lane, "total_cleaned")
+    erase(step, seq)
 
 
-def reprioritize(priority: int) -> Verb:
+def reprioritize(priority: int, actor: str) -> Verb:
     """A waiting job moves to its new place; nothing else about it changes."""
     priority = priority_of(priority)
 
     def verb(step: Step, seq: int, job: Job, place: Place) -> None:
         if place.status not in WAITING:
-            raise InvalidTransitionError(
-                f"job {job.id} is {place.status}: only a waiting job's priority can be changed"
-            )
+            raise not_waiting(job.id, place.status)
         n = bump_events(step, seq, place)
         standing = ready.find(step, seq)
         step.execute(SET_PRIORITY, (priority, seq))
@@ -165,7 +151,7 @@ def reprioritize(priority: int) -> Verb:
         step.record(
             seq, n, Event.REPRIORITIZED, place.status, place.status,
             attempts=place.attempts, version=place.version,
-            message=f"from {job.priority} to {priority}",
+            message=reprioritized(job.priority, priority, actor),
         )  # fmt: skip
         step.hints.ready = True
 

@@ -25,7 +25,7 @@ from leasehold.env import from_micros
 from leasehold.stores.sqlite import archive, prune_lanes, vacuum
 from leasehold.stores.sqlite.cleanup import Memory
 from leasehold.stores.sqlite.codes import STATUS_CODE, STATUS_OF
-from leasehold.stores.sqlite.people import RECORDS_OF_A_JOB
+from leasehold.stores.sqlite.erase import RECORDS_OF_A_JOB
 from leasehold.stores.sqlite.prune_call import Call, Found
 from leasehold.stores.sqlite.step import Step
 

@@ -37,18 +37,18 @@ AT_ITS_PLACE: Final = """
     AND ready.turn = coalesce(place.turn, job.created_at) AND ready.seq = job.seq
 """
 """Joins a job to its row in `ready`, once it is joined to `place` if it has a row there."""
-_KEY_OF: Final = """
+KEY_OF: Final = """
     SELECT coalesce(place.lane, job.lane), coalesce(place.tier, (100 - priority) * 1000),
            coalesce(turn, created_at), job.seq
     FROM job LEFT JOIN place USING (seq) WHERE job.seq = ?
 """
 LEAVE_BY_NUMBER: Final = f"""
-    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({_KEY_OF})
+    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({KEY_OF})
     RETURNING (SELECT lane FROM job WHERE job.seq = ready.seq),
               (SELECT priority FROM job WHERE job.seq = ready.seq)
 """  # noqa: S608  # our own names
 COUNT_EVENT: Final = f"""
-    UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({_KEY_OF})
+    UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({KEY_OF})
 """  # noqa: S608  # our own names
 STANDING: Final = """
     ready.lane, ready.tier, ready.turn, ready.seq, ready.attempts, ready.available_at, job.priority,

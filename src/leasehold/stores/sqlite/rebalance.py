@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from leasehold.core.budget import PLACED_AT_ONCE
 from leasehold.stores.sqlite import ready, relimit
 from leasehold.stores.sqlite.ready import STANDING, Standing
 from leasehold.stores.sqlite.step import Step
-
-PLACED_AT_ONCE: Final = 2000
-"""So that many crossings do not hold the write lock for long; the next lease goes on."""
 
 CROSSING: Final = f"""
     SELECT {STANDING} FROM place CROSS JOIN job USING (seq) CROSS JOIN ready
@@ -25,12 +23,16 @@ CROSSING: Final = f"""
 LAGS: Final = """
     SELECT 1 FROM place WHERE crosses_at <= ? UNION ALL SELECT 1 FROM rescoring LIMIT 1
 """
+# What is parked comes first, or a job that is shown meanwhile would be passed over. There may be
+# many accounts of keys: each is followed by the next, the last by its lane (`relimit.py`).
 RESCORE: Final = """
     INSERT OR REPLACE INTO rescoring
-    SELECT id, -1, 0, 0 FROM lane WHERE queue = ?1
+    SELECT coalesce(-(SELECT id FROM key_lane WHERE key_lane.lane = lane.id ORDER BY key LIMIT 1),
+                    id), -1, 0, 0
+    FROM lane WHERE queue = ?1
         AND (pending > 0 OR EXISTS (SELECT 1 FROM key_lane WHERE key_lane.lane = lane.id))
-    UNION ALL SELECT -id, -1, 0, 0 FROM key_lane WHERE queue = ?1
 """
+SOME_RESCORING: Final = "SELECT 1 FROM rescoring LIMIT 1"
 NEXT_LANE: Final = "SELECT lane, tier, turn, seq FROM rescoring LIMIT 1"
 # Those that were moved ahead are met again, and stay; none is passed over.
 AFTER: Final = f"""
@@ -51,7 +53,7 @@ def rebalance(step: Step) -> bool:
         if not left:
             return True
         step.next_crossing = None
-    while step.some_rescoring and left > 0:
+    while step.some_rescoring and left > 0 and step.shown_left:
         left -= _rescore(step, left)
     return step.some_rescoring
 
@@ -89,5 +91,5 @@ def _rescore(step: Step, limit: int) -> int:
     if limited:
         relimit.take_in(step, standings)
     if len(rows) < limit:
-        relimit.looked_through(step, lane[0])
+        relimit.looked_through(step, lane[0], only_looking=lane[1] == relimit.BEYOND)
     return max(1, len(rows))

@@ -1,84 +1,134 @@
 """The recovery sweep: take back what expired, or whose holder is proved dead.
 
+A reader looks for them, which holds up nobody; the writes that follow take back so many each, and
+look at every job once more: its lease is expired by now, or its holder is proved dead in this very
+write. (A worker that comes back under its old id has its lock again before it can lease anything.)
+
 Guard of the take: the row is still in `running` with the version that was read, in the same write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
 
+import apsw
+import msgspec
+
+from leasehold.core import messages
 from leasehold.core.lease import Settled, StuckJob, SweepReport
+from leasehold.core.limits import SECONDS_MAX
 from leasehold.core.outcome import JobError, decide_recovery
 from leasehold.core.status import Status
 from leasehold.env import from_micros
-from leasehold.stores.sqlite import parking
+from leasehold.stores.sqlite import damage, lease, parking
+from leasehold.stores.sqlite.job_row import problem_with
 from leasehold.stores.sqlite.ready import AT_ITS_PLACE
+from leasehold.stores.sqlite.rows import Kind, Lenient
 from leasehold.stores.sqlite.settle import END_LEASE, FIND_SEQ, JOB_RULES, apply_decision
 from leasehold.stores.sqlite.step import Step
 
-# `running` is small, so the sweep simply reads it all.
-EXPIRED: Final = """
-    SELECT seq, running.version, id, worker, expires_at, heartbeat_at
-    FROM running JOIN job USING (seq) WHERE expires_at <= ? ORDER BY expires_at
-"""
-HELD_BY: Final = """
-    SELECT seq, running.version, id, worker, expires_at, heartbeat_at
-    FROM running JOIN job USING (seq) WHERE worker = ? AND expires_at > ?
+# `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
+LOST: Final = f"""
+    SELECT seq FROM running
+    WHERE typeof(expires_at) <> 'integer' OR expires_at <= ?1
+        OR expires_at > ?1 + {round(SECONDS_MAX) * 1_000_000}
+        OR worker IN (SELECT value FROM json_each(?2))
+    ORDER BY expires_at
+"""  # noqa: S608  # our own number
+STILL_LOST: Final = """
+    SELECT running.version, id, worker, expires_at, heartbeat_at
+    FROM running JOIN job USING (seq) WHERE seq = ?
 """
 FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ?"
 # A worker that left no lock file behind (another machine's disk image, a killed start-up) is
 # forgotten a day after its last sign of life, once it holds nothing.
-FORGET_SILENT: Final = """
-    DELETE FROM worker WHERE heartbeat_at < ? AND id NOT IN (SELECT worker FROM running)
+SILENT: Final = """
+    SELECT id FROM worker WHERE heartbeat_at < ? AND id NOT IN (SELECT worker FROM running)
 """
+FORGET_SILENT: Final = "DELETE FROM worker WHERE id = ? AND heartbeat_at < ?"
 SILENT_MICROS: Final = 24 * 3600 * 1_000_000
+# Many whose time is over have started, or ended, before: a reader finds those that have not.
 LATE: Final = f"""
-    SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id
+    SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id, job.start_by
     FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
-    WHERE start_by < ? AND version = 0 LIMIT 1000
+    WHERE start_by < ?1 AND version = 0
 """  # noqa: S608  # our own names
+STILL_LATE: Final = f"{LATE} AND job.seq = ?2"
+HOLDER: Final = "SELECT worker, heartbeat_at FROM running WHERE seq = ? AND version = ?"
 RESET_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1 WHERE seq = ?"
-STUCK: Final = """
-    SELECT job.id, queue, task, worker, running.version, attempts, acquired_at, heartbeat_at,
-           expires_at
-    FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
-    WHERE heartbeat_at <= ? ORDER BY heartbeat_at
-"""
+STUCK: Final = Lenient(
+    {
+        "job.id": Kind.TEXT,
+        "queue": Kind.TEXT,
+        "task": Kind.TEXT,
+        "worker": Kind.TEXT,
+        "running.version": Kind.WHOLE,
+        "attempts": Kind.WHOLE,
+        "acquired_at": Kind.MOMENT,
+        "heartbeat_at": Kind.MOMENT,
+        "expires_at": Kind.MOMENT,
+    },
+    "FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane "
+    "WHERE heartbeat_at <= ? ORDER BY heartbeat_at",
+)
 
 
-def recover(step: Step, dead_workers: Collection[str]) -> SweepReport:
-    """One sweep, in one write."""
-    expired: list[tuple[Any, ...]] = step.execute(EXPIRED, (step.now,)).fetchall()
-    for worker in dead_workers:
-        expired += step.execute(HELD_BY, (worker, step.now)).fetchall()
+class Suspects(NamedTuple):
+    """What a reader found for a sweep; each write looks at its part once more."""
+
+    dead: frozenset[str]
+    """Workers that were proved dead before their jobs were looked for."""
+    jobs: list[int]
+    late: list[int]
+    """Pending jobs past their start_by."""
+    silent: list[str]
+
+
+def find(db: apsw.Connection, now: int, dead: Collection[str]) -> Suspects:
+    """The jobs whose holders may be lost, and the workers that were silent for long."""
+    workers = msgspec.json.encode(sorted(dead)).decode()
+    jobs = [seq for (seq,) in db.execute(LOST, (now, workers))]
+    silent = [worker for (worker,) in db.execute(SILENT, (now - SILENT_MICROS,))]
+    late = [row[0] for row in db.execute(LATE, (now,))]
+    return Suspects(frozenset(dead), jobs, late, silent)
+
+
+def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
+    """Take back those of these jobs that are lost, in one write."""
     ends = {Status.PENDING: 0, Status.DEAD: 0, Status.CANCELLED: 0}
-    for seq, version, job_id, worker, expires_at, heartbeat_at in expired:
-        error = _lost(worker, version, expires_at, heartbeat_at, proved=worker in dead_workers)
+    for seq in jobs:
+        problem = problem_with(step.db, seq)
+        if problem is not None:
+            ends[Status.DEAD] += damage.set_aside(step, damage.Damaged(seq, problem))
+            continue
+        held: Any = step.execute(STILL_LOST, (seq,)).fetchone()
+        if held is None or not (held[3] <= step.now or held[2] in dead):
+            continue
+        version, job_id, worker, expires_at, heartbeat_at = held
+        heartbeat = from_micros(heartbeat_at)
+        error = (
+            messages.died(worker, version, heartbeat)
+            if worker in dead
+            else messages.expired(worker, version, from_micros(expires_at), heartbeat)
+        )
         ends[_take_back(step, seq, version, job_id, error).status] += 1
-    for worker in dead_workers:
-        step.execute(FORGET_WORKER, (worker,))
-    step.execute(FORGET_SILENT, (step.now - SILENT_MICROS,))
+    found = sum(ends.values())
     return SweepReport(
-        expired_found=len(expired),
+        expired_found=found,
         recovered=ends[Status.PENDING],
         dead=ends[Status.DEAD],
         cancelled=ends[Status.CANCELLED],
-        checkpoints_created=len(expired),
-        workers_proved_dead=tuple(sorted(dead_workers)),
+        checkpoints_created=found,
     )
 
 
-def _lost(
-    worker: str, version: int, expires_at: int, heartbeat_at: int, *, proved: bool
-) -> JobError:
-    how = (
-        f"worker {worker} died"
-        if proved
-        else f"worker {worker} let its lease expire at {from_micros(expires_at).isoformat()}"
-    )
-    heartbeat = from_micros(heartbeat_at).isoformat()
-    return JobError("WorkerLost", f"{how}; lease version {version}, last heartbeat {heartbeat}")
+def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -> SweepReport:
+    """Forget workers whose jobs have been taken back."""
+    step.executemany(FORGET_WORKER, [(worker,) for worker in dead])
+    before = step.now - SILENT_MICROS
+    step.executemany(FORGET_SILENT, [(worker, before) for worker in silent])
+    return SweepReport(workers_proved_dead=tuple(sorted(dead)))
 
 
 def _take_back(
@@ -91,7 +141,9 @@ def _take_back(
     assert row is not None
     assert rules is not None
     attempts = 0 if reset else row[4]
-    decision = decide_recovery(attempts=attempts, allowance=rules[2], cancel_reason=row[8])
+    decision = decide_recovery(
+        attempts=attempts, allowance=rules[2], cancel_reason=row[8], why=error.message
+    )
     settled = apply_decision(step, job_id, row, rules, decision, error, checkpoint=True)
     if settled.status is Status.PENDING:
         step.count(rules[0], "total_recovered")
@@ -106,22 +158,26 @@ def recover_one(
     if found is None:
         return None
     seq = found[0]
-    held = step.execute("SELECT 1 FROM running WHERE seq = ? AND version = ?", (seq, version))
-    if held.fetchone() is None:
+    held: Any = step.execute(HOLDER, (seq, version)).fetchone()
+    if held is None:
         return None
+    worker, heartbeat_at = held
     if reset_attempts:
         step.execute(RESET_ALLOWANCE, (seq,))
-    error = JobError("WorkerLost", reason)
+    error = messages.taken(worker, version, from_micros(heartbeat_at), reason)
     return _take_back(step, seq, version, job_id, error, reset=reset_attempts)
 
 
-def late_rows(step: Step) -> list[tuple[Any, ...]]:
-    """Pending jobs past their start_by, as `cancel_late` takes them."""
-    return step.execute(LATE, (step.now,)).fetchall()
+def cancel_late(step: Step, jobs: Sequence[int]) -> None:
+    """Cancel those of these jobs that are pending past their start_by."""
+    for seq in jobs:
+        row: Any = step.execute(STILL_LATE, (step.now, seq)).fetchone()
+        if row is not None:
+            lease.cancel_late(step, row)
 
 
-def stuck_jobs(rows: list[tuple[Any, ...]]) -> list[StuckJob]:
-    """What the STUCK query found."""
+def stuck_jobs(db: apsw.Connection, before: int) -> list[StuckJob]:
+    """Running jobs without a heartbeat since then, longest first."""
     return [
         StuckJob(
             job_id=job_id,
@@ -144,5 +200,5 @@ def stuck_jobs(rows: list[tuple[Any, ...]]) -> list[StuckJob]:
             acquired_at,
             heartbeat_at,
             expires_at,
-        ) in rows
+        ) in STUCK.rows(db, (before,))
     ]

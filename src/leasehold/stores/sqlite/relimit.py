@@ -24,18 +24,26 @@ COUNT_RUNNING: Final = """
     WHERE lane.queue = ? AND limit_key IS NOT NULL GROUP BY job.lane, limit_key
     ON CONFLICT DO UPDATE SET running = excluded.running
 """
-# Beyond the last job: none is placed anew, the account is looked at.
-LOOK_AGAIN: Final = """
+BEYOND: Final = 9223372036854775807
+"""A tier beyond the last job: from there none is placed anew, only accounts are looked at."""
+# The first account of each lane; the others follow.
+LOOK_AGAIN: Final = f"""
     INSERT OR IGNORE INTO rescoring
-    SELECT -id, 9223372036854775807, 0, 0 FROM key_lane WHERE queue = ?
-"""
+    SELECT -first, {BEYOND}, 0, 0 FROM (
+        SELECT (SELECT id FROM key_lane WHERE key_lane.lane = lane.id ORDER BY key LIMIT 1) AS first
+        FROM lane WHERE queue = ?)
+    WHERE first IS NOT NULL
+"""  # noqa: S608  # our own number
+NEXT_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = ? AND key > ? ORDER BY key LIMIT 1"
+LOOK_INTO: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, ?, 0, 0)"
+PLACE_ANEW: Final = "INSERT OR REPLACE INTO rescoring VALUES (?, -1, 0, 0)"
 FORGET_ACCOUNTS: Final = "DELETE FROM key_lane WHERE queue = ?"
 COUNT_NO_MORE: Final = "UPDATE place SET lane = NULL, key_lane = NULL WHERE seq = ?"
 # Guard: nothing of it is shown or parked. What runs is not counted without a limit.
-CLOSE_ACCOUNTS: Final = """
-    DELETE FROM key_lane WHERE lane = ?
-        AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = key_lane.id AND place.lane IS NULL)
-        AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.lane = -key_lane.id)
+CLOSE_UNLIMITED: Final = """
+    DELETE FROM key_lane WHERE id = ?1
+        AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = ?1 AND place.lane IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.lane = -?1)
 """
 
 
@@ -47,8 +55,9 @@ def changed(step: Step, queue: str, before: int | None, after: int | None) -> bo
         step.execute(LOOK_AGAIN, (queue,))
         step.some_rescoring = True
         return False
-    step.execute(FORGET_RUNNING, (queue,))
     if after is not None:
+        # Accounts are left from an earlier limit only while the pass that closes them goes on.
+        step.execute(FORGET_RUNNING, (queue,))
         step.execute(COUNT_RUNNING, (queue,))
     return True
 
@@ -91,14 +100,30 @@ def take_in(step: Step, jobs: Sequence[Standing]) -> None:
             parking.enter(step, [now[:4]])
 
 
-def looked_through(step: Step, lane: int) -> None:
-    """The last job of a lane was looked at: show what may run, and forget what is not needed."""
+def looked_through(step: Step, lane: int, *, only_looking: bool) -> None:
+    """The last job of a lane was looked at: show what may run, and forget what is not needed.
+
+    Accounts are followed by the next one of their lane, in the order of keys. After the last whose
+    jobs were placed anew comes the lane itself, and after that its accounts are looked at again.
+    """
     if lane > 0:
-        if not is_limited(step, lane):
-            step.execute(CLOSE_ACCOUNTS, (lane,))
+        _look_into_next(step, lane, "", BEYOND)
         return
     row: Any = step.execute(parking.ACCOUNT, (-lane,)).fetchone()
-    if row is not None:
-        account = Account(*row)
+    if row is None:
+        return
+    account = Account(*row)
+    if account.queue in step.rules.key_limits:
         parking.fill_all(step, account, parking.free_of(step, account.queue, account.key))
-        step.execute(parking.CLOSE_ACCOUNT, (account.id,))
+    more = _look_into_next(step, account.lane, account.key, BEYOND if only_looking else -1)
+    if not more and not only_looking:
+        step.execute(PLACE_ANEW, (account.lane,))
+    limited = account.queue in step.rules.key_limits
+    step.execute(parking.CLOSE_ACCOUNT if limited else CLOSE_UNLIMITED, (account.id,))
+
+
+def _look_into_next(step: Step, lane: int, key: str, start: int) -> bool:
+    following: Any = step.execute(NEXT_ACCOUNT, (lane, key)).fetchone()
+    if following is not None:
+        step.execute(LOOK_INTO, (-following[0], start))
+    return following is not None

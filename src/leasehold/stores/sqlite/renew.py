@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from leasehold.core.joblog import LogLine, bounded
 from leasehold.core.lease import (
     Renewal,
     Renewed,
-    next_heartbeat_seconds,
+    RunningLease,
+    decide_renewal,
 )
-from leasehold.core.limits import EXTENSION_SECONDS_MAX, LOG_LINES_MAX
-from leasehold.env import from_micros
+from leasehold.core.limits import LOG_LINES_MAX
+from leasehold.env import to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
 from leasehold.stores.sqlite.settle import FIND_SEQ, refuse
 from leasehold.stores.sqlite.step import Step
 
-_EXTENSION_MICROS: Final = round(EXTENSION_SECONDS_MAX * 1e6)
-
 HELD: Final = """
-    SELECT seq, acquired_at, expires_at, cancel_reason FROM running
+    SELECT seq, acquired_at, expires_at, moved_by, cancel_reason FROM running
     WHERE seq = (SELECT seq FROM job WHERE id = ?) AND version = ?
 """
 # Guard: still this version. (It was just read in the same write, so it always holds.)
@@ -43,21 +43,18 @@ def _renew_one(step: Step, renewal: Renewal) -> Renewed | LeaseLostError:
     row = step.execute(HELD, (renewal.job_id, renewal.version)).fetchone()
     if row is None:
         return stale(step, renewal.job_id, renewal.version)
-    seq, acquired_at, expires_at, cancel_reason = row
-    if expires_at <= step.now:
-        return LeaseExpiredError(
-            f"lease version {renewal.version} of job {renewal.job_id} expired at "
-            f"{from_micros(expires_at).isoformat()}: it can still be settled, but not renewed"
-        )
-    until = min(step.now + round(renewal.lease_seconds * 1e6), acquired_at + _EXTENSION_MICROS)
-    step.execute(EXTEND, (until, step.now, seq, renewal.version))
-    return Renewed(
-        renewal.job_id,
-        renewal.version,
-        from_micros(until),
-        next_heartbeat_seconds(renewal.lease_seconds),
-        cancel_reason,
+    seq, *lease = row
+    decided = decide_renewal(
+        renewal,
+        RunningLease(*lease),
+        now=step.now,
+        extension_seconds_max=step.settings.extension_seconds_max,
     )
+    if isinstance(decided, LeaseExpiredError):
+        return decided
+    until, answer = decided
+    step.execute(EXTEND, (until, step.now, seq, renewal.version))
+    return answer
 
 
 def report_progress(
@@ -72,7 +69,7 @@ def report_progress(
 
 
 def append_log(
-    step: Step, job_id: str, version: int, lines: Sequence[str]
+    step: Step, job_id: str, version: int, lines: Sequence[LogLine], dropped: int
 ) -> LeaseLostError | None:
     """Keep the latest lines; answers a stale holder with its error."""
     row = step.execute(HELD, (job_id, version)).fetchone()
@@ -81,9 +78,12 @@ def append_log(
     seq = row[0]
     last = step.execute(LAST_LINE, (seq,)).fetchone()
     assert last is not None
-    n = last[0]
+    # The number of a line that was dropped is used up: what is left tells how many there were.
+    n = last[0] + dropped
+    numbered = list(enumerate(lines, start=n + 1))[-LOG_LINES_MAX:]
     step.executemany(
-        ADD_LINE, [(seq, n + i, step.now, line) for i, line in enumerate(lines, start=1)]
+        ADD_LINE,
+        [(seq, number, to_micros(line.at), bounded(line.text)) for number, line in numbered],
     )
     step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_MAX))
     return None

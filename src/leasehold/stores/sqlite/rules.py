@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import apsw
 import msgspec
 
 from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.stores.sqlite.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 
-LOAD: Final = "SELECT name, state, config FROM queue"
+LOAD: Final = f"""
+    SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},
+           {guarded("config", Kind.TEXT)} FROM queue
+"""  # noqa: S608  # our own names
+DELETED_BY: Final = " by "
+"""Stands between the state `deleting` and who deletes the queue."""
 
 _decode = msgspec.json.Decoder(QueueConfig).decode
 
@@ -20,6 +26,10 @@ class Rule(NamedTuple):
 
     state: QueueState
     config: QueueConfig
+    deleted_by: str | None = None
+    """Who deletes it, while it is being deleted."""
+    problem: str | None = None
+    """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
 
 
 class Known(dict[str, Rule]):
@@ -55,9 +65,26 @@ class Rules:
 
 def load(db: apsw.Connection) -> Known:
     """The rules as they are now, inside this write or read."""
-    return Known(
-        {
-            str(name): Rule(QueueState(state), _decode(config))
-            for name, state, config in db.execute(LOAD)
-        }
-    )
+    rows: Any = db.execute(LOAD)
+    return Known(dict(_rule_of(row) for row in rows))
+
+
+def unreadable_rules(db: apsw.Connection) -> Iterator[str]:
+    """The queues whose rules cannot be read, as sentences."""
+    for queue, rule in load(db).items():
+        if rule.problem is not None:
+            yield (
+                f"the rules of queue {queue!r} cannot be read: {rule.problem}; nothing is leased "
+                "or accepted there until they are set again, or this process is upgraded"
+            )
+
+
+def _rule_of(row: tuple[Any, ...]) -> tuple[str, Rule]:
+    name, state, config = row
+    queue = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    try:
+        told, _, actor = value_of("state", Kind.TEXT, state).partition(DELETED_BY)
+        known = _decode(value_of("config", Kind.TEXT, config))
+        return queue, Rule(QueueState(told), known, actor or None)
+    except UNREADABLE as error:
+        return queue, Rule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
+from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.histogram import Histogram
 from leasehold.core.span import (
     COUNTED,
@@ -25,8 +26,6 @@ from leasehold.core.span import (
 )
 from leasehold.stores.sqlite.measuring import RUN, WAIT
 
-FORGET_AT_ONCE: Final = 1000
-"""So that a store that rested for long does not forget all its minutes in one write."""
 MINUTES_PER_DAY: Final = DAY_MICROS // MINUTE_MICROS
 
 _KEPT: Final = (*SUMMED, "pending_before", "pending", "deepest", "waits", "runs")
@@ -74,7 +73,7 @@ def _resolution(table: str, micros: int) -> Resolution:
         since=f"SELECT at, {columns} FROM {table} WHERE queue = ? AND at >= ?",  # noqa: S608  # as above
         forget=f"""
             DELETE FROM {table} WHERE (queue, at) IN (
-                SELECT queue, at FROM {table} WHERE at < ? ORDER BY at LIMIT {FORGET_AT_ONCE})
+                SELECT queue, at FROM {table} WHERE at < ? ORDER BY at LIMIT {FORGOTTEN_AT_ONCE})
         """,  # noqa: S608  # as above
         micros=micros,
     )

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from leasehold.core.budget import SCHEDULED_JOBS_AT_ONCE, SCHEDULES_AT_ONCE
 from leasehold.core.job import Draft, Job
 from leasehold.core.schedule import (
     REFUSED_AGAIN_SECONDS,
@@ -26,39 +27,37 @@ from leasehold.stores.sqlite.foundation import Foundation
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.people import audit
 from leasehold.stores.sqlite.read import read_job
+from leasehold.stores.sqlite.rows import MOMENT_MAX
+from leasehold.stores.sqlite.schedule_row import (
+    AHEAD,
+    ALL,
+    DUE,
+    KINDS,
+    ONE,
+    schedule_carefully,
+    schedule_of,
+)
 from leasehold.stores.sqlite.step import Step
 from leasehold.stores.sqlite.submit import submit
 
 T = TypeVar("T")
 
-SCHEDULES_AT_ONCE: Final = 100
-JOBS_AT_ONCE: Final = 2000
-"""So that many due ticks do not hold the write lock for long; the next look goes on."""
-
-_COLUMNS: Final = (
-    "name, draft, created_at, updated_at, next_at, due_at, paused, last_at, last_job_id, fired, "
-    "error"
-)
-ALL: Final = f"SELECT {_COLUMNS} FROM schedule ORDER BY name"  # noqa: S608  # our own names
-ONE: Final = f"SELECT {_COLUMNS} FROM schedule WHERE name = ?"  # noqa: S608  # our own names
-DUE: Final = f"""
-    SELECT {_COLUMNS} FROM schedule WHERE due_at <= ? ORDER BY due_at LIMIT ?
-"""  # noqa: S608  # our own names
-NEXT_LOOK: Final = "SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL"
+GO_ON: Final = "UPDATE schedule SET next_at = ?1, due_at = ?1 WHERE rowid = ?2"
+_COLUMNS: Final = ", ".join(KINDS)
+# What is no number is above all numbers, and left out.
+NEXT_LOOK: Final = f"SELECT min(due_at) FROM schedule WHERE due_at <= {MOMENT_MAX}"  # noqa: S608  # our own number
 KEEP: Final = f"INSERT OR REPLACE INTO schedule ({_COLUMNS}) VALUES ({', '.join('?' * 11)})"  # noqa: S608  # our own names
 # What was asked for is not written again: it may be large, or say more than this version knows.
 MOVE_ON: Final = """
     UPDATE schedule SET next_at = ?, due_at = ?, last_at = ?, last_job_id = ?, fired = ?, error = ?
     WHERE name = ?
 """
-POSTPONE: Final = "UPDATE schedule SET due_at = ?, error = ? WHERE name = ?"
+POSTPONE: Final = "UPDATE schedule SET due_at = ?, error = ? WHERE rowid = ?"
 REMOVE: Final = "DELETE FROM schedule WHERE name = ?"
 # A job that is not there any more has ended too: only ended jobs are discarded.
 HAS_NOT_ENDED: Final = """
     SELECT 1 FROM job WHERE id = ? AND NOT EXISTS (SELECT 1 FROM finished WHERE seq = job.seq)
 """
-
-_decode_draft = msgspec.json.Decoder(ScheduleDraft).decode
 
 Admit = Callable[[Sequence[Draft]], None]
 """Raises when there is no room on the disk for these."""
@@ -74,16 +73,17 @@ class KeepsSchedules(Foundation):
 
     def schedules(self) -> list[Schedule]:
         with self._read() as db:
-            return [_schedule(row) for row in db.execute(ALL)]
+            return [schedule_carefully(row) for row in db.execute(ALL)]
 
     def get_schedule(self, name: str) -> Schedule | None:
         with self._read() as db:
             row = db.execute(ONE, (name,)).fetchone()
-            return None if row is None else _schedule(row)
+            return None if row is None else schedule_of(row)
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
         def operation(step: Step) -> Schedule:
-            last = _find(step, name)
+            # Also if it cannot be read: to remove it may be all that can be done about it.
+            last = schedule_carefully(_find_row(step, name))
             step.execute(REMOVE, (name,))
             audit(step, actor, "remove_schedule", 1, {"schedule": name})
             return last
@@ -140,11 +140,11 @@ def fire_due(step: Step, lanes: Lanes, admit: Admit) -> tuple[int, int | None]:
 
     for row in step.execute(DUE, (step.now, SCHEDULES_AT_ONCE)).fetchall():
         try:
-            schedule = _schedule(row)
+            schedule = schedule_of(row)
         except InvalidScheduleError as error:
             # A machine may lack a time zone that another one knows; leasing must go on.
             again = step.now + round(REFUSED_AGAIN_SECONDS * 1e6)
-            step.execute(POSTPONE, (again, str(error), row[0]))
+            step.execute(POSTPONE, (again, str(error), row[-1]))
             continue
         _move_on(
             step,
@@ -155,7 +155,7 @@ def fire_due(step: Step, lanes: Lanes, admit: Admit) -> tuple[int, int | None]:
                 submit=submit_one,
             ),
         )
-        if jobs >= JOBS_AT_ONCE:
+        if jobs >= SCHEDULED_JOBS_AT_ONCE:
             break
     return jobs, _next_look(step)
 
@@ -172,7 +172,7 @@ def _has_ended(step: Step, job_id: str) -> bool:
 def _set(step: Step, draft: ScheduleDraft, actor: str) -> Schedule:
     row = step.execute(ONE, (draft.name,)).fetchone()
     try:
-        known = None if row is None else _schedule(row)
+        known = None if row is None else schedule_of(row)
     except InvalidScheduleError:
         known = None  # It made no sense here, and is put right by this.
     answer = declared(known, draft, from_micros(step.now))
@@ -196,10 +196,30 @@ def _pause(step: Step, name: str, rest: bool, actor: str) -> Schedule:
 
 
 def _find(step: Step, name: str) -> Schedule:
-    row = step.execute(ONE, (name,)).fetchone()
+    return schedule_of(_find_row(step, name))
+
+
+def _find_row(step: Step, name: str) -> tuple[Any, ...]:
+    row: tuple[Any, ...] | None = step.execute(ONE, (name,)).fetchone()
     if row is None:
         raise not_found(name)
-    return _schedule(row)
+    return row
+
+
+def go_on_from(step: Step, now: datetime) -> int:
+    """Let schedules whose next tick was reckoned by a clock ahead go on from now; answers how many.
+
+    One that makes no sense on this machine is looked at again when it is due, which is now.
+    """
+    moved = 0
+    for row in step.execute(AHEAD, (to_micros(now),)).fetchall():
+        try:
+            following = _micros(schedule_of(row).timing.next_after(now))
+        except InvalidScheduleError:
+            following = to_micros(now)
+        step.execute(GO_ON, (following, row[-1]))
+        moved += 1
+    return moved
 
 
 def _keep(step: Step, schedule: Schedule) -> None:
@@ -236,31 +256,5 @@ def _move_on(step: Step, schedule: Schedule) -> None:
     )
 
 
-def _schedule(row: tuple[Any, ...]) -> Schedule:
-    name, draft, created_at, updated_at, next_at, due_at, rests, last_at, job, fired, error = row
-    try:
-        decoded = _decode_draft(draft)
-    except msgspec.MsgspecError as problem:
-        raise InvalidScheduleError(
-            f"schedule {name!r} makes no sense on this machine: {problem}"
-        ) from problem
-    return Schedule(
-        draft=decoded,
-        created_at=from_micros(created_at),
-        updated_at=from_micros(updated_at),
-        next_at=_moment(next_at),
-        due_at=_moment(due_at),
-        paused=bool(rests),
-        last_at=_moment(last_at),
-        last_job_id=job,
-        fired=fired,
-        error=error,
-    )
-
-
 def _micros(moment: datetime | None) -> int | None:
     return None if moment is None else to_micros(moment)
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)

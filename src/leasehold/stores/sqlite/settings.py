@@ -11,12 +11,18 @@ from leasehold.core.settings import (
     DEFINITIONS,
     DraftDefaults,
     SettingValue,
+    check_setting,
     default_lease_seconds,
     draft_defaults,
+    extension_seconds_max,
 )
+from leasehold.errors import InvalidSettingError
+from leasehold.stores.sqlite.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 
 GENERATION: Final = "SELECT settings_generation FROM store_state"
-LOAD: Final = "SELECT name, value FROM setting"
+LOAD: Final = f"""
+    SELECT {guarded("name", Kind.TEXT)}, {guarded("value", Kind.TEXT)} FROM setting
+"""  # noqa: S608  # our own names
 
 
 class Settings(NamedTuple):
@@ -27,6 +33,7 @@ class Settings(NamedTuple):
     draft_defaults: DraftDefaults | None
     """What a submit has to fill in; None, the usual case, if that is nothing."""
     lease_seconds: float
+    extension_seconds_max: float
 
 
 class KnownSettings:
@@ -48,13 +55,41 @@ class KnownSettings:
 def load(db: apsw.Connection) -> Settings:
     """The settings as they are now, inside this write or read.
 
-    One that this version does not know was set by a newer one, and is left alone.
+    One that this version does not know was set by a newer one, and is left alone; one that it
+    cannot read counts as not set.
     """
     row: Any = db.execute(GENERATION).fetchone()
+    return _settings(row[0], _read(db)[0])
+
+
+def unreadable_settings(db: apsw.Connection) -> list[str]:
+    """The settings that cannot be read, as sentences."""
+    return _read(db)[1]
+
+
+def _read(db: apsw.Connection) -> tuple[dict[str, SettingValue], list[str]]:
+    values: dict[str, SettingValue] = {}
+    problems: list[str] = []
     rows: Any = db.execute(LOAD)
-    values = {name: msgspec.json.decode(value) for name, value in rows if name in DEFINITIONS}
-    return _settings(row[0], values)
+    for name, value in rows:
+        try:
+            known = value_of("its name", Kind.TEXT, name)
+            if known in DEFINITIONS:
+                decoded = msgspec.json.decode(value_of("its value", Kind.TEXT, value))
+                values[known] = check_setting(known, decoded)
+        except (*UNREADABLE, InvalidSettingError) as error:
+            shown = name.decode(errors="replace") if isinstance(name, bytes) else name
+            problems.append(
+                f"the setting {shown!r} cannot be read, and counts as not set: {problem_of(error)}"
+            )
+    return values, problems
 
 
 def _settings(generation: int, values: dict[str, SettingValue]) -> Settings:
-    return Settings(generation, values, draft_defaults(values), default_lease_seconds(values))
+    return Settings(
+        generation,
+        values,
+        draft_defaults(values),
+        default_lease_seconds(values),
+        extension_seconds_max(values),
+    )

@@ -10,11 +10,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from leasehold.core.breaker import Breaker
 from leasehold.core.lease import Settled, Settlement
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.messages import mismatch
 from leasehold.core.outcome import (
     Complete,
     Decision,
@@ -22,18 +21,21 @@ from leasehold.core.outcome import (
     JobError,
     Outcome,
     decide,
+    reason_after,
     within_limits,
 )
-from leasehold.core.retry import RetryPolicy
+from leasehold.core.refusals import lease_of_no_job, stale_lease
 from leasehold.core.status import Event, Status
+from leasehold.core.unreadable import set_aside_reason
 from leasehold.env import from_micros, to_micros
-from leasehold.errors import LeaseConflictError, LeaseLostError
+from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite import parking, ready
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.finish import INSERT_FINISHED
 from leasehold.stores.sqlite.lease import HOLD
 from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.ready import Entry
+from leasehold.stores.sqlite.rows import UNREADABLE, problem_of, retry_of
 from leasehold.stores.sqlite.step import Step
 
 FIND_SEQ: Final = "SELECT seq FROM job WHERE id = ?"
@@ -66,9 +68,9 @@ JOB_RULES: Final = """
     FROM job WHERE seq = ?
 """
 JOB_LANE: Final = "SELECT lane FROM job WHERE seq = ?"
-HOLDER_NOW: Final = "SELECT version, worker FROM running WHERE seq = ?"
+HOLDER_NOW: Final = "SELECT worker, version FROM running WHERE seq = ?"
+HOLDER_THEN: Final = "SELECT worker FROM attempt WHERE seq = ? AND version = ?"
 
-_decode_retry = msgspec.json.Decoder(RetryPolicy).decode
 _COMPLETED = STATUS_CODE[Status.COMPLETED]
 _COMPLETED_EVENT = EVENT_CODE[Event.COMPLETED]
 
@@ -124,7 +126,7 @@ def settle(
             runs[lane].append(now - row[_ACQUIRED])
             step.succeeded.add(lane)
             _complete(now, row, outcome, attempts, finished)
-            step.hints.ended.append(settlement.job_id)
+            step.job_ended(settlement.job_id)
             answers.append(
                 Settled(
                     settlement.job_id,
@@ -204,15 +206,7 @@ def _complete(
 def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> Settled:
     rules = step.execute(JOB_RULES, (row[_SEQ],)).fetchone()
     assert rules is not None
-    decision = decide(
-        outcome,
-        attempts=row[_ATTEMPTS],
-        allowance=rules[2],
-        policy=None if rules[3] is None else _decode_retry(rules[3]),
-        cancel_reason=row[_CANCEL],
-        now=from_micros(step.now),
-        random=step.random,
-    )
+    decision = _decide(step, row, rules, outcome)
     error = outcome.error if isinstance(outcome, Fail) else None
     if isinstance(outcome, Fail):
         # An attempt that was to be stopped anyway ends as cancelled, not as failed.
@@ -222,6 +216,25 @@ def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> S
         if outcome.breaker is not None:
             _count_failure(step, rules[0], outcome.breaker)
     return apply_decision(step, job_id, row, rules, decision, error)
+
+
+def _decide(step: Step, row: Held, rules: tuple[Any, ...], outcome: Outcome) -> Decision:
+    try:
+        needed = isinstance(outcome, Fail) and rules[3] is not None
+        policy = retry_of(rules[3]) if needed else None
+    except UNREADABLE as error:
+        # When to try it again cannot be read: it is set aside, with what the attempt came to.
+        reason = set_aside_reason(problem_of(error))
+        return Decision(Event.DEAD, Status.DEAD, row[_ATTEMPTS], message=reason)
+    return decide(
+        outcome,
+        attempts=row[_ATTEMPTS],
+        allowance=rules[2],
+        policy=policy,
+        cancel_reason=row[_CANCEL],
+        now=from_micros(step.now),
+        random=step.random,
+    )
 
 
 def _count_failure(step: Step, lane: int, breaker: Breaker) -> None:
@@ -287,7 +300,7 @@ def apply_decision(
                 version,
                 decision.attempts,
                 n,
-                decision.message or None,
+                reason_after(decision),
             ),
         )
         step.hints.ready = True
@@ -305,11 +318,11 @@ def apply_decision(
                 n,
                 None,
                 None,
-                decision.message or None,
+                reason_after(decision),
             ),
         )
         step.count(lane, f"total_{decision.status.value}")
-        step.hints.ended.append(job_id)
+        step.job_ended(job_id)
     if decision.event is Event.FAILED:
         step.count(lane, "total_retried")
     step.move(lane, Status.RUNNING, decision.status)
@@ -350,10 +363,9 @@ def refuse(step: Step, job_id: str, seq: int, version: int) -> LeaseLostError:
     """The answer to a stale holder; all that is written is that it was refused."""
     place = locate(step, seq) if seq else None
     if place is None:
-        return LeaseLostError(f"job {job_id} does not exist any more")
+        return lease_of_no_job(job_id, version)
     n = bump_events(step, seq, place)
-    holder = step.execute(HOLDER_NOW, (seq,)).fetchone()
-    message = f"refused: the caller's lease version is {version}, the latest is {place.version}"
+    was_holder: Any = step.execute(HOLDER_THEN, (seq, version)).fetchone()
     step.record(
         seq,
         n,
@@ -361,15 +373,22 @@ def refuse(step: Step, job_id: str, seq: int, version: int) -> LeaseLostError:
         place.status,
         place.status,
         attempts=place.attempts,
+        worker=None if was_holder is None else was_holder[0],
         version=version,
-        message=message,
+        message=mismatch(version, place.version),
     )
-    if holder is not None:
-        return LeaseConflictError(
-            f"job {job_id} is held by {holder[1]} under lease version {holder[0]}, "
-            f"not {version}: discard what was done under the old lease"
-        )
-    return LeaseLostError(
-        f"lease version {version} of job {job_id} is over (the job is {place.status}): "
-        "discard what was done under it"
-    )
+    return _lost(step, job_id, seq, version, place.status)
+
+
+def stale(step: Step, job_id: str, version: int) -> LeaseLostError:
+    """The error for a lease that is over; nothing is written."""
+    row: Any = step.execute(FIND_SEQ, (job_id,)).fetchone()
+    place = None if row is None else locate(step, row[0])
+    if place is None:
+        return lease_of_no_job(job_id, version)
+    return _lost(step, job_id, row[0], version, place.status)
+
+
+def _lost(step: Step, job_id: str, seq: int, version: int, status: Status) -> LeaseLostError:
+    holder: Any = step.execute(HOLDER_NOW, (seq,)).fetchone()
+    return stale_lease(job_id, version, status, holder)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from leasehold.core.queue_config import QueueState
 from leasehold.stores.sqlite.step import Step
 
 RUNNING: Final = "SELECT coalesce(sum(running), 0) FROM lane WHERE queue = ?"
@@ -25,7 +24,7 @@ def free_slots(step: Step, queues: Iterable[str]) -> dict[str, int]:
         rule = step.rules.get(queue)
         if rule is None:
             continue
-        if rule.state is QueueState.PAUSED:
+        if not rule.state.is_leased_from:
             free[queue] = 0
         elif rule.config.max_concurrency is not None:
             row: Any = step.execute(RUNNING, (queue,)).fetchone()

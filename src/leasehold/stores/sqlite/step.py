@@ -9,23 +9,26 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
+from leasehold.core.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.clock import ClockBasis, StoreTime
 from leasehold.core.span import MINUTE_MICROS
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
 from leasehold.stores.sqlite import sampling, settings
-from leasehold.stores.sqlite.clock import StoreClock
+from leasehold.stores.sqlite.clock import BASIS, WRITE_BASIS, StoreClock, move_leases
 from leasehold.stores.sqlite.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.measuring import Measured
+from leasehold.stores.sqlite.rows import MOMENT_MAX
 from leasehold.stores.sqlite.rules import Known, Rules, load
 
-READ_STATE: Final = """
+# What is no number is above all numbers: a place that cannot be read is left out.
+READ_STATE: Final = f"""
     SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
            EXISTS (SELECT 1 FROM resolving),
-           (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
-           EXISTS (SELECT 1 FROM rescoring), settings_generation, open_minute
+           (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
+           EXISTS (SELECT 1 FROM rescoring), settings_generation, open_minute, {BASIS}
     FROM store_state
-"""
+"""  # noqa: S608  # our own names
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
 CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
@@ -36,9 +39,9 @@ INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class Hints:
-    """Whom to wake after the commit."""
+    """Whom to wake after the commit. Losing one costs time, never a job: nothing may hang on it."""
 
-    __slots__ = ("cancel_requested", "ended", "looked_at", "ready", "unresolved")
+    __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
 
     def __init__(self) -> None:
         self.clear()
@@ -49,10 +52,8 @@ class Hints:
     def clear(self) -> None:
         self.ready = False
         self.ended: list[str] = []
-        self.looked_at = 0
-        """How many of `ended` were looked at for dependents."""
         self.unresolved = False
-        """Whether there are dependents left for another write to deal with."""
+        """Whether this write left dependents to another one; the table `resolving` names them."""
         self.cancel_requested: list[str] = []
 
     def take(self, other: Hints) -> None:
@@ -100,12 +101,16 @@ class Step:
         self.is_first = True
         """Whether the operation under way is the first of its write; it needs no savepoint."""
         self.hints = Hints()
+        self.ended: list[str] = []
+        """Jobs that ended in this operation: `dependents.resolve` must look at each of them."""
         self.somebody_waits = False
         """Whether any job may wait for another: if not, an end concerns nobody."""
         self.some_unresolved = False
         """Whether jobs that ended may still block others."""
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
+        self.shown_left = SHOWN_AT_ONCE
+        """How many more parked jobs this write may show to leases."""
         self.lowered: set[int] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
         self.next_crossing: int | None = None
@@ -115,6 +120,10 @@ class Step:
         self.measured = Measured()
         self.ended_minute: int | None = None
         """The minute that this write is the first to come after, if it is."""
+        self.clock_basis = ClockBasis()
+        """What is remembered of the machine's clocks."""
+        self.odd_time: StoreTime | None = None
+        """What is to be remembered of them from now on, if they disagree."""
         self.newly_shown: set[int] = set()
         """Jobs that leases see now because their key has a slot for them."""
         self._rules_changed = False
@@ -133,11 +142,13 @@ class Step:
         stored, floor, next_seq, generation, somebody_waits, some_unresolved, *rest = _row(
             db.execute(READ_STATE)
         )
-        next_crossing, some_rescoring, set_at, open_minute = rest
+        next_crossing, some_rescoring, set_at, open_minute, *clock_basis = rest
+        basis = ClockBasis(*clock_basis)
+        time = clock.tell(stored, basis)
         step = cls(
             db,
             env,
-            clock.read(stored),
+            time.now,
             floor,
             next_seq,
             rules.at(db, generation),
@@ -147,19 +158,38 @@ class Step:
         step.some_unresolved = bool(some_unresolved)
         step.next_crossing = next_crossing
         step.some_rescoring = bool(some_rescoring)
+        step.clock_basis = time.basis
+        if time.basis != basis:
+            step.odd_time = time
         if step.now // MINUTE_MICROS > open_minute:
             step.ended_minute = open_minute
-            step._end_minute()
+        step._prepare()
         return step
 
     def end(self) -> None:
         """Write down the clock and what was used up; called once, before the commit."""
         self.execute(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
+        if self.odd_time is not None:
+            self.execute(WRITE_BASIS, self.clock_basis)
 
-    def _end_minute(self) -> None:
-        """Before anything is changed in a new minute, keep what happened in the one before."""
+    def set_clock(self, now: int, basis: ClockBasis) -> None:
+        """Let it be another time from here on, for this write and all that follow."""
+        self.now, self.clock_basis = now, basis
+        self.odd_time = StoreTime(now, 0, basis)
+
+    def _prepare(self) -> None:
+        """Before anything is changed, let leases end later if the clock moved on without their
+        holders; and in a new minute, keep what happened in the one before.
+        """
+        if self.odd_time is not None and self.odd_time.shift:
+            move_leases(self.db, self.odd_time)
         if self.ended_minute is not None:
             sampling.take(self.db, self.ended_minute, self.now // MINUTE_MICROS)
+
+    def job_ended(self, job_id: str) -> None:
+        """A job has ended: its dependents are to be dealt with, and whoever waits for it woken."""
+        self.ended.append(job_id)
+        self.hints.ended.append(job_id)
 
     def count(self, lane: int, name: str, by: int = 1) -> None:
         """Change a lane's counter (a column of `lane`)."""
@@ -212,7 +242,7 @@ class Step:
             # All of the write so far is its own, and the file lock keeps others out meanwhile.
             self.execute("ROLLBACK")
             self.execute("BEGIN IMMEDIATE")
-            self._end_minute()
+            self._prepare()
         else:
             self.execute("ROLLBACK TO operation")
         self.forget()
@@ -225,6 +255,7 @@ class Step:
         self.moved.clear()
         self.lowered.clear()
         self.newly_shown.clear()
+        self.ended.clear()
         self.hints.clear()
         if self._rules_changed:
             self.rules = load(self.db)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine, check_progress
 from leasehold.core.lease import (
     Exchange,
     LeaseRequest,
@@ -22,6 +26,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.core.refusals import changes_status
 from leasehold.core.retention import (
     without_old_result,
 )
@@ -30,18 +35,19 @@ from leasehold.core.status import TRANSITIONS, Event
 from leasehold.core.transactions import Connection
 from leasehold.env import from_micros
 from leasehold.errors import (
-    InvalidTransitionError,
     LeaseholdError,
     LeaseLostError,
     QueueFullError,
 )
 from leasehold.stores.sqlite import (
+    clock_repair,
     dependents,
     graph,
     inspection,
     linking,
     people,
     read,
+    records,
     recover,
     renew,
     settle,
@@ -56,6 +62,7 @@ from leasehold.stores.sqlite.locate import bump_events, locate
 from leasehold.stores.sqlite.metrics_verbs import KeepsMetrics
 from leasehold.stores.sqlite.queue_verbs import KeepsQueues
 from leasehold.stores.sqlite.rebalance import LAGS, rebalance
+from leasehold.stores.sqlite.recover import Suspects
 from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
 from leasehold.stores.sqlite.setting_verbs import KeepsSettings
 from leasehold.stores.sqlite.step import Step
@@ -70,14 +77,7 @@ Write = Callable[[Callable[[Step], Stored]], Stored]
 KNOWN_LEASES_MAX: Final = 100_000
 
 ADD_WORKER: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?)"
-WORKERS: Final = """
-    SELECT id, host, pid, queues, slots, started_at, heartbeat_at,
-           (SELECT count(*) FROM running WHERE running.worker = worker.id)
-    FROM worker ORDER BY started_at
-"""
 QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
-LOG: Final = "SELECT line FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n"
-AUDIT: Final = "SELECT at, actor, action, detail, count FROM audit ORDER BY n DESC LIMIT ?"
 
 
 class SQLiteStore(
@@ -152,11 +152,11 @@ class SQLiteStore(
         # First, since what was settled and what is due may make others available.
         dependents.resolve(step)
         _, tick = fire_due(step, self._lanes, self._disk.refuse_when_low)
-        leases, numbers = leasing.lease(step, request)
+        leases, numbers, cut_short = leasing.lease(step, request)
         tick_at = None if tick is None else from_micros(tick)
         if len(leases) >= request.limit:
             return Exchange(settled, leases, None, tick_at, generation), numbers
-        due = leasing.next_due(step)
+        due = step.now if cut_short else leasing.next_due(step)
         if due is None or (tick is not None and tick < due):
             return Exchange(settled, leases, tick_at, tick_at, generation), numbers
         return Exchange(settled, leases, from_micros(due), tick_at, generation), numbers
@@ -165,14 +165,17 @@ class SQLiteStore(
         return self._write(lambda step: renew.renew(step, worker, renewals))
 
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        check_progress(job_id, progress)
         _raise(self._write(lambda step: renew.report_progress(step, job_id, version, progress)))
 
-    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
-        _raise(self._write(lambda step: renew.append_log(step, job_id, version, lines)))
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        _raise(self._write(lambda step: renew.append_log(step, job_id, version, lines, dropped)))
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
         if event in TRANSITIONS:
-            raise InvalidTransitionError(f"{event} changes a job's status: it cannot be just told")
+            raise changes_status(event)
 
         def operation(step: Step) -> None:
             row = step.execute(settle.FIND_SEQ, (job_id,)).fetchone()
@@ -197,22 +200,37 @@ class SQLiteStore(
 
     def recover(self) -> SweepReport:
         started = self._env.clock.monotonic()
-        dead: set[str] = set()
-
-        def operation(step: Step) -> SweepReport:
-            # Inside the write: a worker that comes back under its old id has its lock again before
-            # it can lease anything.
-            dead.update(self._deaths.find())
-            report = recover.recover(step, dead)
-            rebalance(step)
-            for row in recover.late_rows(step):
-                leasing.cancel_late(step, row)
-            return report
-
-        report = self._write(operation)
-        self._deaths.bury(dead)
+        dead = self._deaths.find()
+        with self._read() as db:
+            lost = recover.find(db, self._clock(db), dead)
+        report = SweepReport()
+        for jobs in batched(lost.jobs, RECOVERED_AT_ONCE):
+            report = report.plus(self._write(partial(self._recover_some, dead, jobs)))
+        report = report.plus(self._tidy_up(lost))
+        self._deaths.bury(set(report.workers_proved_dead))
         elapsed = (self._env.clock.monotonic() - started) * 1000
         return msgspec.structs.replace(report, scan_ms=elapsed)
+
+    def _recover_some(self, dead: set[str], jobs: Sequence[int], step: Step) -> SweepReport:
+        # Deaths are looked for inside the write, and count only if they were known before.
+        return recover.recover(step, jobs, dead & self._deaths.find())
+
+    def _tidy_up(self, lost: Suspects) -> SweepReport:
+        """What else a sweep does, so much in each write."""
+
+        def operation(step: Step) -> SweepReport:
+            rebalance(step)
+            return recover.forget_workers(step, lost.dead & self._deaths.find(), lost.silent)
+
+        report = self._write(operation)
+        for jobs in batched(lost.late, PASSED_OVER_AT_ONCE):
+            self._write(partial(recover.cancel_late, jobs=jobs))
+        self._finish_deleting()
+        return report
+
+    def repair_clock(self, *, actor: str) -> ClockRepair:
+        self.recover()
+        return self._write(lambda step: clock_repair.repair(step, self._env.clock.reading(), actor))
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
@@ -225,7 +243,8 @@ class SQLiteStore(
             taken = recover.recover_one(
                 step, job_id, version, reset_attempts=reset_attempts, reason=reason
             )
-            return taken or renew.stale(step, job_id, version)
+            # Whoever takes jobs back is no stale holder: its being late is not the job's history.
+            return taken or settle.stale(step, job_id, version)
 
         answer = self._write(operation)
         if isinstance(answer, LeaseLostError):
@@ -235,7 +254,7 @@ class SQLiteStore(
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
         with self._read() as db:
             before = self._clock(db) - round(silent_seconds * 1e6)
-            return recover.stuck_jobs(db.execute(recover.STUCK, (before,)).fetchall())
+            return recover.stuck_jobs(db, before)
 
     def promote(self) -> int:
         promoted = 0
@@ -264,21 +283,7 @@ class SQLiteStore(
 
     def workers(self) -> list[WorkerInfo]:
         with self._read() as db:
-            return [
-                WorkerInfo(
-                    id=id_,
-                    host=host,
-                    pid=pid,
-                    queues=tuple(msgspec.json.decode(queues)),
-                    slots=slots,
-                    started_at=from_micros(started_at),
-                    heartbeat_at=from_micros(heartbeat_at),
-                    running=running,
-                )
-                for id_, host, pid, queues, slots, started_at, heartbeat_at, running in db.execute(
-                    WORKERS
-                )
-            ]
+            return records.workers(db)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -290,7 +295,7 @@ class SQLiteStore(
     def replay(
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
-        verb = people.replay(reset_attempts=reset_attempts)
+        verb = people.replay(actor, reset_attempts=reset_attempts)
 
         def operation(step: Step) -> list[Job | LeaseholdError]:
             order = linking.replay_order(step, job_ids)
@@ -307,7 +312,7 @@ class SQLiteStore(
         return self._for_each(job_ids, "discard", actor, people.discard)
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
-        verb = people.reprioritize(priority)
+        verb = people.reprioritize(priority, actor)
         answer = self._for_each((job_id,), "reprioritize", actor, verb, priority=priority)[0]
         if isinstance(answer, LeaseholdError):
             raise answer
@@ -358,9 +363,9 @@ class SQLiteStore(
         with self._read() as db:
             return read.history(db, job_id)
 
-    def log(self, job_id: str) -> list[str]:
+    def log(self, job_id: str) -> JobLog:
         with self._read() as db:
-            return [str(line) for (line,) in db.execute(LOG, (job_id,))]
+            return records.log(db, job_id)
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._read() as db:
@@ -374,16 +379,7 @@ class SQLiteStore(
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         with self._read() as db:
-            return [
-                AuditRecord(
-                    at=from_micros(at),
-                    actor=actor,
-                    action=action,
-                    detail=msgspec.json.decode(detail),
-                    count=count,
-                )
-                for at, actor, action, detail, count in db.execute(AUDIT, (limit,))
-            ]
+            return records.audit_log(db, limit)
 
     # -- the store itself --------------------------------------------------------------------
 

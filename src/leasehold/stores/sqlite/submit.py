@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from leasehold.core.job import Draft
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.records import Submitted
+from leasehold.core.refusals import id_is_taken
 from leasehold.core.status import Status
 from leasehold.env import to_micros
 from leasehold.errors import (
@@ -73,11 +74,18 @@ def through_gate(
     store: Callable[[Gate | None], list[Submitted | LeaseholdError]],
     *,
     partial: bool,
+    is_pending: Callable[[Draft], bool] | None = None,
 ) -> list[Submitted | LeaseholdError] | QueueFullError:
     """Store what the rules of their queues let in; there is no gate where nothing is said."""
     if not step.rules and step.settings.draft_defaults is None:
         return store(None)
-    gate = Gate(step, drafts, partial=partial)
+    gate = Gate(
+        step,
+        drafts,
+        is_pending=is_pending or (lambda draft: due_of(draft, step.now) <= step.now),
+        known=lambda draft: known_id(step, draft),
+        partial=partial,
+    )
     try:
         answers = store(gate)
     except QueueFullError as error:
@@ -96,13 +104,27 @@ def _submit(
     if partial or any(draft.idempotency_key is not None for draft in drafts):
         return [_submit_one(step, lanes, draft, gate, partial=partial) for draft in drafts]
     if gate is not None:
-        drafts = [
-            gate.admit(draft, pending=due_of(draft, step.now) <= step.now) for draft in drafts
-        ]
+        drafts = _admit_all(step, drafts, gate)
     try:
         return insert(step, lanes, drafts)
     except apsw.ConstraintError:
-        raise _duplicate(step, drafts) from None
+        # Without this, the rows that went in before the clash would be taken for older jobs.
+        step.undo()
+        clash = _duplicate(step, drafts)
+        assert clash is not None, "SQLite found a duplicate that is not there"
+        raise clash from None
+
+
+def _admit_all(step: Step, drafts: Sequence[Draft], gate: Gate) -> list[Draft]:
+    """Ask the gate about each; what stands against the first draft that is bad is raised."""
+    admitted: list[Draft] = []
+    for draft in drafts:
+        try:
+            admitted.append(gate.admit(draft))
+        except LeaseholdError as error:
+            # Ids are only compared when the jobs are stored; one of them may have been bad before.
+            raise _duplicate(step, drafts[: len(admitted) + 1]) or error from None
+    return admitted
 
 
 class PlainSubmit:
@@ -138,9 +160,9 @@ def _submit_one(
         if known is not None:
             return known
         if step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-            raise DuplicateJobError(taken(draft.id))
+            raise id_is_taken(draft.id)
         if gate is not None:
-            draft = gate.admit(draft, pending=due_of(draft, step.now) <= step.now)
+            draft = gate.admit(draft)
     except LeaseholdError as error:
         if not partial:
             raise
@@ -157,10 +179,8 @@ def _submit_one(
 
 def known_key(step: Step, draft: Draft) -> Submitted | None:
     """The answer to a draft whose idempotency key was used before; raises if for another job."""
-    if draft.idempotency_key is None:
-        return None
-    row = step.execute(FIND_KEY, (draft.queue, draft.idempotency_key, step.now)).fetchone()
-    if row is None or row[0] is None:
+    row = _find_key(step, draft)
+    if row is None:
         return None
     first_id, digest, seq = row
     if digest != draft.fingerprint():
@@ -168,6 +188,19 @@ def known_key(step: Step, draft: Draft) -> Submitted | None:
     status = step.execute(STATUS_NOW, {"seq": seq}).fetchone()
     assert status is not None
     return Submitted(first_id, STATUS_OF[status[0]], is_duplicate=True)
+
+
+def known_id(step: Step, draft: Draft) -> str | None:
+    """The job that a draft's idempotency key stands for, if it was used before."""
+    row = _find_key(step, draft)
+    return None if row is None else row[0]
+
+
+def _find_key(step: Step, draft: Draft) -> Any:
+    if draft.idempotency_key is None:
+        return None
+    row = step.execute(FIND_KEY, (draft.queue, draft.idempotency_key, step.now)).fetchone()
+    return None if row is None or row[0] is None else row
 
 
 def insert(
@@ -279,17 +312,11 @@ def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tup
     )
 
 
-def _duplicate(step: Step, drafts: Sequence[Draft]) -> DuplicateJobError:
-    # Without this, the rows that went in before the clash would be taken for older jobs.
-    step.undo()
+def _duplicate(step: Step, drafts: Sequence[Draft]) -> DuplicateJobError | None:
+    """The error for the first draft whose id is taken; None if none is."""
     seen: set[str] = set()
     for draft in drafts:
         if draft.id in seen or step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-            return DuplicateJobError(taken(draft.id))
+            return id_is_taken(draft.id)
         seen.add(draft.id)
-    raise AssertionError("SQLite found a duplicate that is not there")
-
-
-def taken(job_id: str) -> str:
-    """Why a draft with this id is refused."""
-    return f"a job with the id {job_id!r} exists already: choose another, or use idempotency_key"
+    return None

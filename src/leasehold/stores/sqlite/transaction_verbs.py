@@ -14,9 +14,11 @@ from urllib.parse import quote
 
 import apsw
 
+from leasehold.core.joblog import LogLine, check_progress
 from leasehold.core.lease import Settled, Settlement
 from leasehold.core.transactions import Connection
 from leasehold.errors import LeaseLostError, TransactionError
+from leasehold.interrupts import shielded
 from leasehold.stores.sqlite import renew, settle
 from leasehold.stores.sqlite.application import ApplicationConnection
 from leasehold.stores.sqlite.dependents import resolve
@@ -32,11 +34,18 @@ class KeepsTransactions(Foundation):
     """Connections for applications, and what can be done inside their transactions."""
 
     def connect(self) -> ApplicationConnection:
+        self._check_process()
+        # What is known of an older copy has to be acted on before anything is written.
+        self._open_to_write()
         # A read, so that a closed store is found out here and not in the first transaction.
         with self._read(), translated(self._files.database):
-            return ApplicationConnection(
-                self._files.database, self._durability, self._turn, self._after_commit
+            connection = self._watch.opened(
+                lambda: ApplicationConnection(
+                    self._files.database, self._durability, self._turn, self._after_commit
+                )
             )
+            self._application_connections.add(connection)
+            return connection
 
     def owns(self, connection: Connection) -> bool:
         return (
@@ -45,8 +54,12 @@ class KeepsTransactions(Foundation):
         )
 
     def address(self) -> str | None:
-        return f"sqlite:///{quote(str(self._files.database))}?durability={self._durability}"
+        return (
+            f"sqlite:///{quote(str(self._files.database))}?durability={self._durability}"
+            f"&lock_timeout_seconds={self._lock_timeout_seconds:g}"
+        )
 
+    @shielded
     def open_transaction(self, job_id: str, version: int) -> HeldTransaction:
         db = self.connect()
         try:
@@ -64,6 +77,7 @@ class KeepsTransactions(Foundation):
 
     # -- inside ------------------------------------------------------------------------------
 
+    @shielded
     def _within(self, connection: Connection, operation: Callable[[Step], T]) -> T:
         """Carry out one operation as a part of the open transaction, or undo it alone."""
         self._check_process()
@@ -135,13 +149,17 @@ class HeldTransaction:
         self._db.take_note()
 
     def report_progress(self, progress: bytes) -> None:
+        check_progress(self._job_id, progress)
         self._fenced(
             lambda step: renew.report_progress(step, self._job_id, self._version, progress)
         )
 
-    def append_log(self, lines: Sequence[str]) -> None:
-        self._fenced(lambda step: renew.append_log(step, self._job_id, self._version, lines))
+    def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
+        self._fenced(
+            lambda step: renew.append_log(step, self._job_id, self._version, lines, dropped)
+        )
 
+    @shielded
     def complete(self, settlement: Settlement) -> Settled:
         answer = self._fenced(lambda step: settle.settle(step, [settlement], {})[0])
         assert isinstance(answer, Settled)
@@ -151,6 +169,7 @@ class HeldTransaction:
         self._db.close()
         return answer
 
+    @shielded
     def roll_back(self) -> None:
         if not self._is_over:
             self._is_over = True

@@ -11,22 +11,34 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from leasehold.env import Env
-from leasehold.errors import StoreClosedError
+from leasehold.env import Env, from_micros
+from leasehold.errors import StoreBusyError, StoreClosedError
+from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.files import StoreFiles
-from leasehold.stores.sqlite.lock import WriteLock
+from leasehold.stores.sqlite.holder import holder_of, is_stopped
+from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 
 class Turn:
     """What the transactions of all of a store's application connections begin with."""
 
-    def __init__(self, files: StoreFiles, env: Env) -> None:
+    def __init__(
+        self,
+        files: StoreFiles,
+        env: Env,
+        lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
         self._files = files
         self._env = env
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self.before_commit = before_commit
+        """Raises where nothing may be committed any more."""
         # The file lock is held by the process; among its threads this one decides.
         self._mutex = threading.Lock()
         self._lock: WriteLock | None = None
@@ -34,14 +46,25 @@ class Turn:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Stand in line, and be first in it until the end of the block."""
-        with self._mutex:
+        """Stand in line, and be first in it until the end of the block. Only inside the shield:
+        it raises Interrupted.
+        """
+        # Another thread may wait for the lock, or for SQLite's, as long as each of them allows.
+        SHIELD.acquire(self._mutex)
+        try:
             if self._closed:
                 raise StoreClosedError(f"the store {self._files.database} is closed")
             if self._lock is None:
-                self._lock = WriteLock(self._files.write_lock)
-            with self._lock:
+                self._lock = WriteLock(
+                    self._files.write_lock, self._env, self._lock_timeout_seconds
+                )
+            self._lock.acquire("begin an application's transaction")
+            try:
                 yield
+            finally:
+                self._lock.release()
+        finally:
+            self._mutex.release()
 
     def note(self, purpose: str) -> str:
         """Write down that a transaction was begun here and now; answers with the note."""
@@ -61,19 +84,65 @@ class Turn:
             if path.read_text(encoding="utf-8") == note:
                 path.unlink()
 
+    def begin_anew(self) -> None:
+        """In a forked child: the parent's lock is closed there, and its threads are gone."""
+        self._mutex = threading.Lock()
+        self._lock = None
+
     def close(self) -> None:
-        with self._mutex:
-            self._closed = True
+        """Refuse further transactions. Call it inside the shield: it raises Interrupted."""
+        self._closed = True
+        SHIELD.acquire(self._mutex)
+        try:
             if self._lock is not None:
                 self._lock.close()
                 self._lock = None
+        finally:
+            self._mutex.release()
 
 
-def who_blocks(database: Path) -> str:
-    """Who keeps the store from writing, as far as is known, in words."""
+def open_transaction_of(database: Path) -> tuple[int, str] | None:
+    """The process that has an application's transaction open, and its note; None if none has."""
     with suppress(OSError, ValueError):
         note = StoreFiles(database).transaction_note.read_text(encoding="utf-8")
         pid = int(note.split(maxsplit=1)[0])
         os.kill(pid, 0)  # Raises if there is no such process: then the note was left behind.
-        return f"process {note} holds a transaction open on it"
-    return "another program holds a transaction open on it"
+        return pid, note
+    return None
+
+
+def who_writes(files: StoreFiles) -> list[dict[str, Any]]:
+    """Who keeps others from writing at this moment: an open transaction first, for whoever holds
+    the lock may wait for it. Takes no lock, and so can tell while somebody holds it.
+    """
+    found = []
+    transaction = open_transaction_of(files.database)
+    if transaction is not None:
+        pid, note = transaction
+        since = note.rpartition(" since ")[2].partition(",")[0]
+        found.append((pid, "has a transaction open", since))
+    holder = holder_of(files.write_lock)
+    if holder is not None:
+        since = from_micros(holder.since_micros).isoformat(timespec="seconds")
+        found.append((holder.pid, f"holds the write lock, doing: {holder.doing}", since))
+    return [
+        {"pid": pid, "what": what, "since": since, "stopped": is_stopped(pid)}
+        for pid, what, since in found
+    ]
+
+
+def busy(database: Path) -> StoreBusyError:
+    """Who keeps the store from writing, as far as is known."""
+    found = open_transaction_of(database)
+    if found is None:
+        return StoreBusyError(
+            f"{database} stays locked: another program holds a transaction open on it"
+        )
+    pid, note = found
+    stopped = is_stopped(pid)
+    advice = f"; that process is stopped: resume it with `kill -CONT {pid}`" if stopped else ""
+    return StoreBusyError(
+        f"{database} stays locked: process {note} holds a transaction open on it{advice}",
+        holder_pid=pid,
+        is_holder_stopped=stopped,
+    )

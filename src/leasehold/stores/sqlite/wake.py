@@ -20,6 +20,7 @@ from typing import Final
 
 from leasehold.core.records import Listener
 from leasehold.env import Env
+from leasehold.errors import StoreClosedError
 from leasehold.stores.sqlite.step import Hints
 
 logger = logging.getLogger("leasehold.store")
@@ -28,6 +29,10 @@ READY: Final = b"r"
 ENDED: Final = b"e"
 CANCEL: Final = b"c"
 _STOP: Final = b"."
+"""Wakes the receiver so that it sees that it is to stop; by itself it says nothing."""
+
+CLOSE_WAIT_SECONDS: Final = 10.0
+"""How long closing waits for a listener that is at work. The receiver cleans up behind it."""
 
 FOLDER_STAMP_MICROS: Final = 50_000
 """How coarse a folder's time stamp may be: a listing made sooner after it is not trusted."""
@@ -40,17 +45,35 @@ class Wake:
         self._folder = folder
         self._folder_path = os.fspath(folder)
         self._env = env
-        self._name = f"{os.getpid()}-{env.new_id()}"
+        self._peers: dict[str, int] = {}
+        self._inbox: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._name = f"{os.getpid()}-{self._env.new_id()}"
         self._listeners: list[Listener] = []
         self._mutex = threading.Lock()
-        self._peers: dict[str, int] = {}
         self._listed: tuple[int, int] = (-1, 0)
-        self._inbox: int | None = None
         self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def begin_anew(self) -> None:
+        """In a forked child: close what is the parent's, its listeners included, and start empty.
+
+        As long as the child had the parent's FIFO open, nobody could tell that the parent is gone.
+        """
+        inbox, self._inbox = self._inbox, None
+        peers, self._peers = self._peers, {}
+        for fd in (*peers.values(), *(() if inbox is None else (inbox,))):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._begin()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call this listener from now on; the answer ends it."""
         with self._mutex:
+            if self._closed:
+                raise StoreClosedError("the store is closed: there is nothing left to listen to")
             self._listeners = [*self._listeners, listener]
             if self._thread is None:
                 self._listen()
@@ -74,7 +97,8 @@ class Wake:
         self._tell_listeners(news, hints.ended, hints.cancel_requested)
         try:
             with self._mutex:
-                self._tell_peers(news)
+                if not self._closed:
+                    self._tell_peers(news)
         except OSError as error:
             logger.warning("other processes could not be woken, and will look later: %s", error)
 
@@ -102,19 +126,23 @@ class Wake:
                 self._forget(name)
 
     def close(self) -> None:
-        """Stop listening, and leave no FIFO behind."""
+        """Stop listening, and leave no FIFO behind.
+
+        It never raises, and may be called again, by any thread, a listener's own included. The
+        FIFO belongs to the thread that reads it, which takes it away when it ends.
+        """
         with self._mutex:
-            thread, inbox = self._thread, self._inbox
-            self._thread = self._inbox = None
+            self._closed = True
             self._listeners = []
             for name in list(self._peers):
-                os.close(self._peers.pop(name))
-        if thread is not None and inbox is not None:
-            os.write(inbox, _STOP)
-            thread.join()
-            with contextlib.suppress(FileNotFoundError):
-                (self._folder / self._name).unlink()
-            os.close(inbox)
+                _close(self._peers.pop(name))
+            if self._inbox is not None:
+                # One that is full of bytes needs no other to wake its reader.
+                with contextlib.suppress(OSError):
+                    os.write(self._inbox, _STOP)
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_WAIT_SECONDS)
 
     def _find_peers(self) -> dict[str, int]:
         """Open FIFOs of the other processes; the folder is listed again only when it changed."""
@@ -128,7 +156,7 @@ class Wake:
         self._listed = (stamp, self._env.now_micros())
         names = {entry.name for entry in self._folder.iterdir()} - {self._name}
         for gone in self._peers.keys() - names:
-            os.close(self._peers.pop(gone))
+            _close(self._peers.pop(gone))
         for name in names - self._peers.keys():
             self._open(name)
         return self._peers
@@ -146,7 +174,7 @@ class Wake:
                 raise
 
     def _forget(self, name: str) -> None:
-        os.close(self._peers.pop(name))
+        _close(self._peers.pop(name))
         with contextlib.suppress(FileNotFoundError):
             (self._folder / name).unlink()
 
@@ -167,12 +195,24 @@ class Wake:
     def _receive(self, inbox: int) -> None:
         poll = select.poll()
         poll.register(inbox, select.POLLIN)
-        while True:
-            poll.poll()
-            try:
-                news = os.read(inbox, 65536)
-            except BlockingIOError:
-                continue
-            if _STOP in news:
-                return
-            self._tell_listeners(news, None, None)
+        try:
+            while not self._closed:
+                poll.poll()
+                try:
+                    news = os.read(inbox, 65536)
+                except BlockingIOError:
+                    continue
+                self._tell_listeners(news, None, None)
+        finally:
+            # Under the lock, so that nobody writes to the number of a descriptor that is closed.
+            with self._mutex:
+                self._inbox = None
+                _close(inbox)
+            with contextlib.suppress(OSError):
+                (self._folder / self._name).unlink()
+
+
+def _close(fd: int) -> None:
+    """Close a descriptor; somebody else in this process may have closed it before."""
+    with contextlib.suppress(OSError):
+        os.close(fd)

@@ -17,7 +17,9 @@ _ERROR_TEXT: Final = """
      WHERE attempt.seq = job.seq AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1), '')
 """
 _HAS_TAG: Final = """
-    EXISTS (SELECT 1 FROM json_each(job.metadata) AS tag, json_each(?) AS wanted
+    EXISTS (SELECT 1
+            FROM json_each(iif(json_valid(job.metadata), job.metadata, NULL)) AS tag,
+                json_each(?) AS wanted
             WHERE tag.key = wanted.key AND tag.value IS wanted.value)
 """
 
@@ -55,11 +57,10 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
 def _of_its_texts(where: JobFilter) -> list[Clause]:
     clauses: list[Clause] = []
     if where.error_text is not None:
-        clauses.append((f"instr(lower({_ERROR_TEXT}), ?)", (where.error_text.lower(),)))
+        clauses.append((f"mentions({_ERROR_TEXT}, ?)", (where.error_text,)))
     if where.text is not None:
-        text = where.text.lower()
-        payload = "instr(lower(CAST(job.payload AS TEXT)), ?)"
-        clauses.append((f"({payload} OR instr(lower({_ERROR_TEXT}), ?))", (text, text)))
+        either = f"(mentions(job.payload, ?) OR mentions({_ERROR_TEXT}, ?))"
+        clauses.append((either, (where.text, where.text)))
     return clauses
 
 

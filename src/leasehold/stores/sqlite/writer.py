@@ -9,10 +9,14 @@ out to be bad.
 
 The file lock is what makes several processes take turns: SQLite's own busy handler would starve
 some of them for seconds.
+
+All of it is done inside the shield against interrupts: Ctrl-C reaches the main thread when its
+write is complete, or has not begun. Only waits end early, and leave no gap in the queue.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -23,19 +27,24 @@ import apsw
 
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError, StoreUnavailableError
+from leasehold.interrupts import LOOK_SECONDS, SHIELD, Interrupted, shielded
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.dependents import resolve
-from leasehold.stores.sqlite.failures import not_text, translate
+from leasehold.stores.sqlite.failures import not_text, translate, translated
 from leasehold.stores.sqlite.files import StoreFiles
-from leasehold.stores.sqlite.lock import WriteLock
+from leasehold.stores.sqlite.holder import doing
 from leasehold.stores.sqlite.room import tell_of_room
 from leasehold.stores.sqlite.rules import Rules
 from leasehold.stores.sqlite.settings import KnownSettings
 from leasehold.stores.sqlite.step import Hints, Step
+from leasehold.stores.sqlite.transaction import begin
+from leasehold.stores.sqlite.write_side import WriteSide
 
 T = TypeVar("T")
 
 OPERATIONS_PER_COMMIT_MAX: Final = 512
+
+_CUT_SHORT: Final = "the write was interrupted before it was known to be durable"
 
 
 class _Ticket(Generic[T]):
@@ -63,31 +72,42 @@ class Writer:
 
     def __init__(
         self,
-        db: apsw.Connection,
+        side: WriteSide,
         files: StoreFiles,
-        lock: WriteLock,
         env: Env,
         clock: StoreClock,
+        before_commit: Callable[[], None],
         after_commit: Callable[[Hints], None],
     ) -> None:
-        self._db = db
+        self._side = side
         self._files = files
-        self._lock = lock
         self._env = env
         self._clock = clock
+        self._before_commit = before_commit
         self._after_commit = after_commit
         self._rules = Rules()
         self._settings = KnownSettings()
+        self._closed = False
+        self._ended = False
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Make what threads wait at; in a forked child again, where those threads are not."""
         self._mutex = threading.Lock()
         self._idle = threading.Condition(self._mutex)
         self._queue: deque[_Ticket[Any]] = deque()
         self._leading = False
-        self._closed = False
+        self._leader: int | None = None
+        self._paused = False
+        self._pid = os.getpid()
 
+    @shielded
     def run(self, operation: Callable[[Step], T]) -> T:
         """Carry out one operation; returns when it is durable, raises what it raised."""
         ticket = _Ticket(operation)
         with self._mutex:
+            if self._paused:
+                self._wait_while(lambda: self._paused)
             if self._closed:
                 raise StoreClosedError(f"the store {self._files.database} is closed")
             self._queue.append(ticket)
@@ -95,32 +115,85 @@ class Writer:
         if not ticket.leads:
             self._wait(ticket)
         if not ticket.done:
-            self._lead()
+            self._lead(ticket)
         return ticket.outcome()
 
+    @shielded
+    def open(self) -> None:
+        """Open the write side without writing anything, if it is not open."""
+        with self._mutex:
+            self._wait_while(lambda: self._paused)
+            self._wait_while(lambda: self._leading and not self._side.is_open)
+            if self._side.is_open:
+                return
+            self._leading = True
+            self._leader = threading.get_ident()
+        try:
+            with translated(self._files.database), self._side.lock:
+                self._side.open()
+        finally:
+            self._leader = None
+            with self._mutex:
+                self._pass_on()
+
+    @shielded
     def close(self) -> None:
         """Let what is queued finish, then refuse the rest and close the connection."""
         with self._mutex:
-            if self._closed:
-                return
             self._closed = True
-            while self._leading:
-                self._idle.wait()
-        self._db.close()
-        self._lock.close()
+            self._wait_while(lambda: self._leading)
+            if self._ended:
+                return
+            self._ended = True
+        self._side.close()
+
+    def pause(self, seconds: float) -> bool:
+        """Let nobody begin a write, and wait for those under way; False if that takes too long.
+
+        It cannot be done by a thread that is itself inside a write. Whatever the answer, `resume`
+        must follow.
+        """
+        if not self._mutex.acquire(timeout=seconds):
+            return False
+        try:
+            self._paused = True
+            if self._leader == threading.get_ident():
+                return False
+            return self._idle.wait_for(lambda: not self._leading, seconds)
+        finally:
+            self._mutex.release()
+
+    def resume(self) -> None:
+        """Let writes begin again."""
+        with self._mutex:
+            self._paused = False
+            self._idle.notify_all()
+
+    def _wait_while(self, condition: Callable[[], bool]) -> None:
+        while condition():
+            self._idle.wait(LOOK_SECONDS)
+            if SHIELD.is_interrupted():
+                raise Interrupted
 
     def _wait(self, ticket: _Ticket[Any]) -> None:
         """Until another caller has carried it out, or it is this one's turn to lead."""
         try:
+            SHIELD.acquire(ticket.gate)
+        except Interrupted:
+            if self._leave(ticket):
+                raise
+            # It is being carried out: what comes of it will be known in a moment.
             ticket.gate.acquire()
-        except BaseException:
-            # Interrupted, by Ctrl-C for instance: leave the queue, and leave no gap in it.
-            with self._mutex:
-                if ticket in self._queue:
-                    self._queue.remove(ticket)
-                    if ticket.leads:
-                        self._pass_on()
-            raise
+
+    def _leave(self, ticket: _Ticket[Any]) -> bool:
+        """Leave the queue, and no gap in it; False if it was carried out, or is being."""
+        with self._mutex:
+            if ticket not in self._queue:
+                return False
+            self._queue.remove(ticket)
+            if ticket.leads:
+                self._pass_on()
+            return True
 
     def _pass_on(self) -> None:
         """Let the first in the queue lead next: nobody works for the others for ever."""
@@ -131,13 +204,22 @@ class Writer:
             self._leading = False
             self._idle.notify_all()
 
-    def _lead(self) -> None:
+    def _lead(self, own: _Ticket[Any]) -> None:
         batch: list[_Ticket[Any]] = []
         hints = Hints()
+        self._leader = threading.get_ident()
+        is_over = False
         try:
-            self._commit(batch, hints)
+            self._commit(own, batch, hints)
+            is_over = True
         finally:
+            self._leader = None
+            if not is_over:
+                # SystemExit out of an operation, say, is no answer for the others.
+                self._fail(batch, hints, StoreUnavailableError(_CUT_SHORT))
             with self._mutex:
+                if own in self._queue:
+                    self._queue.remove(own)
                 self._pass_on()
             for ticket in batch:
                 ticket.done = True
@@ -145,48 +227,44 @@ class Writer:
         if hints:
             self._after_commit(hints)
 
-    def _commit(self, batch: list[_Ticket[Any]], hints: Hints) -> None:
+    def _commit(self, own: _Ticket[Any], batch: list[_Ticket[Any]], hints: Hints) -> None:
         """One transaction under the file lock. What goes wrong is told to every caller in it."""
         try:
-            with self._lock:
+            lock = self._side.lock
+            lock.acquire(doing(own.operation))
+            try:
                 self._transaction(batch, hints)
+            finally:
+                lock.release()
         except Exception as error:  # noqa: BLE001  # raised again, in every caller
+            self._take(batch)
             self._fail(batch, hints, self._translated(error))
-        except BaseException:
-            # Ctrl-C in this thread is no answer for the others.
-            self._fail(
-                batch,
-                hints,
-                StoreUnavailableError(
-                    "the write was interrupted before it was known to be durable"
-                ),
-            )
-            raise
 
     def _fail(self, batch: list[_Ticket[Any]], hints: Hints, error: Exception) -> None:
-        self._take(batch)
         hints.clear()
         for ticket in batch:
             # One that had failed on its own keeps its own reason.
             ticket.error = ticket.error or error
 
     def _transaction(self, batch: list[_Ticket[Any]], hints: Hints) -> None:
-        db = self._db
-        db.execute("BEGIN IMMEDIATE")
+        db = self._side.db
         try:
+            begin(db)
             step = Step.begin(db, self._env, self._clock, self._rules, self._settings)
             changes = db.total_changes()
             carried_out = 0
             while self._take(batch):
                 self._carry_out_all(batch[carried_out:], step, hints)
                 carried_out = len(batch)
-            changed = db.total_changes() != changes
+            changed = db.total_changes() != changes or step.odd_time is not None
             if changed:
                 step.end()
+            self._before_commit()
             # That a minute has ended is not worth a write: whoever next has one notes it.
             db.execute("COMMIT" if changed or step.ended_minute is None else "ROLLBACK")
         except BaseException:
-            if db.in_transaction:
+            # A process that was forked inside the write leaves it alone: it is the parent's.
+            if db.in_transaction and self._pid == os.getpid():
                 db.execute("ROLLBACK")
             raise
 
@@ -220,7 +298,7 @@ class Writer:
     def _do_together(
         self, tickets: list[_Ticket[Any]], together: Callable[..., list[Any]], step: Step
     ) -> bool:
-        db = self._db
+        db = step.db
         step.is_first = False
         db.execute("SAVEPOINT operation")
         try:
@@ -240,7 +318,7 @@ class Writer:
         return True
 
     def _carry_out(self, ticket: _Ticket[Any], step: Step) -> None:
-        db = self._db
+        db = step.db
         if not step.is_first:
             db.execute("SAVEPOINT operation")
         try:

@@ -23,12 +23,14 @@ pytest.register_assert_rewrite(
             "people", "reading", "waking", "breaking", "scheduling", "queueing", "limiting",
             "depending", "scoring", "inheriting", "keying", "retaining", "configuring",
             "referencing", "blobs", "measuring", "transacting", "transacting_rules", "texts",
+            "clocking",
         )
     )
 )  # fmt: skip
 
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
+from leasehold.testing.conformance.clocking import ClockClauses  # noqa: E402
 from leasehold.testing.conformance.configuring import ConfiguringClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
@@ -56,6 +58,7 @@ from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
 class StoreConformance(
     GeneralClauses,
+    ClockClauses,
     SubmittingClauses,
     SettlingClauses,
     LeasingClauses,

@@ -6,12 +6,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, TypeVar
 
 import pytest
 
 from leasehold.core.job import Draft, HistoryEvent, Job
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.core.records import Submitted
@@ -29,6 +31,14 @@ T = TypeVar("T")
 RETRY_SECONDS = 5.0
 FAILURE = Fail(JobError("OSError", "the line is dead"))
 FATAL = Fail(JobError("ValueError", "no such person"), retryable=False)
+
+
+SAID_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def said(*texts: str) -> list[LogLine]:
+    """Log lines, a second apart."""
+    return [LogLine(SAID_AT + timedelta(seconds=number), text) for number, text in enumerate(texts)]
 
 
 class ConformanceBase:

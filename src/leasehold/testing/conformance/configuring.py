@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold.core.job import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_RETRIES
-from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.lease import LeaseRequest, Renewal, Renewed, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig, QueueState
 from leasehold.core.queue_retention import QueueRetention
@@ -162,6 +162,20 @@ class ConfiguringClauses(ConformanceBase):
         assert lease.expires_at - lease.acquired_at == timedelta(seconds=60)
         assert lease_one(store, lease_seconds=20).lease_seconds == 20
         assert lease_one(store).lease_seconds == 10
+
+    def test_stt_9_how_long_renewals_keep_a_lease(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft("job"))
+        put(store, lease_extension_max=100)
+        lease = lease_one(store, lease_seconds=60)
+        clock.advance(50)
+        (answer,) = store.renew("worker", [Renewal("job", lease.version, 60)])
+        assert isinstance(answer, Renewed)
+        assert (answer.granted_seconds, answer.next_heartbeat_seconds) == (50, 5)
+        assert answer.expires_at == lease.acquired_at + timedelta(seconds=100)
+        put(store, lease_extension_max=1000)
+        (answer,) = store.renew("worker", [Renewal("job", lease.version, 60)])
+        assert isinstance(answer, Renewed)
+        assert answer.granted_seconds == 60
 
     def test_stt_6_listeners_and_holders_hear_of_it(self, store: Store) -> None:
         ears = Ears(store)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.dependencies import DEPENDENTS_AT_ONCE
+from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Cancel, Complete, Outcome

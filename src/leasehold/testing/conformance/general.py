@@ -25,6 +25,7 @@ from leasehold.testing.conformance.base import (
     get,
     lease_all,
     lease_one,
+    said,
     settle,
     submit,
 )
@@ -34,7 +35,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "exchange": lambda store: store.exchange(request=LeaseRequest(worker="worker")),
     "renew": lambda store: store.renew("worker", [Renewal("job", 1, 60)]),
     "report_progress": lambda store: store.report_progress("job", 1, b"{}"),
-    "append_log": lambda store: store.append_log("job", 1, ["line"]),
+    "append_log": lambda store: store.append_log("job", 1, said("line")),
     "recover": lambda store: store.recover(),
     "promote": lambda store: store.promote(),
     "stuck": lambda store: store.stuck(60),

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from leasehold.core.joblog import JobLog
 from leasehold.core.lease import Renewal, Renewed, next_heartbeat_seconds
-from leasehold.core.limits import EXTENSION_SECONDS_MAX
+from leasehold.core.limits import EXTENSION_SECONDS_MAX, LOG_LINE_LENGTH_MAX
 from leasehold.core.outcome import Complete, Release
 from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Event
@@ -18,8 +19,10 @@ from leasehold.errors import (
     LeaseConflictError,
     LeaseExpiredError,
     LeaseLostError,
+    PayloadError,
 )
 from leasehold.testing.conformance.base import (
+    SAID_AT,
     ConformanceBase,
     assert_history_replays,
     draft,
@@ -27,6 +30,7 @@ from leasehold.testing.conformance.base import (
     get,
     lease_all,
     lease_one,
+    said,
     settle,
     submit,
 )
@@ -40,7 +44,7 @@ class HoldingClauses(ConformanceBase):
         answers = store.renew("worker", [Renewal(each.job_id, each.version, 30) for each in leases])
         expires = store.now() + timedelta(seconds=30)
         assert answers == [
-            Renewed(each.job_id, each.version, expires, next_heartbeat_seconds(30))
+            Renewed(each.job_id, each.version, expires, 30, next_heartbeat_seconds(30))
             for each in leases
         ]
         job = get(store, "one")
@@ -57,6 +61,22 @@ class HoldingClauses(ConformanceBase):
         (answer,) = store.renew("worker", [Renewal("job", lease.version, 300)])
         assert isinstance(answer, Renewed)
         assert answer.expires_at == lease.acquired_at + timedelta(seconds=EXTENSION_SECONDS_MAX)
+
+    def test_ren_1_a_renewal_cuts_no_lease_short(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft("long", lease_seconds=2 * EXTENSION_SECONDS_MAX), draft("short"))
+        leases = {lease.job_id: lease for lease in lease_all(store, lease_seconds=60)}
+        clock.advance(10)
+        answers = store.renew(
+            "worker",
+            [Renewal("long", leases["long"].version, 2 * EXTENSION_SECONDS_MAX),
+             Renewal("short", leases["short"].version, 5)],
+        )  # fmt: skip
+        for answer in answers:
+            assert isinstance(answer, Renewed)
+            assert answer.expires_at == leases[answer.job_id].expires_at
+            left = answer.expires_at - store.now()
+            assert answer.granted_seconds == left.total_seconds()
+            assert get(store, answer.job_id).lease_expires_at == answer.expires_at
 
     def test_ren_1_successful_heartbeats_are_not_history(self, store: Store) -> None:
         submit(store, draft())
@@ -136,27 +156,74 @@ class HoldingClauses(ConformanceBase):
         with pytest.raises(LeaseLostError):
             store.report_progress("job", lease.version, b'{"done":9}')
         assert get(store).progress == {"done": 3, "of": 10}
+        refused = [each for each in store.history("job") if each.event is Event.VERSION_MISMATCH]
+        assert [each.lease_version for each in refused] == [lease.version + 1, lease.version]
+
+    @pytest.mark.parametrize(
+        "progress", [b"[1]", b"{", b"", b"null", b"\xff", b'{"x":"' + b"x" * 300_000 + b'"}']
+    )
+    def test_pro_2_a_progress_that_cannot_be_read_again_is_refused(
+        self, store: Store, progress: bytes
+    ) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        store.report_progress("job", lease.version, b'{"done":1}')
+        with pytest.raises(PayloadError, match="the progress of job job"):
+            store.report_progress("job", lease.version, progress)
+        assert get(store).progress == {"done": 1}
+        settle(store, lease, Complete())
 
     def test_log_1_the_log_is_fenced(self, store: Store) -> None:
         submit(store, draft())
         lease = lease_one(store)
-        store.append_log("job", lease.version, ["one", "two"])
-        store.append_log("job", lease.version, ["three"])
+        store.append_log("job", lease.version, said("one", "two"))
+        store.append_log("job", lease.version, said("three"))
         with pytest.raises(LeaseLostError):
-            store.append_log("job", lease.version + 1, ["four"])
+            store.append_log("job", lease.version + 1, said("four"))
         settle(store, lease, Complete())
         with pytest.raises(LeaseLostError):
-            store.append_log("job", lease.version, ["five"])
-        assert store.log("job") == ["one", "two", "three"]
-        assert store.log("nobody") == []
+            store.append_log("job", lease.version, said("five"))
+        assert store.log("job") == JobLog([*said("one", "two"), *said("three")])
+        assert store.log("nobody") == JobLog([])
+        refused = [each for each in store.history("job") if each.event is Event.VERSION_MISMATCH]
+        assert [each.lease_version for each in refused] == [lease.version + 1, lease.version]
 
-    def test_log_1_the_last_thousand_lines(self, store: Store) -> None:
+    def test_log_2_the_last_thousand_lines(self, store: Store) -> None:
         submit(store, draft())
         lease = lease_one(store)
-        store.append_log("job", lease.version, [f"old {number}" for number in range(600)])
-        store.append_log("job", lease.version, [f"new {number}" for number in range(900)])
+        store.append_log("job", lease.version, said(*(f"old {number}" for number in range(600))))
+        assert (len(store.log("job").lines), store.log("job").dropped) == (600, 0)
+        store.append_log("job", lease.version, said(*(f"new {number}" for number in range(900))))
         log = store.log("job")
-        assert (len(log), log[0], log[-1]) == (1000, "old 500", "new 899")
+        assert (len(log.lines), log.texts[0], log.texts[-1]) == (1000, "old 500", "new 899")
+        assert log.dropped == 500
+        # More at once than are kept, of which the worker has dropped some before.
+        store.append_log(
+            "job", lease.version, said(*(f"last {number}" for number in range(1100))), dropped=7
+        )
+        log = store.log("job")
+        assert (len(log.lines), log.texts[0], log.texts[-1]) == (1000, "last 100", "last 1099")
+        assert log.dropped == 600 + 900 + 7 + 100
+
+    def test_log_2_a_long_line_is_cut(self, store: Store) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        store.append_log("job", lease.version, said("x" * 1_000_000, "\ud800 is no text"))
+        long, odd = store.log("job").texts
+        assert len(long) <= LOG_LINE_LENGTH_MAX
+        assert long.startswith("xxx")
+        assert long.endswith(" characters cut")
+        assert odd == "\\ud800 is no text"
+
+    def test_log_3_a_line_keeps_its_time(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        clock.advance(60)
+        store.append_log("job", lease.version, said("one", "two"))
+        assert [line.at - SAID_AT for line in store.log("job").lines] == [
+            timedelta(0),
+            timedelta(seconds=1),
+        ]
 
     def test_tell_writes_what_changes_nothing(self, store: Store) -> None:
         submit(store, draft())

@@ -262,7 +262,7 @@ class KeyingClauses(ConformanceBase):
         held = lease_one(store)
         store.cancel(["a-2"], reason="no", actor="me")
         where = JobFilter(parent_id="g")
-        assert store.purge_queue("default", where, actor="me") == 1
+        assert store.purge_queue("default", where, actor="me").purged == 1
         assert store.check() == []
         settle(store, held, Complete())
         assert ids(lease_all(store)) == ["a-1"]

@@ -6,12 +6,15 @@ from collections import Counter
 from datetime import timedelta
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from leasehold.core.budget import PASSED_OVER_AT_ONCE
 from leasehold.core.job import Draft, MetadataValue
 from leasehold.core.lease import Lease, LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Release
+from leasehold.core.queue_config import QueueConfig
 from leasehold.core.status import Event, Status
 from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
@@ -234,6 +237,24 @@ class LeasingClauses(ConformanceBase):
         store.submit([draft(f"job-{n}") for n in range(3)])
         clock.advance(2)
         assert [lease.job_id for lease in lease_all(store, limit=3)] == ["job-0", "job-1", "job-2"]
+
+    @pytest.mark.parametrize("key", [None, "tenant"])
+    def test_lea_6_many_late_ones_are_left_to_the_next_exchange(
+        self, store: Store, clock: ManualClock, key: str | None
+    ) -> None:
+        store.create_queue("default", QueueConfig(key_concurrency=1), actor="me")
+        late = PASSED_OVER_AT_ONCE + 7
+        store.submit(
+            [draft(f"late-{n}", start_within_seconds=1, limit_key=key) for n in range(late)]
+        )
+        submit(store, draft("job", limit_key=key))
+        clock.advance(2)
+        first = store.exchange(request=LeaseRequest(worker="worker"))
+        assert (first.leases, first.next_due_at) == ([], store.now())
+        assert store.stats().cancelled == PASSED_OVER_AT_ONCE
+        assert lease_one(store).job_id == "job"
+        assert store.stats().cancelled == late
+        assert store.check() == []
 
     def test_lea_7_settled_and_leased_in_one_exchange(self, store: Store) -> None:
         submit(store, draft("one"), draft("two"))

@@ -45,6 +45,14 @@ def numbered(count: int, prefix: str = "job", **options: object) -> list[Draft]:
     return [draft(f"{prefix}-{n}", **options) for n in range(count)]
 
 
+def chain(length: int, prefix: str = "step") -> list[Draft]:
+    """Jobs of which each waits for the one before."""
+    return [
+        draft(f"{prefix}-{n}", depends_on=(f"{prefix}-{n - 1}",) if n else ())
+        for n in range(length)
+    ]
+
+
 def refused(store: Store, *drafts: Draft) -> QueueFullError:
     """The error for jobs that must not be let in."""
     with pytest.raises(QueueFullError) as caught:
@@ -63,7 +71,7 @@ class LimitingClauses(ConformanceBase):
         assert "'default' is full with 3 pending" in str(error)
         assert error.retry_after_seconds is not None
         assert error.retry_after_seconds > 0
-        refused(store, draft("later", delay_seconds=60))
+        assert error.queue == "default"
         submit(store, draft("elsewhere", queue="q2"))
         held = lease_one(store)
         submit(store, draft("extra"))
@@ -90,6 +98,54 @@ class LimitingClauses(ConformanceBase):
         submit(store, draft("later", delay_seconds=60), draft("sooner", delay_seconds=30))
         submit(store, draft("now"))
         refused(store, draft("another"))
+        submit(store, draft("tomorrow", delay_seconds=86_400))
+
+    def test_lim_1_what_waits_for_others_does_not_count(self, store: Store) -> None:
+        limit(store, max_depth=3)
+        submit(store, *chain(5))
+        submit(store, draft("second"), draft("third"))
+        assert store.stats("default").counts[Status.PENDING] == 3
+        # A chain makes one job pending, so it is refused for now, however long it is.
+        error = refused(store, *chain(5, prefix="more"))
+        assert error.retry_after_seconds is not None
+        # One that has to wait for a job of the full queue is let in.
+        submit(store, draft("behind", depends_on=("second",)))
+        settle(store, lease_one(store), Complete())
+        assert store.stats("default").counts[Status.PENDING] == 3, "unblocking was refused"
+        refused(store, *chain(2, prefix="more"))
+        settle(store, lease_one(store), FATAL)
+        submit(store, *chain(5, prefix="more"))
+        assert store.check() == []
+
+    def test_lim_1_what_is_satisfied_already_counts(self, store: Store) -> None:
+        limit(store, max_depth=1)
+        submit(store, draft("done", idempotency_key="key"))
+        settle(store, lease_one(store), Complete())
+        submit(store, draft("failed"))
+        settle(store, lease_one(store), FATAL)
+        submit(store, draft("waits"))
+        refused(store, draft("next", depends_on=("done",)))
+        refused(store, draft("next", depends_on=("failed",), on_dependency_failure="ignore"))
+        # A duplicate stands for the job that is done.
+        same = draft("same", idempotency_key="key")
+        with pytest.raises(QueueFullError):
+            store.submit([same, draft("next", depends_on=("same",))])
+        # What ends at once, because of what it depends on, is never pending.
+        (answer,) = submit(store, draft("next", depends_on=("failed",)))
+        assert answer.status is Status.CANCELLED
+        assert store.stats("default").counts[Status.PENDING] == 1
+
+    def test_lim_1_only_new_pending_jobs_are_too_many_for_good(self, store: Store) -> None:
+        limit(store, max_depth=3)
+        submit(store, draft("first", idempotency_key="first"))
+        known = [draft(f"again-{n}", idempotency_key="first") for n in range(3)]
+        alike = [draft(f"alike-{n}", idempotency_key="alike") for n in range(3)]
+        later = numbered(3, prefix="later", delay_seconds=60)
+        error = refused(store, *known, *alike, *later, *numbered(2))
+        assert error.retry_after_seconds is not None, "three of them are new and pending"
+        error = refused(store, *known, *alike, *later, *numbered(3))
+        assert error.retry_after_seconds is None
+        assert "4 jobs never fit" in str(error)
 
     def test_lim_1_what_comes_back_by_itself_is_never_refused(
         self, store: Store, clock: ManualClock

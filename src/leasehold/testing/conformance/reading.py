@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.outcome import Complete, Snooze
+from leasehold.core.outcome import Complete, Fail, JobError, Snooze
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Event, Status
 from leasehold.core.store import Store
@@ -39,6 +39,22 @@ FILTERS: list[dict[str, Any]] = [
 
 
 class ReadingClauses(ConformanceBase):
+    @pytest.mark.parametrize(
+        ("written", "asked"),
+        [("MÜNCHEN", "münchen"), ("münchen", "MÜNCHEN"), ("straße", "STRASSE"), ("ΑΘΗΝΑ", "αθηνα")],
+    )
+    def test_sea_1_text_is_found_in_any_case(self, store: Store, written: str, asked: str) -> None:
+        submit(store, draft("payload", payload=f'{{"city":"{written}"}}'.encode()))
+        submit(store, draft("error", priority=100))
+        submit(store, draft("bytes", payload=b"\xff\x00 " + written.encode(), codec="pickle"))
+        error = Fail(JobError("CityError", f"no way to {written}"), retryable=False)
+        settle(store, lease_one(store), error)
+        found = {job.id for job in store.search(JobFilter(text=asked)).jobs}
+        assert found == {"payload", "bytes", "error"}
+        found = {job.id for job in store.search(JobFilter(error_text=asked)).jobs}
+        assert found == {"error"}
+        assert store.search(JobFilter(text=asked + "x")).jobs == []
+
     def test_pos_1_how_many_are_served_before(self, store: Store) -> None:
         submit(
             store,

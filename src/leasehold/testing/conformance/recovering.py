@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from leasehold.core.budget import RECOVERED_AT_ONCE
 from leasehold.core.lease import Renewal
 from leasehold.core.outcome import Complete, Release
 from leasehold.core.records import WorkerInfo
@@ -56,6 +57,19 @@ class RecoveringClauses(ConformanceBase):
         stats = store.stats()
         assert (stats.recovered, stats.dead, stats.cancelled, stats.failed) == (1, 1, 1, 0)
 
+    def test_rec_1_all_of_them_however_many(self, store: Store, clock: ManualClock) -> None:
+        count = RECOVERED_AT_ONCE + 7
+        store.submit([draft(f"job-{n}", max_retries=n % 2) for n in range(count)])
+        lease_all(store, limit=count, lease_seconds=10)
+        clock.advance(10)
+        report = store.recover()
+        assert (report.expired_found, report.recovered, report.dead) == (
+            count, count // 2, count - count // 2,
+        )  # fmt: skip
+        assert store.stats().counts[Status.RUNNING] == 0
+        assert store.recover().expired_found == 0
+        assert store.check() == []
+
     def test_rec_1_poison_cannot_kill_workers_for_ever(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -81,6 +95,10 @@ class RecoveringClauses(ConformanceBase):
         assert attempt.lease_expires_at == beat + timedelta(seconds=10)
         assert (attempt.heartbeat_at, attempt.ended_at) == (beat, store.now())
         assert attempt.outcome is Event.RECOVERED
+        assert attempt.error is not None
+        assert attempt.error.type == "WorkerLost"
+        assert attempt.error.message.startswith("worker lost let its lease expire at ")
+        assert store.history("job")[-1].message == attempt.error.message
 
     def test_rec_2_at_most_a_hundred_attempt_records(self, store: Store) -> None:
         submit(store, draft())

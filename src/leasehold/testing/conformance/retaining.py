@@ -90,7 +90,7 @@ class RetainingClauses(ConformanceBase):
         clock.advance(20)
         clean(store)
         assert (stored(store), archived(store)) == ({"waits", "runs", "young"}, {"stopped", "old"})
-        assert (store.history("old"), store.attempts("old"), store.log("old")) == ([], [], [])
+        assert (store.history("old"), store.attempts("old"), store.log("old").lines) == ([], [], [])
         assert store.check() == []
         stats = store.stats()
         assert (stats.cleaned, stats.counts[Status.COMPLETED], stats.completed) == (2, 1, 2)

@@ -272,9 +272,10 @@ class SchedulingClauses(ConformanceBase):
         store.fire_schedules()
         clock.step_wall_clock(-10 * MINUTE)
         assert store.fire_schedules().jobs == 0
-        clock.advance(10 * MINUTE)
+        # At half the pace, the next tick comes after two minutes.
+        clock.advance(2 * MINUTE - 1)
         assert store.fire_schedules().jobs == 0
-        clock.advance(MINUTE)
+        clock.advance(1)
         assert store.fire_schedules().jobs == 1
 
     def test_sch_8_whoever_leases_fires(self, store: Store, clock: ManualClock) -> None:
@@ -320,8 +321,8 @@ class SchedulingClauses(ConformanceBase):
     ) -> None:
         start = store.now()
         set_schedule(store, **options)
-        # A machine that slept, or a clock that somebody set.
-        clock.step_wall_clock(MINUTE * 60 + 30)
+        # A machine that slept.
+        clock.suspend(MINUTE * 60 + 30)
         assert store.fire_schedules().jobs == len(run)
         at = [later(start, minute * MINUTE).isoformat()[:19] + "Z" for minute in run]
         assert ticks(store) == at
@@ -330,7 +331,7 @@ class SchedulingClauses(ConformanceBase):
     def test_sch_9_a_year_is_caught_up_quickly(self, store: Store, clock: ManualClock) -> None:
         set_schedule(store, "cron", timing=Cron("* * * * * *", "Europe/Berlin"))
         set_schedule(store, "every", timing=Every(1), misfire="catch_up")
-        clock.step_wall_clock(366 * 24 * 3600)
+        clock.suspend(366 * 24 * 3600)
         assert store.fire_schedules().jobs == 101
 
     def test_sch_10_a_tick_is_passed_over_while_the_job_before_runs(

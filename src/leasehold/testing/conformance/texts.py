@@ -19,7 +19,7 @@ ASKED: dict[str, Callable[[Store], object]] = {
     "position": lambda store: store.position(NO_TEXT),
     "attempts": lambda store: store.attempts(NO_TEXT),
     "history": lambda store: store.history(NO_TEXT),
-    "log": lambda store: store.log(NO_TEXT),
+    "log": lambda store: store.log(NO_TEXT).lines,
     "archived": lambda store: store.archived(NO_TEXT),
     "find_ids": lambda store: store.find_ids(NO_TEXT),
     "search": lambda store: store.search(JobFilter(ids=(NO_TEXT,))).jobs,

@@ -36,6 +36,7 @@ from leasehold.testing.conformance.base import (
     events,
     get,
     lease_one,
+    said,
     settle,
     submit,
 )
@@ -289,13 +290,13 @@ class TransactingClauses(ConformanceBase):
         own.connection.execute(ADD_ROW, (1,))
         store.submit_within(own.connection, [draft("more")])
         own.report_progress(b'{"done":1}')
-        own.append_log(["a line"])
+        own.append_log(said("a line"))
         assert (get(store).status, rows(connection)) == (Status.RUNNING, [])
         answer = own.complete(Settlement(lease.job_id, lease.version, Complete(b'"r"', b'"n"')))
         assert (answer.event, answer.status) == (Event.COMPLETED, Status.COMPLETED)
         job = get(store)
         assert (job.status, job.result, job.progress) == (Status.COMPLETED, "r", {"done": 1})
-        assert (store.log("job"), rows(connection)) == (["a line"], [1])
+        assert (store.log("job").texts, rows(connection)) == (["a line"], [1])
         assert [attempt.note for attempt in store.attempts("job")] == ["n"]
         assert get(store, "next").status is get(store, "more").status is Status.PENDING
         assert (store.stats().completed, own.is_open) == (1, False)

@@ -14,6 +14,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from leasehold.core.lease import StuckJob
+from leasehold.env import ClockReading
 from leasehold.errors import LeaseholdError
 
 
@@ -55,11 +57,14 @@ class Applied:
     process: str
     method: str
     arguments: Mapping[str, Any]
-    wall_micros: int
+    reading: ClockReading
+    """What the clocks of the machine showed."""
     at: datetime
     """The store's clock."""
     answer: Any
     """What it returned; the error, if it raised one."""
+    leases: Mapping[tuple[str, int], StuckJob]
+    """Who held what right after it, by job id and version."""
 
     def __str__(self) -> str:
         answer = self.answer

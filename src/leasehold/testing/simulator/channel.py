@@ -7,8 +7,11 @@ from datetime import date, datetime
 from typing import Any
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.budget import PURGE_AT_ONCE
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.joblog import JobLog, LogLine
 from leasehold.core.lease import (
     Exchange,
     LeaseRequest,
@@ -21,7 +24,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import PURGE_AT_ONCE
+from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
 from leasehold.core.retention import (
     BATCH_MAX,
@@ -144,8 +147,10 @@ class Channel:
     def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
         self._call("report_progress", job_id=job_id, version=version, progress=progress)
 
-    def append_log(self, job_id: str, version: int, lines: Sequence[str]) -> None:
-        self._call("append_log", job_id=job_id, version=version, lines=list(lines))
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        self._call("append_log", job_id=job_id, version=version, lines=list(lines), dropped=dropped)
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
         self._call(
@@ -210,7 +215,7 @@ class Channel:
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
-    ) -> int:
+    ) -> Purged:
         return self._call("purge_queue", queue=queue, where=where, actor=actor, limit=limit)  # type: ignore[no-any-return]
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
@@ -247,7 +252,7 @@ class Channel:
     def history(self, job_id: str) -> list[HistoryEvent]:
         return self._world.store.history(job_id)
 
-    def log(self, job_id: str) -> list[str]:
+    def log(self, job_id: str) -> JobLog:
         return self._world.store.log(job_id)
 
     def queue_info(self, queue: str) -> QueueInfo | None:
@@ -352,6 +357,9 @@ class Channel:
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         raise UnsupportedError(f"{listener!r}: the simulator hands out hints itself")
+
+    def repair_clock(self, *, actor: str) -> ClockRepair:
+        return self._world.store.repair_clock(actor=actor)
 
     def check(self) -> list[str]:
         return self._world.store.check()

@@ -10,7 +10,7 @@ from leasehold.core.lease import Exchange, Settled, SweepReport
 from leasehold.core.records import Submitted
 from leasehold.core.store import Store
 from leasehold.errors import LeaseholdError
-from leasehold.testing.simulator import judge_final, judge_leases, judge_people
+from leasehold.testing.simulator import judge_clock, judge_final, judge_leases, judge_people
 from leasehold.testing.simulator.calllog import Applied, CallLog
 from leasehold.testing.simulator.model import Model, ViolationError, broken
 
@@ -45,6 +45,8 @@ class Checker:
         self._store = store
         self._quiet_from: int | None = None
         self._clock: datetime | None = None
+        self._moved_leases = False
+        """Whether the call before has certainly moved what leases there were to move."""
         self.model = Model(now=store.now())
 
     def quiet_from_now(self, sweep_by: timedelta) -> None:
@@ -71,7 +73,7 @@ class Checker:
             raise broken("S4", None, f"the store's clock went back to {applied.at}")
         if _wrote(applied):
             self._clock = applied.at
-        self.model.now = applied.at
+        wrongly_moved = self._follow_the_clock(applied)
         if applied.number == self._quiet_from:
             self.model.quiet_since = applied.at
         self.model.check_overdue()
@@ -81,6 +83,23 @@ class Checker:
         judge = JUDGES.get(applied.method)
         if judge is not None:
             judge(self.model, answer, **applied.arguments)
+        if wrongly_moved is not None:
+            raise wrongly_moved
+
+    def _follow_the_clock(self, applied: Applied) -> ViolationError | None:
+        model = self.model
+        awake = applied.reading.awake / 1e6
+        if self._moved_leases:
+            model.jumped = timedelta(0)
+        # What a call that only looks has seen, the next one that writes makes up for.
+        jumped = applied.at - model.now - timedelta(seconds=awake - model.awake)
+        model.jumped += max(jumped, timedelta(0))
+        self._moved_leases = applied.method in ("renew", "recover") or _wrote(applied)
+        model.now, model.awake, model.held = applied.at, awake, applied.leases
+        renewed = {
+            (renewal.job_id, renewal.version) for renewal in applied.arguments.get("renewals", ())
+        }
+        return judge_clock.judge_moves(model, renewed)
 
 
 def _wrote(applied: Applied) -> bool:

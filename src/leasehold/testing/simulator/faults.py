@@ -31,6 +31,8 @@ class Fault(StrEnum):
     """A process stands still, often past the end of its leases, and comes back."""
     CLOCK_FORWARD = "clock_forward"
     CLOCK_BACK = "clock_back"
+    ASLEEP = "asleep"
+    """The machine sleeps: the wall clock goes on, and nobody has felt it."""
     HINT_LOST = "hint_lost"
     """A listener is not woken."""
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settlement
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.testing.simulator.channel import Channel
@@ -122,7 +123,8 @@ class Holder:
         elif luck < 0.9:
             self._store.report_progress(lease.job_id, lease.version, b'{"done":-1}')
         else:
-            self._store.append_log(lease.job_id, lease.version, ["from the past"])
+            line = LogLine(lease.acquired_at, "from the past")
+            self._store.append_log(lease.job_id, lease.version, [line])
 
     def _take(self, leases: list[Lease], sent_at: float) -> None:
         self._held.extend(leases)

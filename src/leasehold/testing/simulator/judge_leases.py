@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from leasehold.core.job import DEFAULT_LEASE_SECONDS
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import (
     Exchange,
     Lease,
@@ -26,6 +27,8 @@ from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,
 )
+from leasehold.testing.simulator import judge_clock
+from leasehold.testing.simulator.judge_clock import latest_expiry
 from leasehold.testing.simulator.judge_settling import (
     ROUNDING,
     held,
@@ -141,21 +144,27 @@ def judge_renew(
             continue
         assert job.expires_at is not None
         assert job.acquired_at is not None
-        if job.expires_at <= model.now:
-            if not isinstance(answer, LeaseExpiredError):
-                raise broken("S4", job.id, f"expired at {job.expires_at}, yet answered {answer}")
+        if isinstance(answer, LeaseExpiredError):
+            judge_clock.follow(model, job, model.held[job.id, job.version])
+            judge_clock.judge_expired(model, job)
             model.seen["refused as expired"] += 1
             continue
+        if latest_expiry(model, job) <= model.now:
+            raise broken("S4", job.id, f"expired at {job.expires_at}, yet answered {answer}")
+        job.moved_by += model.jumped
         until = min(
             model.now + timedelta(seconds=renewal.lease_seconds),
-            job.acquired_at + timedelta(seconds=EXTENSION_SECONDS_MAX),
+            job.acquired_at + job.moved_by + timedelta(seconds=EXTENSION_SECONDS_MAX),
         )
+        until = max(until, job.expires_at)
         if not isinstance(answer, Renewed) or abs(answer.expires_at - until) > ROUNDING:
             raise broken("S5", job.id, f"should be renewed until {until}, not {answer}")
         if answer.cancel_requested != job.cancel_reason:
             raise broken("S13", job.id, f"{answer} should carry {job.cancel_reason}")
         job.expires_at = answer.expires_at
         job.heartbeat_at = model.now
+        job.kept_since = model.awake
+        job.lease_seconds = (answer.expires_at - model.now).total_seconds()
         model.seen["renewed"] += 1
 
 
@@ -165,11 +174,12 @@ def judge_report(
     job_id: str,
     version: int,
     progress: bytes | None = None,
-    lines: Sequence[str] = (),  # noqa: ARG001 - log lines are not modelled, only their fence.
+    lines: Sequence[LogLine] = (),  # noqa: ARG001 - log lines are not modelled, only their fence.
+    dropped: int = 0,  # noqa: ARG001 - as above.
 ) -> None:
     job = held(model, job_id, version)
     if job is None:
-        judge_refusal(model, job_id, version, answer, tells=False)
+        judge_refusal(model, job_id, version, answer, tells=True)
     elif answer is not None:
         raise broken("S5", job_id, f"the holder's report was refused: {answer!r}")
     elif progress is not None:
@@ -196,16 +206,16 @@ def judge_tell(
 
 
 def judge_recover(model: Model, answer: SweepReport) -> None:
-    expired = [
-        job
-        for job in model.jobs.values()
-        if job.status is Status.RUNNING and job.expires_at is not None
-        if job.expires_at <= model.now
-    ]
+    running = [job for job in model.jobs.values() if job.status is Status.RUNNING]
+    expired = [job for job in running if (job.id, job.version) not in model.held]
+    for job in running:
+        if job in expired:
+            judge_clock.judge_expired(model, job)
+        elif job.expires_at is not None and job.expires_at <= model.now:
+            raise broken("L1", job.id, f"expired at {job.expires_at}, but the sweep left it")
     if answer.expired_found != len(expired):
-        promise = "S4" if answer.expired_found > len(expired) else "L1"
         names = [job.id for job in expired]
-        raise broken(promise, None, f"{names} had expired, the sweep says {answer}")
+        raise broken("L1", None, f"{names} were taken, the sweep says {answer}")
     events = [model.take_back(job) for job in expired]
     found = (
         events.count(Event.RECOVERED),

@@ -7,10 +7,12 @@ found by looking at all of them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from leasehold.core.job import Draft
+from leasehold.core.lease import StuckJob
 from leasehold.core.status import Event, Status
 
 KEY_WINDOW = timedelta(hours=24)
@@ -72,6 +74,11 @@ class ModelJob:
     acquired_at: datetime | None = None
     expires_at: datetime | None = None
     heartbeat_at: datetime | None = None
+    kept_since: float = 0.0
+    """Awake time at which its lease was granted or last renewed."""
+    lease_seconds: float = 0.0
+    moved_by: timedelta = timedelta(0)
+    """By how much its expiry was moved because the clock moved on without its holder."""
     cancel_reason: str | None = None
     progress: bytes | None = None
     ends: int = 0
@@ -120,6 +127,12 @@ class Model:
     """All jobs, and what was ever granted."""
 
     now: datetime
+    awake: float = 0.0
+    """How long the machine was awake so far, in seconds."""
+    jumped: timedelta = timedelta(0)
+    """How far the store's clock has moved, since the write before, beyond the time awake."""
+    held: Mapping[tuple[str, int], StuckJob] = field(default_factory=dict)
+    """Who holds what after this call, by job id and version, as the store says."""
     jobs: dict[str, ModelJob] = field(default_factory=dict)
     granted: dict[str, int] = field(default_factory=dict)
     """The highest lease version of each id; it outlives the job."""
@@ -196,6 +209,9 @@ class Model:
         job.worker = worker
         job.acquired_at = job.heartbeat_at = self.now
         job.expires_at = expires_at
+        job.lease_seconds = (expires_at - self.now).total_seconds()
+        job.kept_since = self.awake
+        job.moved_by = timedelta(0)
         job.grants.append(Grant(version, job.attempts, worker))
         self.move(job, Event.LEASED, Status.RUNNING)
 
@@ -219,7 +235,8 @@ class Model:
             return
         for job in self.jobs.values():
             if job.status is Status.RUNNING and job.expires_at is not None:
-                overdue = self.now - max(job.expires_at, self.quiet_since)
+                expires_at = job.expires_at + self.jumped
+                overdue = self.now - max(expires_at, self.quiet_since)
                 if overdue > self.sweep_by:
                     raise broken("L1", job.id, f"still leased {overdue} after its expiry")
 

@@ -20,8 +20,8 @@ from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator.calllog import Applied, CallLog
 from leasehold.testing.simulator.runner import MakeStore
 
-FREE: Final = frozenset({"message", "error", "reason", "updated_at", "next_due_at"})
-"""Told in a store's own words, or only a hint."""
+FREE: Final = frozenset({"updated_at", "next_due_at"})
+"""Only hints."""
 
 
 class Trace(msgspec.Struct):
@@ -48,7 +48,7 @@ class Trace(msgspec.Struct):
 
 def replay(log: CallLog, make_store: MakeStore, seed: int = 0) -> Trace:
     """Apply a run's calls, in the order and at the times they reached the first store."""
-    clock = ManualClock(from_micros(log.applied[0].wall_micros))
+    clock = ManualClock(from_micros(log.applied[0].reading.wall))
     store = make_store(Env(clock=clock, random=Random(seed)))
     try:
         answers = [_apply(store, clock, applied) for applied in log.applied]
@@ -58,7 +58,7 @@ def replay(log: CallLog, make_store: MakeStore, seed: int = 0) -> Trace:
 
 
 def _apply(store: Store, clock: ManualClock, applied: Applied) -> tuple[str, Any]:
-    clock.step_wall_clock((applied.wall_micros - clock.time_micros()) / 1e6)
+    clock.show(applied.reading)
     arguments = _foretellable(applied.arguments, clock.now())
     try:
         answer = getattr(store, applied.method)(**arguments)
@@ -97,9 +97,9 @@ def _foretellable_draft(draft: Draft, now: datetime) -> Draft:
 
 
 def _comparable(answer: Any) -> Any:
-    """Without what stores may say in their own words."""
+    """Plain data, errors with their words, without what a store may work out in its own way."""
     if isinstance(answer, LeaseholdError):
-        return type(answer).__name__
+        return f"{type(answer).__name__}: {answer}"
     if isinstance(answer, SweepReport):
         return msgspec.structs.replace(answer, scan_ms=0.0)
     if isinstance(answer, Attempt) and answer.outcome is not Event.RECOVERED:

@@ -149,7 +149,7 @@ def _give_hints(world: World, workers: list[Worker], applied: Applied) -> None:
 
 
 def _turn_the_clock(world: World) -> None:
-    """Now and then, somebody sets the wall clock."""
+    """Now and then, somebody sets the wall clock, or the machine sleeps."""
     seconds = world.swarm.step_seconds_max
 
     def turn() -> None:
@@ -161,6 +161,8 @@ def _turn_the_clock(world: World) -> None:
             world.clock.step_wall_clock(world.random.uniform(0.0, seconds))
         elif world.strikes_now(Fault.CLOCK_BACK, "clock"):
             world.clock.step_wall_clock(-world.random.uniform(0.0, min(seconds, 60.0)))
+        elif world.strikes_now(Fault.ASLEEP, "clock"):
+            world.clock.suspend(world.random.uniform(0.0, seconds))
         world.at(world.now + world.random.uniform(0.5, 5.0), turn)
 
     world.at(world.now, turn)
@@ -191,16 +193,16 @@ def _come_to_rest(world: World, workers: list[Worker]) -> bool:
 def rest_seconds(world: World) -> float:
     """Within how many seconds everything must have ended once faults have stopped.
 
-    The store's clock catches up with its past, every lease expires and is swept, and then the one
-    worker that is left may have to run every job's every attempt, one after the other.
+    Every lease expires and is swept, and then the one worker that is left may have to run every
+    job's every attempt, one after the other. While the wall clock is behind the store's, that goes
+    at half its pace.
     """
     swarm = world.swarm
-    lag = (world.store.now() - world.clock.now()).total_seconds()
     counts = world.store.stats().counts
     live = sum(counts.get(status, 0) for status in Status if not status.is_terminal)
     expiry = 2 * swarm.lease_seconds + 2 * swarm.sweep_seconds
     attempt = swarm.run_seconds_max + BACKOFF_SECONDS_MAX + expiry
-    return max(0.0, lag) + DELAY_SECONDS_MAX + UNRUNNABLE_SECONDS_MAX + (4 * live + 1) * attempt
+    return 2 * (DELAY_SECONDS_MAX + UNRUNNABLE_SECONDS_MAX + (4 * live + 1) * attempt)
 
 
 def _is_at_rest(store: Store) -> bool:

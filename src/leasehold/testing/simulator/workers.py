@@ -173,6 +173,9 @@ class SimulatedExecutor:
         if run not in self._waiting:
             return
         self._waiting.remove(run)
+        if (refusal := run.refusal()) is not None:
+            self._finish(run, refusal)
+            return
         run.started = self._world.now
         if self._random.random() < 0.3:
             run.context.progress(1.0, message="begun")

@@ -262,9 +262,10 @@ class World:
             call.process,
             call.method,
             call.arguments,
-            self.clock.time_micros(),
+            self.clock.reading(),
             self.store.now(),
             answer,
+            {(held.job_id, held.lease_version): held for held in self.store.stuck(0.0)},
         )
         self.log.applied.append(applied)
         for listener in self.on_applied:

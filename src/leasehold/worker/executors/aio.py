@@ -3,38 +3,75 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from asyncio import Task
 from collections import deque
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.outcome import Outcome, Release
+from leasehold.core.outcome import Fail, JobError, Outcome, Release
 from leasehold.env import SYSTEM, Env
-from leasehold.worker.attempt import conclude, outcome_of_error, outcome_of_value
+from leasehold.worker.attempt import (
+    BROKE_OFF,
+    broke_off,
+    conclude,
+    outcome_of_error,
+    outcome_of_value,
+)
 from leasehold.worker.context import enter_context
+from leasehold.worker.copies import here, leave_copy
+from leasehold.worker.describe import guarded
+from leasehold.worker.executors.sharedloop import SharedLoop
 from leasehold.worker.large import is_large, with_payload, with_result_kept
 from leasehold.worker.run import Run
+from leasehold.worker.safelog import safe_logger
 
-CLOSE_SECONDS_MAX = 5.0
+logger = safe_logger("leasehold.worker")
+
+CLOSE_SECONDS_MAX: Final = 2.0
+
+_LOOP_DIED: Final = Fail(
+    JobError(
+        "EventLoopDied",
+        "the event loop on which the job ran was closed or broken, by this job or by another async "
+        "one beside it",
+    )
+)
+
+
+_broken_loops: Final[list[SharedLoop]] = []
+"""Never closed, nor left to the garbage collector: where a task has closed their descriptors, the
+numbers may be those of somebody else's files by now."""
 
 
 class AsyncExecutor:
-    """Runs every async function as a task of one event loop. Stopping one cancels its task."""
+    """Runs every async function as a task of one event loop. Stopping one cancels its task.
+
+    A loop that dies is replaced, and what ran on it has failed.
+    """
 
     def __init__(self, *, env: Env = SYSTEM, name: str = "leasehold") -> None:
         self._clock = env.clock
         self._waiting: deque[Run] = deque()
-        self._tasks: dict[Run, asyncio.Task[Outcome]] = {}
-        self._loop = asyncio.new_event_loop()
+        self._tasks: dict[Run, Task[Outcome]] = {}
+        self._closing = False
+        self._over = False
+        self._ending: Task[None] | None = None
+        self._loop = SharedLoop()
         self._thread = threading.Thread(target=self._serve, name=f"{name}-asyncio", daemon=True)
         self._thread.start()
 
+    # -- called from other threads -----------------------------------------------------------
+
     def start(self, run: Run) -> None:
         self._waiting.append(run)
-        self._loop.call_soon_threadsafe(self._begin)
+        self._call(self._begin)
 
     def stop(self, run: Run) -> None:
-        self._loop.call_soon_threadsafe(self._cancel, run)
+        self._call(partial(self._cancel, run))
 
     def take_back(self) -> list[Run]:
         runs: list[Run] = []
@@ -46,24 +83,57 @@ class AsyncExecutor:
 
     def close(self) -> None:
         """Cancel every task and end the loop; a task that refuses dies with the process."""
-        self._loop.call_soon_threadsafe(self._loop.create_task, self._shut_down())
+        self._closing = True
+        self._call(self._begin_to_shut_down)
         self._thread.join(CLOSE_SECONDS_MAX)
 
+    def _call(self, callback: Callable[[], None]) -> None:
+        # A loop that was closed is about to be replaced, which sees to all that waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
+
+    # -- the loop's own thread ---------------------------------------------------------------
+
     def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
+        while True:
+            loop = self._loop
+            guarded(partial(asyncio.set_event_loop, loop), None)
+            loop.turn(lambda: not self._over)
+            if self._over or self._closing:
+                break
+            self._replace_loop()
+        # What is left was asked to end and did not.
+        self._fail_what_runs()
+        guarded(lambda: loop.run_until_complete(loop.shutdown_asyncgens()), None)
+        guarded(loop.close, None)
+
+    def _replace_loop(self) -> None:
+        logger.error("the event loop of async tasks died; what ran on it has failed")
+        _broken_loops.append(self._loop)
+        self._loop = SharedLoop()
+        self._fail_what_runs()
+        for _ in range(len(self._waiting)):
+            self._call(self._begin)
+
+    def _fail_what_runs(self) -> None:
+        while self._tasks:
+            run, _ = self._tasks.popitem()
+            broke_off(run.context)
+            run.finish(_LOOP_DIED)
 
     def _begin(self) -> None:
         try:
             run = self._waiting.popleft()
         except IndexError:
             return  # It was taken back.
-        task = self._tasks[run] = self._loop.create_task(self._drive(run))
-        task.add_done_callback(partial(self._finish, run))
+        try:
+            self._loop.reset()
+            task = self._tasks[run] = Task(self._drive(run), loop=self._loop)
+            task.add_done_callback(partial(self._finish, run))
+        except BaseException:
+            self._tasks.pop(run, None)
+            run.finish(broke_off(run.context))
+            raise
 
     def _cancel(self, run: Run) -> None:
         task = self._tasks.get(run)
@@ -71,31 +141,45 @@ class AsyncExecutor:
             task.cancel(run.context.cancel_reason)
 
     async def _drive(self, run: Run) -> Outcome:
+        if (refusal := run.refusal()) is not None:
+            return refusal
         lease, task, context = run.lease, run.task, run.context
-        enter_context(context)
-        run.started = self._clock.monotonic()
         try:
+            enter_context(context)
+            run.started = self._clock.monotonic()
             called = lease
             if lease.codec == BLOB_CODEC:
                 called = await asyncio.to_thread(with_payload, lease, context)
             args, kwargs = task.codec.decode_call(called.payload, called.codec)
             value = await task.func(*args, **kwargs)
+            if here() != context.pid:
+                leave_copy()
             outcome = outcome_of_value(value, lease, task, context)
             if is_large(outcome):
                 outcome = await asyncio.to_thread(with_result_kept, outcome, lease, task, context)
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its job's failure.
+            if here() != context.pid:
+                leave_copy(error)
             outcome = outcome_of_error(error, lease, task, context)
+        if here() != context.pid:
+            leave_copy()
         # Not awaited: a commit that somebody could cancel half-way would leave it in doubt.
         return conclude(outcome, context)
 
-    def _finish(self, run: Run, task: asyncio.Task[Outcome]) -> None:
-        del self._tasks[run]
+    def _finish(self, run: Run, task: Task[Outcome]) -> None:
+        if self._tasks.pop(run, None) is None:
+            return
         run.finished = self._clock.monotonic()
+        outcome: Outcome = BROKE_OFF
         if task.cancelled():  # It was cancelled before its first step.
             cancelled = asyncio.CancelledError()
-            run.finish(outcome_of_error(cancelled, run.lease, run.task, run.context))
-        else:
-            run.finish(task.result())
+            outcome = outcome_of_error(cancelled, run.lease, run.task, run.context)
+        elif task.exception() is None:
+            outcome = task.result()
+        run.finish(conclude(outcome, run.context))
+
+    def _begin_to_shut_down(self) -> None:
+        self._ending = Task(self._shut_down(), loop=self._loop)
 
     async def _shut_down(self) -> None:
         for run in self.take_back():
@@ -103,5 +187,7 @@ class AsyncExecutor:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel("the worker stops")
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks)
+        self._over = True
         self._loop.stop()

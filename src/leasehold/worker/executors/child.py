@@ -6,7 +6,6 @@ the worker's lock and never closes it, so that the lock is free only when no chi
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import importlib
 import os
@@ -15,21 +14,33 @@ import signal
 import socket
 import sys
 import threading
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
-from leasehold.errors import PayloadTooLargeError, StoreUnavailableError
-from leasehold.worker.attempt import attempt, describe_error
+from leasehold.errors import StoreUnavailableError
+from leasehold.worker.attempt import attempt
 from leasehold.worker.context import JobContext
+from leasehold.worker.copies import copies_end_here, leave_copy
 from leasehold.worker.dependencies import DependencyResult
+from leasehold.worker.describe import (
+    clean_text,
+    describe_error,
+    guarded,
+    message_of,
+    type_name,
+)
 from leasehold.worker.executors.childbacking import ChildBacking
 from leasehold.worker.executors.importable import load
 from leasehold.worker.executors.largeviaworker import LargeViaWorker
 from leasehold.worker.executors.nursery import die_with, kill_group, leave_signals_to_the_worker
 from leasehold.worker.executors.parts import Parts, parts_of
 from leasehold.worker.executors.role import become_child_process
+from leasehold.worker.executors.surroundings import Surroundings
 from leasehold.worker.executors.wire import (
     Answer,
     Ask,
@@ -39,6 +50,7 @@ from leasehold.worker.executors.wire import (
     Favour,
     Keep,
     Kept,
+    LeaseKey,
     Leave,
     Log,
     Part,
@@ -50,6 +62,8 @@ from leasehold.worker.executors.wire import (
 )
 from leasehold.worker.task import TaskDefinition
 
+T = TypeVar("T", Answer, Leave, Kept)
+
 
 class _WireSink:
     """Sends what a task reports to the worker."""
@@ -57,11 +71,11 @@ class _WireSink:
     def __init__(self, worker: ChildEnd) -> None:
         self._worker = worker
 
-    def progress(self, _lease: Lease, document: bytes) -> None:
-        self._worker.send(Progress(document))
+    def progress(self, lease: Lease, document: bytes) -> None:
+        self._worker.send(Progress(LeaseKey.of(lease), document))
 
-    def log(self, _lease: Lease, line: str) -> None:
-        self._worker.send(Log(line))
+    def log(self, lease: Lease, line: LogLine) -> None:
+        self._worker.send(Log(LeaseKey.of(lease), line))
 
 
 class Child:
@@ -74,22 +88,31 @@ class Child:
         self._context: JobContext | None = None
         self._tasks: dict[tuple[str, str], TaskDefinition] = {}
         self._asking = threading.Lock()
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        self._leaves: queue.SimpleQueue[Leave] = queue.SimpleQueue()
-        self._kept: queue.SimpleQueue[Kept] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Answer | Leave | Kept] = queue.SimpleQueue()
 
     def serve(self) -> None:
         """Run jobs for ever: only the worker's end, or a kill, ends it."""
         threading.Thread(target=self._listen, name="leasehold-listen", daemon=True).start()
         self._worker.send(Ready())
+        surroundings = Surroundings()
         while True:
             begin, context = self._begun.get()
             outcome = contextvars.copy_context().run(self._attempt, begin, context)
             self._context = None
             _flush_output()
             self._report(begin, outcome, context.settled)
+            # While the worker writes down how it ended.
+            surroundings.restore()
 
     def _listen(self) -> None:
+        try:
+            self._listen_to_the_end()
+        finally:
+            # The worker is gone, or done with this child, or cannot be heard any more: what the
+            # task has started goes with it.
+            kill_group(os.getpgid(0))
+
+    def _listen_to_the_end(self) -> None:
         parts = Parts()
         while (message := self._worker.receive()) is not None:
             if isinstance(message, Part):
@@ -97,29 +120,40 @@ class Child:
             elif isinstance(message, Begin):
                 lease = parts.join_payload(message.lease)
                 message = msgspec.structs.replace(message, lease=lease)
-                large = LargeViaWorker(message.result_bytes_max, self._keep)
                 # The context is made here, so that a request to stop right after it finds one.
-                backing = ChildBacking(message.store, self._request)
-                self._context = JobContext(
-                    lease, self._sink, fetch=self._ask, large=large, backing=backing
-                )
+                self._context = self._new_context(message)
                 self._begun.put((message, self._context))
-            elif isinstance(message, Stop) and (context := self._context) is not None:
-                context.stop(message.cause, message.reason)
-            elif isinstance(message, Answer):
+            elif isinstance(message, Stop):
+                context = self._context
+                if context is not None and LeaseKey.of(context.lease) == message.about:
+                    context.stop(message.cause, message.reason)
+            elif isinstance(message, Answer | Leave | Kept):
                 self._answers.put(message)
-            elif isinstance(message, Leave):
-                self._leaves.put(message)
-            elif isinstance(message, Kept):
-                self._kept.put(message)
-        # The worker is gone, or done with this child: what the task has started goes with it.
-        kill_group(os.getpgid(0))
 
-    def _ask(self, job_id: str) -> list[DependencyResult]:
-        """What the job's dependencies returned; only the worker can read the store."""
+    def _new_context(self, begin: Begin) -> JobContext:
+        about = LeaseKey.of(begin.lease)
+        return JobContext(
+            begin.lease,
+            self._sink,
+            fetch=partial(self._fetch, about),
+            large=LargeViaWorker(begin.result_bytes_max, partial(self._keep, about)),
+            backing=ChildBacking(begin.store, partial(self._request, about)),
+        )
+
+    def _ask(self, question: Ask | Request | Keep, kind: type[T], ahead: bytes = b"") -> T:
+        """Ask the worker, which answers every question, one after the other."""
         with self._asking:
-            self._worker.send(Ask())
+            for part in parts_of(question.about, ahead):
+                self._worker.send(part)
+            self._worker.send(question)
             answer = self._answers.get()
+        if not isinstance(answer, kind) or answer.about != question.about:
+            raise ConnectionError("the worker gave the answer to another question")
+        return answer
+
+    def _fetch(self, about: LeaseKey, job_id: str) -> list[DependencyResult]:
+        """What the job's dependencies returned; only the worker can read the store."""
+        answer = self._ask(Ask(about), Answer)
         if answer.error is not None:
             raise StoreUnavailableError(
                 f"the results of the dependencies of job {job_id} could not be read: "
@@ -127,21 +161,16 @@ class Child:
             )
         return answer.results
 
-    def _request(self, favour: Favour) -> Leave:
-        with self._asking:
-            self._worker.send(Request(favour))
-            return self._leaves.get()
+    def _request(self, about: LeaseKey, favour: Favour) -> Leave:
+        return self._ask(Request(about, favour), Leave)
 
-    def _keep(self, data: bytes, codec: str) -> Kept:
-        with self._asking:
-            for part in parts_of(data):
-                self._worker.send(part)
-            self._worker.send(Keep(codec))
-            return self._kept.get()
+    def _keep(self, about: LeaseKey, data: bytes, codec: str) -> Kept:
+        return self._ask(Keep(about, codec), Kept, ahead=data)
 
     def _attempt(self, begin: Begin, context: JobContext) -> Outcome:
         try:
-            task = self._task(begin)
+            with copies_end_here():
+                task = self._task(begin)
         except BaseException as error:  # noqa: BLE001 - importing runs code that may raise anything.
             described = describe_error(error)
             return Fail(
@@ -164,19 +193,23 @@ class Child:
         return self._tasks[key]
 
     def _report(self, begin: Begin, outcome: Outcome, settled: Settled | None) -> None:
+        about = LeaseKey.of(begin.lease)
         try:
-            self._worker.send(Ended(outcome, settled))
-        except PayloadTooLargeError as error:
-            message = f"job {begin.lease.job_id} ran, but its result cannot be kept: {error}"
-            error_text = JobError(type(error).__name__, message)
-            self._worker.send(Ended(Fail(error_text, retryable=False)))
+            self._worker.send(Ended(about, outcome, settled))
+        except OSError:
+            raise  # The connection is gone, and the child has to go too.
+        except Exception as error:  # noqa: BLE001 - too large for a frame, or not to be encoded.
+            message = (
+                f"job {begin.lease.job_id} ran, but its result cannot be kept: {message_of(error)}"
+            )
+            failure = Fail(JobError(type_name(error), clean_text(message)), retryable=False)
+            self._worker.send(Ended(about, failure))
 
 
 def _flush_output() -> None:
     # A child is ended by a kill, which would take along whatever the task has printed.
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
+        guarded(lambda stream=stream: stream.flush(), None)  # type: ignore[misc]
 
 
 def _prepare(setup: Setup) -> None:
@@ -184,9 +217,9 @@ def _prepare(setup: Setup) -> None:
     os.environ.pop("PYTHONPATH", None)
     if setup.python_path is not None:
         os.environ["PYTHONPATH"] = setup.python_path
-    # An import that fails here fails again when the job begins, and is reported as its failure.
-    with contextlib.suppress(Exception):
-        importlib.import_module(setup.module)
+    # An import that fails, or exits, does so again when the job begins, and is its failure.
+    with copies_end_here():
+        guarded(lambda: importlib.import_module(setup.module), None)
 
 
 def main() -> None:
@@ -197,11 +230,15 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     become_child_process()
     os.set_inheritable(worker_fd, False)
-    worker = ChildEnd(socket.socket(fileno=worker_fd))
-    setup = worker.receive()
-    if isinstance(setup, Setup):
-        _prepare(setup)
-        Child(worker).serve()
+    try:
+        worker = ChildEnd(socket.socket(fileno=worker_fd))
+        setup = worker.receive()
+        if isinstance(setup, Setup):
+            _prepare(setup)
+            Child(worker).serve()
+    except BaseException as error:  # noqa: BLE001 - the worker hears of it by this child's end.
+        # Not by way of the interpreter's end, which would wait for threads that tasks have left.
+        leave_copy(error)
 
 
 if __name__ == "__main__":

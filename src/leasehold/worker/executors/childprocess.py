@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from leasehold.worker.describe import guarded
 from leasehold.worker.executors.helper import HelperProcess
 from leasehold.worker.executors.wire import (
     HEADER_BYTES,
@@ -26,7 +27,9 @@ class ChildProcess(HelperProcess):
     @classmethod
     async def start_for(cls, module: str, lock_fd: int | None) -> ChildProcess:
         """Start a child that has tried to import `module`; raises ConnectionError if it dies."""
-        sys_path = [entry or os.getcwd() for entry in sys.path]
+        # A task may have left this process in a folder that is gone: nothing is found there then.
+        folder = guarded(os.getcwd, "/nonexistent")
+        sys_path = [entry or folder for entry in sys.path]
         # The child must find Leasehold before it can be told where to look for modules.
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys_path)}
         child = await cls.start(_arguments, env=env, lock_fd=lock_fd)

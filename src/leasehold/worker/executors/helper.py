@@ -49,6 +49,9 @@ class HelperProcess:
         `arguments` makes its argument list from the descriptor of its end of the connection.
         """
         ours, theirs = socket.socketpair()
+        # The application may have set a default timeout, by which both would not block; and theirs
+        # is a descriptor whose mode the other process inherits.
+        theirs.settimeout(None)
         try:
             with theirs:
                 # It returns when the program is loaded, which takes about a millisecond.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -48,5 +49,5 @@ def load(name: str, module: str, qualname: str, pickle_key: bytes | None) -> Tas
     found: Any = attrgetter(qualname)(importlib.import_module(module))
     definition = getattr(found, "definition", None)
     if isinstance(definition, TaskDefinition):
-        return definition
-    return TaskDefinition(name, found, CallCodec(found, pickle_key=pickle_key))
+        return replace(definition, codec=definition.codec.for_task(name))
+    return TaskDefinition(name, found, CallCodec(found, task=name, pickle_key=pickle_key))

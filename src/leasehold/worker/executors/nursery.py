@@ -91,6 +91,7 @@ class Nursery:
     def serve(self) -> None:
         """Work until the worker is gone, then leave no command behind."""
         signalled, wakeup = socket.socketpair()
+        self._worker.settimeout(None)
         for end in (signalled, wakeup):
             end.setblocking(False)
         signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)

@@ -16,6 +16,9 @@ import msgspec
 from leasehold.worker.executors import nursery
 from leasehold.worker.executors.helper import HelperProcess, describe_status
 from leasehold.worker.executors.nursery import kill_group
+from leasehold.worker.safelog import safe_logger
+
+logger = safe_logger("leasehold.worker")
 
 _KILL_SECONDS_MAX = 5.0
 
@@ -164,14 +167,14 @@ class NurseryLink:
             self._process.writer.write(json.dumps(request).encode() + b"\n")
 
     async def _listen(self, process: HelperProcess) -> None:
-        with contextlib.suppress(ConnectionError):
+        try:
             while line := await process.reader.readline():
-                reply = _decoder.decode(line)
-                ticket = self._tickets[reply.id]
-                if isinstance(reply, Started):
-                    ticket.tell(reply)
-                else:
-                    self._forget(ticket, reply)
+                self._heed(_decoder.decode(line))
+        except ConnectionError:
+            pass
+        except (ValueError, msgspec.DecodeError):
+            # What cannot be understood may have been the end of any command: begin anew.
+            logger.exception("the helper process that runs commands talks nonsense; it is replaced")
         status = await process.end()
         for ticket in list(self._tickets.values()):
             # The kernel kills a command together with the nursery, but not what it has started.
@@ -179,6 +182,15 @@ class NurseryLink:
                 kill_group(ticket.pid)
             text = f"the helper process that runs commands died ({describe_status(status)})"
             self._forget(ticket, Lost(text))
+
+    def _heed(self, reply: Started | Refused | Ended) -> None:
+        ticket = self._tickets.get(reply.id)
+        if ticket is None or (isinstance(reply, Started) and ticket.pid is not None):
+            raise ValueError(f"a reply about a command that was not asked for: {reply}")
+        if isinstance(reply, Started):
+            ticket.tell(reply)
+        else:
+            self._forget(ticket, reply)
 
     def _forget(self, ticket: Ticket, reply: Reply) -> None:
         del self._tickets[ticket.number]

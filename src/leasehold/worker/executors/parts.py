@@ -13,15 +13,15 @@ import msgspec
 
 from leasehold.core.lease import Lease
 from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.worker.executors.wire import Part
+from leasehold.worker.executors.wire import LeaseKey, Part
 
 PART_BYTES: Final = 4 * 1024 * 1024
 
 
-def parts_of(data: bytes) -> Iterator[Part]:
+def parts_of(about: LeaseKey, data: bytes) -> Iterator[Part]:
     """The parts to send ahead, one after the other."""
     for start in range(0, len(data), PART_BYTES):
-        yield Part(data[start : start + PART_BYTES])
+        yield Part(about, data[start : start + PART_BYTES])
 
 
 def without_payload(lease: Lease) -> tuple[Lease, bytes]:

@@ -17,8 +17,9 @@ from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.env import Env
 from leasehold.errors import BlobError, TaskNotImportableError
-from leasehold.worker.attempt import describe_error, outcome_of_error
+from leasehold.worker.attempt import outcome_of_error
 from leasehold.worker.backing import WorkerBacking
+from leasehold.worker.describe import describe_error
 from leasehold.worker.executors.childprocess import ChildProcess
 from leasehold.worker.executors.helper import describe_status
 from leasehold.worker.executors.importable import locate
@@ -30,18 +31,25 @@ from leasehold.worker.executors.wire import (
     Begin,
     Ended,
     Favour,
+    FromChild,
     Keep,
     Kept,
+    LeaseKey,
     Leave,
     Log,
     Part,
     Progress,
+    Ready,
     Request,
     Stop,
+    ToChild,
     to_frame,
 )
 from leasehold.worker.large import with_payload
 from leasehold.worker.run import Run
+from leasehold.worker.safelog import safe_logger
+
+logger = safe_logger("leasehold.worker")
 
 START_SECONDS_MAX = 60.0
 """How long a child may take to start, the import of its first task's module included."""
@@ -81,36 +89,51 @@ class ProcessExecutor(SlotExecutor):
 
 def _answer(run: Run) -> bytes:
     """What the job's dependencies returned, as a frame for its child; never raises."""
+    about = LeaseKey.of(run.lease)
     try:
-        return to_frame(Answer(run.context.fetch_dependency_results()))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the task is told.
-        return to_frame(Answer([], describe_error(error)))
+        return to_frame(Answer(about, run.context.fetch_dependency_results()))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the task is told.
+        return to_frame(Answer(about, [], describe_error(error)))
 
 
 def _keep(run: Run, data: bytes, codec: str) -> bytes:
     """Put the task's large result away; never raises."""
+    about = LeaseKey.of(run.lease)
     large = run.context.large
-    assert large is not None, "without blobs no child takes a result for large"
     try:
-        return to_frame(Kept(*large.keep_result(run.lease, data, codec)))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the task has failed by it.
-        return to_frame(Kept(b"", codec, describe_error(error)))
+        assert large is not None, "without blobs no child takes a result for large"
+        return to_frame(Kept(about, *large.keep_result(run.lease, data, codec)))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the task has failed by it.
+        return to_frame(Kept(about, b"", codec, describe_error(error)))
 
 
 def _do_favour(run: Run, favour: Favour) -> bytes:
     """What the task's own transaction asks for, done here; never raises."""
+    about = LeaseKey.of(run.lease)
     backing = run.context.backing
-    assert isinstance(backing, WorkerBacking), "no child has an address without one"
     try:
+        assert isinstance(backing, WorkerBacking), "no child has an address without one"
         if favour == "claim":
-            return to_frame(Leave(backing.claim(run.lease)))
+            return to_frame(Leave(about, backing.claim(run.lease)))
         if favour == "make_way":
             backing.make_way(run.lease)
         else:
             backing.gave_up(run.lease)
-        return to_frame(Leave(granted=True))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the task is told.
-        return to_frame(Leave(granted=False, error=describe_error(error)))
+        return to_frame(Leave(about, granted=True))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the task is told.
+        return to_frame(Leave(about, granted=False, error=describe_error(error)))
+
+
+def _refusal(message: FromChild) -> ToChild | None:
+    """The answer to a question about a job that this child does not run; None if it asks none."""
+    error = JobError("LeaseLostError", "the attempt is over: another job runs in this process now")
+    if isinstance(message, Ask):
+        return Answer(message.about, [], error)
+    if isinstance(message, Request):
+        return Leave(message.about, granted=False, error=error)
+    if isinstance(message, Keep):
+        return Kept(message.about, b"", message.codec, error)
+    return None
 
 
 class _ProcessSlot(Slot):
@@ -123,6 +146,8 @@ class _ProcessSlot(Slot):
         self._max_jobs = max_jobs
         self._child: ChildProcess | None = None
         self._jobs = 0
+        self._is_worn = False
+        """Whether the child is not to run another job."""
         self._run: Run | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
 
@@ -140,6 +165,7 @@ class _ProcessSlot(Slot):
             message = f"no child process could be started to import {module}: {error}"
             return Fail(JobError("WorkerCrashed", message))
         self._jobs = 0
+        self._is_worn = False
         return None
 
     async def execute(self, run: Run) -> Outcome:
@@ -166,7 +192,7 @@ class _ProcessSlot(Slot):
             if self._kill_timer is not None:
                 self._kill_timer.cancel()
                 self._kill_timer = None
-        if self._jobs == self._max_jobs:
+        if self._is_worn or self._jobs == self._max_jobs:
             await self.close()
         return outcome
 
@@ -179,7 +205,7 @@ class _ProcessSlot(Slot):
             lease = await asyncio.to_thread(with_payload, lease, context)
         bytes_max = PAYLOAD_BYTES_MAX if context.large is None else context.large.bytes_max
         lease, ahead = without_payload(lease)
-        for part in parts_of(ahead):
+        for part in parts_of(LeaseKey.of(lease), ahead):
             child.send(part)
             await child.writer.drain()
         backing = context.backing
@@ -187,13 +213,16 @@ class _ProcessSlot(Slot):
         child.send(Begin(lease, *locate(run.task), run.task.codec.pickle_key, bytes_max, address))
 
     async def _follow(self, run: Run, child: ChildProcess) -> Outcome:
+        about = LeaseKey.of(run.lease)
         parts = Parts()
         while True:
             message = await child.receive()
-            if isinstance(message, Ended):
+            if isinstance(message, Ready) or message.about != about:
+                self._refuse(message, run, child)
+            elif isinstance(message, Ended):
                 run.context.settled = message.settled
                 return message.outcome
-            if isinstance(message, Progress):
+            elif isinstance(message, Progress):
                 run.context.sink.progress(run.lease, message.document)
             elif isinstance(message, Log):
                 run.context.sink.log(run.lease, message.line)
@@ -207,6 +236,22 @@ class _ProcessSlot(Slot):
             elif isinstance(message, Request):
                 child.send_frame(await asyncio.to_thread(_do_favour, run, message.favour))
 
+    def _refuse(self, message: FromChild, run: Run, child: ChildProcess) -> None:
+        """It is not about the job that runs: from what an earlier one has left behind, say."""
+        if not self._is_worn:  # Once: a thread that was left behind may go on speaking.
+            logger.warning(
+                "job %s: its process sent a message about another attempt (%s), which is refused; "
+                "the process is replaced when the job has ended: an earlier task has left a thread "
+                "behind there",
+                run.lease.job_id,
+                type(message).__name__,
+                extra={"job_id": run.lease.job_id},
+            )
+        self._is_worn = True
+        answer = _refusal(message)
+        if answer is not None:
+            child.send(answer)
+
     def halt(self) -> None:
         child, run = self._child, self._run
         if child is None or run is None:
@@ -214,7 +259,7 @@ class _ProcessSlot(Slot):
         if self._grace_seconds <= 0 or run.context.stopped is None:
             child.kill()
         elif self._kill_timer is None:
-            child.send(Stop(*run.context.stopped))
+            child.send(Stop(LeaseKey.of(run.lease), *run.context.stopped))
             loop = asyncio.get_running_loop()
             self._kill_timer = loop.call_later(self._grace_seconds, child.kill)
 

@@ -9,18 +9,22 @@ them all.
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from leasehold.core.outcome import Fail, JobError, Outcome, Release
+from leasehold.worker.describe import clean_text, guarded, message_of, type_name
 from leasehold.worker.run import Run
+from leasehold.worker.safelog import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _CLOSED = Release(reason="the worker was stopped before the job had ended")
+_DIED = Fail(JobError("ExecutorDied", "what ran the job in another process broke off"))
 
 
 class Slot(ABC):
@@ -61,8 +65,8 @@ class SlotExecutor:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._arrived = asyncio.Semaphore(0)
-        self._closing = asyncio.Event()
+        self._arrived: asyncio.Semaphore
+        self._closing: asyncio.Event
 
     # -- the executor protocol: called from any thread -----------------------------------------
 
@@ -70,7 +74,7 @@ class SlotExecutor:
         with self._lock:
             if not self._closed:
                 self._waiting.append(run)
-                self._running_loop().call_soon_threadsafe(self._arrived.release)
+                self._tell(self._running_loop(), self._arrived.release)
                 return
         run.finish(_CLOSED)
 
@@ -80,7 +84,7 @@ class SlotExecutor:
             if withdrawn:
                 self._waiting.remove(run)
             elif self._loop is not None and not self._closed:
-                self._loop.call_soon_threadsafe(self._halt, run)
+                self._tell(self._loop, partial(self._halt, run))
         if withdrawn:
             run.finish(Release(reason="stopped before it began"))
 
@@ -98,17 +102,26 @@ class SlotExecutor:
                 withdrawn = list(self._waiting)
                 self._waiting.clear()
                 if self._loop is not None:
-                    self._loop.call_soon_threadsafe(self._closing.set)
+                    self._tell(self._loop, self._closing.set)
         for run in withdrawn:
             run.finish(_CLOSED)
-        if self._thread is not None:
-            self._thread.join()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        # A loop that has just died takes no word; its thread sees to all that waits, in `_bury`.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(callback)
 
     # -- the thread ----------------------------------------------------------------------------
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+            # Made here and not by a policy, which the application may replace at any time.
+            self._loop = asyncio.SelectorEventLoop()
+            self._arrived = asyncio.Semaphore(0)
+            self._closing = asyncio.Event()
             # A daemon thread: a program that forgets to close must still be able to end, and its
             # children end with it.
             self._thread = threading.Thread(
@@ -120,8 +133,25 @@ class SlotExecutor:
     def _main(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_until_complete(self._serve())
+        except BaseException:
+            # Its processes are tied to this thread, and die with it.
+            logger.exception("%s broke off; what ran there has failed", self._thread_name)
         finally:
-            loop.close()
+            guarded(loop.close, None)
+            self._bury()
+
+    def _bury(self) -> None:
+        """Let nothing wait for a thread that has ended; what has not begun gets another one."""
+        with self._lock:
+            broken = list(self._busy)
+            self._busy.clear()
+            self._loop = None
+            if self._waiting and not self._closed:
+                loop = self._running_loop()
+                for _ in self._waiting:
+                    self._tell(loop, self._arrived.release)
+        for run in broken:
+            run.finish(_DIED)
 
     async def _serve(self) -> None:
         slots = [asyncio.ensure_future(self._attend(self._new_slot())) for _ in range(self._size)]
@@ -166,7 +196,9 @@ class SlotExecutor:
     async def _prepare(self, slot: Slot, candidate: Run) -> Fail | None:
         try:
             return await slot.prepare(candidate)
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             logger.exception("job %s: nothing could be started to run it", candidate.lease.job_id)
             await slot.close()
             return _broken(error)
@@ -177,17 +209,20 @@ class SlotExecutor:
         self._busy[run] = slot
         outcome: Outcome = _CLOSED
         try:
-            outcome = problem or await slot.execute(run)
+            outcome = run.refusal() or problem or await slot.execute(run)
         except asyncio.CancelledError:
             await slot.close()
             raise
-        except Exception as error:
+        except GeneratorExit:
+            outcome = _DIED  # The event loop has ended under it, and nothing can be awaited.
+            raise
+        except BaseException as error:
             logger.exception("job %s: its executor failed", run.lease.job_id)
-            await slot.close()
             outcome = _broken(error)
+            await slot.close()
         finally:
-            del self._busy[run]
-            run.finish(outcome)
+            if self._busy.pop(run, None) is not None:
+                run.finish(outcome)
 
     def _halt(self, run: Run) -> None:
         slot = self._busy.get(run)
@@ -195,5 +230,6 @@ class SlotExecutor:
             slot.halt()
 
 
-def _broken(error: Exception) -> Fail:
-    return Fail(JobError(type(error).__name__, f"the worker could not run the job: {error}"))
+def _broken(error: BaseException) -> Fail:
+    text = clean_text(f"the worker could not run the job: {message_of(error)}")
+    return Fail(JobError(type_name(error), text))

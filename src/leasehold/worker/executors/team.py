@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -116,5 +117,7 @@ class Team:
         return run.task.executor not in KILLING
 
     def close(self) -> None:
-        for executor in self._executors.values():
-            executor.close()
+        with ExitStack() as closing:
+            # Each is closed, even if another one cannot be.
+            for executor in self._executors.values():
+                closing.callback(executor.close)

@@ -6,8 +6,11 @@ import threading
 from queue import Empty, SimpleQueue
 
 from leasehold.env import SYSTEM, Env
-from leasehold.worker.attempt import attempt
+from leasehold.worker.attempt import attempt, broke_off
 from leasehold.worker.run import Run
+from leasehold.worker.safelog import safe_logger
+
+logger = safe_logger("leasehold.worker")
 
 
 class ThreadExecutor:
@@ -64,18 +67,31 @@ class ThreadExecutor:
         ).start()
 
     def _work(self) -> None:
-        monotonic = self._clock.monotonic
-        get = self._waiting.get
-        while (run := get()) is not None:
-            if run.outcome is not None:
-                run.finish(run.outcome)  # It was stopped before it began.
-                continue
-            run.started = monotonic()
-            outcome = attempt(run.lease, run.task, run.context)
-            run.finished = monotonic()
-            run.finish(outcome)
-            if run in self._replaced:
-                self._replaced.discard(run)
-                return
+        while True:
             # An idle thread must not keep its last job's data alive.
-            del run, outcome
+            run: Run | None = None
+            try:
+                run = self._waiting.get()
+                if run is None or self._execute(run):
+                    return
+            except BaseException:
+                # An attempt never raises; but code may have sent this very thread an exception that
+                # arrives late, or have left a tracing function behind. The thread goes on.
+                logger.exception("a thread of %s was interrupted between two jobs", self._name)
+                if run is not None and not run.ended:
+                    run.finish(broke_off(run.context))
+
+    def _execute(self, run: Run) -> bool:
+        """Run one to its end; answers whether this thread was replaced meanwhile."""
+        if (refusal := run.refusal()) is not None:
+            run.finish(refusal)
+            return False
+        monotonic = self._clock.monotonic
+        run.started = monotonic()
+        outcome = attempt(run.lease, run.task, run.context)
+        run.finished = monotonic()
+        run.finish(outcome)
+        if run in self._replaced:
+            self._replaced.discard(run)
+            return True
+        return False

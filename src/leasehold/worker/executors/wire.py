@@ -2,16 +2,22 @@
 
 A frame is the message's length (four bytes, most significant first) and the message as MessagePack.
 Everything is data: an error crosses as text, never as a pickled exception.
+
+Every message about a job names its lease, and whoever receives one about another lease refuses it:
+a thread that outlived its job, or a process forked from the child, cannot speak for the next one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import threading
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import msgspec
 
+from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError, Outcome
 from leasehold.errors import PayloadTooLargeError
@@ -20,6 +26,17 @@ from leasehold.worker.dependencies import DependencyResult
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 HEADER_BYTES: Final = 4
+
+
+class LeaseKey(msgspec.Struct, frozen=True, array_like=True):
+    """Which attempt a message is about: no other one ever has the same job and version."""
+
+    job_id: str
+    version: int
+
+    @classmethod
+    def of(cls, lease: Lease) -> Self:
+        return cls(lease.job_id, lease.version)
 
 
 class Setup(msgspec.Struct, frozen=True, tag="setup"):
@@ -34,6 +51,7 @@ class Setup(msgspec.Struct, frozen=True, tag="setup"):
 class Part(msgspec.Struct, frozen=True, tag="part"):
     """A piece of a payload or a result that is too large for the message that follows."""
 
+    about: LeaseKey
     data: bytes
 
 
@@ -53,6 +71,7 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
     """The job should stop; soon after, the child is killed."""
 
+    about: LeaseKey
     cause: StopCause
     reason: str
 
@@ -60,6 +79,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
     """What the job's dependencies returned, or why that could not be read."""
 
+    about: LeaseKey
     results: list[DependencyResult]
     error: JobError | None = None
 
@@ -67,6 +87,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """The answer to a favour, once it was done; or why it could not be."""
 
+    about: LeaseKey
     granted: bool
     error: JobError | None = None
 
@@ -74,6 +95,7 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
 class Kept(msgspec.Struct, frozen=True, tag="kept"):
     """What to settle in place of a large result, once that was put away; or why it was not."""
 
+    about: LeaseKey
     result: bytes
     codec: str
     error: JobError | None = None
@@ -86,17 +108,21 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
     """What the task said about its progress, as JSON."""
 
+    about: LeaseKey
     document: bytes
 
 
 class Log(msgspec.Struct, frozen=True, tag="log"):
     """A line that the task logged."""
 
-    line: str
+    about: LeaseKey
+    line: LogLine
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """The task wants to know what its job's dependencies returned."""
+
+    about: LeaseKey
 
 
 Favour = Literal["make_way", "claim", "gave_up"]
@@ -106,18 +132,21 @@ Favour = Literal["make_way", "claim", "gave_up"]
 class Request(msgspec.Struct, frozen=True, tag="request"):
     """The task's own transaction needs a favour."""
 
+    about: LeaseKey
     favour: Favour
 
 
 class Keep(msgspec.Struct, frozen=True, tag="keep"):
     """Put away the result whose parts went ahead."""
 
+    about: LeaseKey
     codec: str
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The job's code has ended."""
 
+    about: LeaseKey
     outcome: Outcome
     settled: Settled | None = None
     """The store's answer, if the task has completed its job in its own transaction."""
@@ -159,16 +188,31 @@ def from_child(body: bytes) -> FromChild:
 
 
 class ChildEnd:
-    """The child's end of the connection. Any thread may send; one receives."""
+    """The child's end of the connection. Any thread may send; one receives.
+
+    It belongs to the process that made it: a copy forked from that finds it closed.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
+        # Explicitly: the default may have been changed, and the other side may have made the
+        # descriptor that both share a non-blocking one.
+        connection.settimeout(None)
         self._socket = connection
         self._stream = connection.makefile("rb")
         self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._inode = os.fstat(connection.fileno()).st_ino
+        os.register_at_fork(after_in_child=self._close_in_copy)
 
     def send(self, message: FromChild) -> None:
+        """Send it; raises ConnectionError where this process, or this descriptor, must not."""
+        if os.getpid() != self._pid:
+            raise ConnectionError("only the process that runs a job may speak to its worker")
         frame = to_frame(message)
         with self._lock:
+            # A task may have closed the descriptor, and its number may be another file's by now.
+            if os.fstat(self._socket.fileno()).st_ino != self._inode:
+                raise ConnectionError("the connection to the worker was closed and replaced")
             self._socket.sendall(frame)
 
     def receive(self) -> ToChild | None:
@@ -179,3 +223,8 @@ class ChildEnd:
         length = body_bytes(header)
         body = self._stream.read(length)
         return _to_child.decode(body) if len(body) == length else None
+
+    def _close_in_copy(self) -> None:
+        # The descriptor alone: the stream's lock may be held by a thread that is not here.
+        with contextlib.suppress(OSError):
+            os.close(self._socket.detach())

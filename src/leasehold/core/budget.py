@@ -1,0 +1,51 @@
+"""How many rows one write may deal with, for every verb that could find more.
+
+While one process writes, all others wait. So no write goes through as many rows as there happen to
+be: it takes up to its budget, writes down how far it has got (or leaves rows that say so by
+themselves), and another write goes on. Others write in between. What a caller names itself, the
+drafts of a submit or the ids of a cancel, is its own budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+PROMOTED_AT_ONCE: Final = 2000
+"""Due jobs that become pending; the next lease goes on."""
+PLACED_AT_ONCE: Final = 2000
+"""Pending jobs placed anew by time or by changed rules; the next lease or sweep goes on."""
+SHOWN_AT_ONCE: Final = 2000
+"""Parked jobs of one key that a higher limit lets run; the next lease or sweep goes on."""
+TURNED_AWAY_AT_ONCE: Final = 2000
+"""Jobs of full keys that one lease parks. Many are met only just after a limit was set, before the
+pass that parks them has come to them."""
+PASSED_OVER_AT_ONCE: Final = 500
+"""Jobs that one lease, or one write of a sweep, takes out instead of leasing them: they came too
+late, or cannot be read. The exchange's `next_due_at` is then now, and the next one goes on."""
+RECOVERED_AT_ONCE: Final = 500
+"""Jobs taken back from lost holders; the sweep goes on with further writes."""
+BURIED_AT_ONCE: Final = 500
+"""Jobs of a deleted queue that become dead letters; the call, or any sweep, goes on."""
+DEPENDENTS_AT_ONCE: Final = 500
+"""Dependents told of an end; the call, any exchange or any sweep goes on."""
+SCHEDULES_AT_ONCE: Final = 100
+"""Schedules that are fired; the next look goes on."""
+SCHEDULED_JOBS_AT_ONCE: Final = 2000
+"""Jobs submitted by schedules, beyond which no further schedule is fired in this write."""
+PURGE_AT_ONCE: Final = 1000
+"""Jobs that one purge deletes; the caller goes on."""
+FORGOTTEN_AT_ONCE: Final = 1000
+"""Minutes, days and token buckets that are over; a later write goes on."""
+
+
+def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Parts of a sequence, one for each write.
+
+    >>> list(batched("abcde", 2))
+    ['ab', 'cd', 'e']
+    """
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

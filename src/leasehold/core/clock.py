@@ -1,0 +1,149 @@
+"""The store's clock: what time it is, decided from what the clocks of the machine show.
+
+Leases and delays are lengths of time; due times and schedules are moments on the wall. A store has
+one clock for both, so it follows the wall clock as long as that moves as the machine's boot time
+does, which nobody can set. Where the two part:
+
+- The wall clock *jumped ahead*: the store goes on at the pace of boot time, and follows only when
+  every write for a minute has seen the same jump. One bad reading does no harm.
+- The wall clock was *set back*: the store goes on at half the pace of boot time until the wall has
+  caught up. It never steps back, and never stands still.
+- The machine *slept*: its boot time went on, and the store goes on with it.
+
+A lease is promised in time that its holder lived through. So whenever the store's clock moves
+further than the machine was awake, every running lease is moved by the difference, in the same
+write: no lease ends by a jump or by a sleep, and whoever sweeps next finds nothing that has.
+
+>>> start = ClockReading(wall=10**15, awake=0, boot=0, boot_id="a")
+>>> basis = tell_time(0, ClockBasis(), start).basis
+>>> minute = 60 * 10**6
+>>> jumped = ClockReading(wall=10**15 + 61 * minute, awake=minute, boot=minute, boot_id="a")
+>>> doubtful = tell_time(10**15, basis, jumped)
+>>> (doubtful.now - 10**15) // minute, doubtful.shift // minute
+(1, 0)
+>>> still = ClockReading(10**15 + 62 * minute, 2 * minute, 2 * minute, "a")
+>>> believed = tell_time(doubtful.now, doubtful.basis, still)
+>>> (believed.now - 10**15) // minute, believed.shift // minute
+(62, 60)
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from leasehold.env import ClockReading
+
+TOLERANCE_MICROS: Final = 250_000
+"""The wall clock may differ from boot time by this much before it counts as a jump."""
+DOUBT_MICROS: Final = 60 * 1_000_000
+"""A jump ahead is believed when every write for so long has seen it."""
+OFF_MICROS_MAX: Final = 366 * 24 * 3600 * 1_000_000
+"""A machine that was off for longer than this is taken for one whose clock jumped."""
+
+
+class ClockBasis(NamedTuple):
+    """What a store remembers of the clocks: what they showed when the two last parted."""
+
+    boot_id: str = ""
+    clock: int = 0
+    """The store's time at that moment."""
+    awake: int = 0
+    boot: int = 0
+    doubt_since: int | None = None
+    """Awake time at which a jump ahead was first seen that is not believed yet."""
+    doubt_by: int = 0
+    """How far ahead that jump led."""
+    repairs: int = 0
+    """How often a person has set the store's clock back: what was shown before counts no more."""
+
+
+class StoreTime(NamedTuple):
+    """What a store has to do before anything else in a write."""
+
+    now: int
+    shift: int
+    """By how much every running lease ends later."""
+    basis: ClockBasis
+    """What to remember; the same as before, most of the time."""
+
+
+def tell_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
+    """What time it is for a store whose latest write was at `stored`."""
+    # The clocks agree, nearly always: every write comes by here, so this is spelled out.
+    wall, awake, boot, boot_id = reading
+    known_id, clock, awake_then, boot_then, doubt_since, _, _ = basis
+    if known_id == boot_id and awake_then <= awake and boot_then <= boot and doubt_since is None:
+        now = max(stored, wall)
+        in_step = -TOLERANCE_MICROS <= wall - clock - boot + boot_then <= TOLERANCE_MICROS
+        if in_step and boot_id and now - clock - awake + awake_then <= TOLERANCE_MICROS:
+            return StoreTime(now, 0, basis)
+    return _tell_odd_time(stored, basis, reading)
+
+
+def _tell_odd_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
+    if not reading.boot_id:
+        return StoreTime(max(stored, reading.wall), 0, basis)
+    if not _is_comparable(basis, reading):
+        return _first_of_this_boot(stored, basis, reading)
+    elapsed = reading.boot - basis.boot
+    expected = basis.clock + elapsed
+    ahead = reading.wall - expected
+    if ahead < -TOLERANCE_MICROS:
+        now = max(stored, reading.wall, basis.clock + elapsed // 2)
+        basis_then = basis_of_now(now, reading, basis.repairs)
+    elif ahead <= TOLERANCE_MICROS:
+        now = max(stored, reading.wall)
+        basis_then = _without_doubt(basis)
+    elif basis.doubt_since is None or abs(ahead - basis.doubt_by) > TOLERANCE_MICROS:
+        now = max(stored, expected)
+        basis_then = basis._replace(doubt_since=reading.awake, doubt_by=ahead)
+    elif reading.awake - basis.doubt_since < DOUBT_MICROS:
+        now = max(stored, expected)
+        basis_then = basis
+    else:
+        now = max(stored, reading.wall)
+        basis_then = basis_of_now(now, reading, basis.repairs)
+    shift = (now - basis.clock) - (reading.awake - basis.awake)
+    if shift <= TOLERANCE_MICROS:
+        return StoreTime(now, 0, basis_then)
+    moved = basis_of_now(now, reading, basis.repairs)
+    return StoreTime(
+        now,
+        shift,
+        moved._replace(doubt_since=basis_then.doubt_since, doubt_by=basis_then.doubt_by),
+    )
+
+
+def show_time(stored: int, basis: ClockBasis, reading: ClockReading) -> int:
+    """The time for who only looks: a jump ahead is believed by writes alone."""
+    return tell_time(stored, basis._replace(doubt_since=None), reading).now
+
+
+def _is_comparable(basis: ClockBasis, reading: ClockReading) -> bool:
+    return (
+        basis.boot_id == reading.boot_id
+        and basis.boot <= reading.boot
+        and basis.awake <= reading.awake
+    )
+
+
+def _first_of_this_boot(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTime:
+    """Nothing but the wall clock says how long the machine was off: believe it within reason.
+
+    Every holder of a lease has died with the machine, so no lease is moved.
+    """
+    off = reading.wall - stored
+    if stored == 0 or off <= OFF_MICROS_MAX:
+        now = max(stored, reading.wall)
+        return StoreTime(now, 0, basis_of_now(now, reading, basis.repairs))
+    fresh = basis_of_now(stored, reading, basis.repairs)
+    return StoreTime(stored, 0, fresh._replace(doubt_since=reading.awake, doubt_by=off))
+
+
+def basis_of_now(now: int, reading: ClockReading, repairs: int) -> ClockBasis:
+    """What to remember when the clocks begin to be compared anew."""
+    return ClockBasis(reading.boot_id, now, reading.awake, reading.boot, repairs=repairs)
+
+
+def _without_doubt(basis: ClockBasis) -> ClockBasis:
+    return basis if basis.doubt_since is None else basis._replace(doubt_since=None, doubt_by=0)

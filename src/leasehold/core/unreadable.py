@@ -1,0 +1,35 @@
+"""Rows that cannot be read: what is said of them, and what becomes of them.
+
+A row may have been written by a newer version during a rolling upgrade, or be damaged. It must not
+stop the others: a job that cannot be read is set aside as a dead letter, its row untouched, so that
+a version that understands it can replay it.
+
+- A job whose row cannot be read becomes `dead`, with a reason that says what cannot be read,
+  as soon as a lease, a settlement or a sweep meets it. Its payload is kept as it is.
+- Other jobs, schedules and queues go on as if it were not there.
+- People see it with what can be read of it and an error that names the rest; `check` names
+  it for as long as it is there.
+- A schedule that cannot be read is not fired, says why and is looked at again later. A queue
+  whose rules cannot be read is neither leased from nor submitted to until somebody sets them
+  again. A setting that cannot be read counts as not set.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ERROR_TYPE: Final = "UnreadableRow"
+"""The type of the error that such a job shows."""
+
+
+def set_aside_reason(problem: str) -> str:
+    """Why a job became a dead letter, and what to do about it.
+
+    >>> set_aside_reason("unknown retry policy 'fibonacci'")
+    "its row cannot be read: unknown retry policy 'fibonacci'; it may have been written by a newer \
+version: upgrade, then replay it"
+    """
+    return (
+        f"its row cannot be read: {problem}; it may have been written by a newer version: upgrade, "
+        "then replay it"
+    )

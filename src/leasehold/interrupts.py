@@ -1,0 +1,217 @@
+"""A shield against interrupts: steps that must not be cut in two by Ctrl-C.
+
+Python runs signal handlers in the main thread, between any two instructions, and a handler may
+raise: KeyboardInterrupt between taking a lock and the `with` that would free it. Whoever catches
+that and goes on has lost the lock for good.
+
+    with SHIELD:
+        ...             # all of it, or nothing of it
+
+Inside, a signal is only noted. Its own handler is called when the block has been left, and may
+raise there: by then the write is complete. In any other thread than the main one the shield does
+nothing, since no handler ever runs there.
+
+Three rules keep it honest:
+
+- The handlers are replaced first, and the shield counts as closed (`_depth` above 0) only then. So
+  until it is closed an interrupt may leave `__enter__` at any instruction, and after that none can,
+  up to the instruction in `__exit__` that opens it. A handler of ours that is called while the
+  shield is open calls the one it stands for, at once.
+- What waits inside must look at `is_interrupted()` now and then, and leave by `Interrupted`, with
+  nothing begun. Whoever entered the shield waits anew after the signals were delivered: a handler
+  that did not raise has not ended anything.
+- Handlers that were set by C code, and signals without one, are left alone.
+"""
+
+from __future__ import annotations
+
+import _signal
+import _thread
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import wraps
+from types import FrameType, TracebackType
+from typing import Any, Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SIGNALS: Final = tuple(
+    int(getattr(_signal, name))
+    for name in (
+        *("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGCHLD"),
+        *("SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGTSTP", "SIGCONT"),
+    )
+    if hasattr(_signal, name)
+)
+"""Those that come from outside and for which programs set handlers."""
+
+LOOK_SECONDS: Final = 0.05
+"""How often a wait in the main thread looks whether it has been interrupted."""
+
+# The functions of the `signal` module convert to enums and back, at ten times the price.
+_getsignal = _signal.getsignal
+_set_handler: Callable[[int, Any], object] = _signal.signal
+_get_ident = _thread.get_ident
+
+
+class Interrupted(BaseException):
+    """Raised by a wait inside the shield: a signal was noted, and its handler is to be called."""
+
+    def __init__(self, waited_seconds: float = 0.0) -> None:
+        super().__init__()
+        self.waited_seconds = waited_seconds
+
+
+class Shield:
+    """Holds signals back while the main thread is inside. There is one, `SHIELD`."""
+
+    def __init__(self) -> None:
+        self._main = threading.main_thread().ident
+        self._depth = 0
+        self._noted: deque[int] = deque()
+        self._handler = self._note  # One object, to know it again by identity.
+        self._seen: tuple[object, ...] = ()
+        """The handlers that were there when the shield was last entered."""
+        self._held_back: tuple[int, ...] = ()
+        """The signals that had handlers in Python then."""
+        self._stands_for: dict[int, Any] = {}
+        """By signal, the handler that ours replaces, or was the last to replace."""
+
+    def __enter__(self) -> None:
+        if _get_ident() != self._main:
+            return
+        if self._depth:
+            self._depth += 1
+            return
+        try:
+            handlers = tuple(map(_getsignal, SIGNALS))
+            if handlers != self._seen:
+                self._look_at(handlers)
+            for signum in self._held_back:
+                before = _set_handler(signum, self._handler)
+                if before is not self._handler:
+                    self._stands_for[signum] = before
+        except BaseException:
+            self._put_back()
+            raise
+        self._depth = 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if _get_ident() != self._main:
+            return
+        if self._depth > 1:
+            self._depth -= 1
+            return
+        try:
+            self._depth = 0
+            self._put_back()
+        finally:
+            if self._noted:
+                self._deliver()
+
+    def _look_at(self, handlers: tuple[object, ...]) -> None:
+        """Find out which of them are Python's, or our own, left in place by an interrupt."""
+        pairs = tuple(zip(SIGNALS, handlers, strict=True))
+        self._held_back = tuple(signum for signum, handler in pairs if callable(handler))
+        self._seen = handlers
+
+    def is_closed(self) -> bool:
+        """Whether the caller is inside."""
+        return self._depth > 0 and _get_ident() == self._main
+
+    def is_interrupted(self) -> bool:
+        """Whether a signal waits for the shield to open. Always False in other threads."""
+        return bool(self._noted) and _get_ident() == self._main and self._depth > 0
+
+    def acquire(self, lock: threading.Lock, limit_seconds: float | None = None) -> bool:
+        """Acquire a lock inside the shield; False when the time ran out. Raises Interrupted."""
+        if _get_ident() != self._main:
+            return lock.acquire(timeout=-1 if limit_seconds is None else limit_seconds)
+        waited = 0.0
+        while not lock.acquire(timeout=LOOK_SECONDS):
+            if self.is_interrupted():
+                raise Interrupted(waited)
+            waited += LOOK_SECONDS
+            if limit_seconds is not None and waited >= limit_seconds:
+                return False
+        return True
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        if self._depth:
+            if signum not in self._noted:  # As the kernel does: twice before it is heard is once.
+                self._noted.append(signum)
+            return
+        # Called on the way in or out, or after an interrupt on that way has left us in place.
+        try:
+            _call(self._stands_for[signum], signum, frame)
+        except BaseException:
+            self._put_back()
+            raise
+
+    def _put_back(self) -> None:
+        for signum in self._held_back:
+            # Unless somebody has set another one meanwhile.
+            if _getsignal(signum) is self._handler:
+                _set_handler(signum, self._stands_for[signum])
+
+    def _deliver(self) -> None:
+        """Call the handlers of all signals that were noted, also where one of them raises."""
+        noted = self._noted
+        try:
+            while noted:
+                signum = noted[0]
+                handler = _getsignal(signum)
+                # Nothing can come between these two lines: no call, no jump back.
+                del noted[0]
+                _call(handler, signum, sys._getframe(2))  # noqa: SLF001  # as Python would
+        finally:
+            if noted:
+                self._deliver()
+
+    def _after_fork_in_child(self) -> None:
+        main = threading.main_thread().ident
+        if main != self._main:
+            # Another thread was inside, and is not here: what it held back was its process's.
+            self._main = main
+            self._depth = 0
+            self._noted.clear()
+            self._put_back()
+
+
+def _call(handler: object, signum: int, frame: FrameType | None) -> None:
+    if callable(handler):
+        handler(signum, frame)
+    elif handler == _signal.SIG_DFL:
+        # Reset meanwhile, by a handler that was called before it: the signal does what it does.
+        _signal.raise_signal(signum)
+
+
+SHIELD: Final = Shield()
+
+os.register_at_fork(after_in_child=SHIELD._after_fork_in_child)  # noqa: SLF001
+
+
+def shielded(function: Callable[P, T]) -> Callable[P, T]:
+    """Carry out all of a function inside the shield; after an interrupted wait, begin it anew."""
+
+    @wraps(function)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> T:
+        while True:
+            try:
+                with SHIELD:
+                    return function(*args, **kwargs)
+            except Interrupted:
+                # Nothing had begun, and the handlers that were called since did not raise.
+                if SHIELD.is_closed():
+                    raise
+
+    return inside

@@ -1,0 +1,95 @@
+"""Whether a store goes on where it was left, or was exchanged for an older copy meanwhile.
+
+Beside the database there is a small file, `continuity`. Every process that may write holds it, by a
+shared lock, and the last one to close the store notes there how far it had come: the store's clock,
+and the floor under its lease versions. The note never travels with a copy of the database. So, when
+a store is opened that nobody else holds and that is not exactly where the note says it was left, it
+was either not closed (its process was killed) or exchanged (it was restored).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+_IN_USE: Final = b"in-use"
+_LEFT: Final = b"left"
+
+READ: Final = "SELECT clock, version_floor FROM store_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a store has come: both numbers only ever grow."""
+
+    clock: int
+    version_floor: int
+
+    @classmethod
+    def of(cls, db: apsw.Connection) -> Progress:
+        clock, version_floor = db.execute(READ).fetchall()[0]
+        return cls(int(str(clock)), int(str(version_floor)))
+
+
+class Continuity:
+    """This process's hold on the note. All but `close` is called under the store's file lock."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._somebody_else_holds_it = not self._try(fcntl.LOCK_EX)
+            # Shared from now on. Nobody else can come between: openings take turns.
+            self._try(fcntl.LOCK_SH)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def is_unbroken(self, now: Progress) -> bool:
+        """Whether all that was ever written to the store is still in it, as far as can be told."""
+        how, noted = self._read()
+        if noted is None:
+            return False
+        if self._somebody_else_holds_it:
+            # They have gone on since the last note.
+            return noted.clock <= now.clock and noted.version_floor <= now.version_floor
+        return how == _LEFT and noted == now
+
+    def noted(self) -> Progress | None:
+        """How far the store had come when the last note was taken, if it can be read."""
+        return self._read()[1]
+
+    def note_in_use(self, now: Progress) -> None:
+        """The store has come so far, and goes on from there."""
+        self._note(_IN_USE, now)
+
+    def note_left(self, now: Progress) -> None:
+        """The store is left there, unless others go on with it."""
+        if self._try(fcntl.LOCK_EX):
+            self._note(_LEFT, now)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _read(self) -> tuple[bytes, Progress | None]:
+        try:
+            how, clock, version_floor = os.pread(self._fd, 100, 0).split()
+            return how, Progress(int(clock), int(version_floor))
+        except ValueError:
+            return b"", None
+
+    def _note(self, how: bytes, now: Progress) -> None:
+        # Always as long as the one before. Nothing is synced: after a restart no note is trusted.
+        note = b"%-8b %-24d %-24d\n" % (how, now.clock, now.version_floor)
+        os.pwrite(self._fd, note, 0)
+
+    def _try(self, kind: int) -> bool:
+        try:
+            fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

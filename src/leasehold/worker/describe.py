@@ -1,0 +1,110 @@
+"""Errors as bounded text, whatever the error does while it is looked at.
+
+An exception is somebody's code: its `__str__`, its notes, its cause and even its class may raise,
+exit, lie or never end. So each fact is read on its own, through the base class where there is a
+way, and what cannot be read is replaced by words that say so. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from leasehold.core.outcome import JobError
+
+TRACEBACK_LENGTH_MAX: Final = 16 * 1024
+MESSAGE_LENGTH_MAX: Final = 4 * 1024
+FRAMES_MAX: Final = 1000
+"""More frames than that, the outermost first, are left out."""
+
+T = TypeVar("T")
+
+# The descriptors of the base classes: no metaclass and no subclass can stand in their way.
+_name_of_type: Final = type.__dict__["__qualname__"].__get__
+_traceback_of: Final = BaseException.__dict__["__traceback__"].__get__
+
+
+def describe_error(error: BaseException, skip_file: str | None = None) -> JobError:
+    """An error as bounded text: its type, its message, and the end of its traceback.
+
+    Frames of `skip_file` at the outer end are left out: they are the caller's, not the task's.
+    """
+    message, why_not = _message(error)
+    if why_not is not None:
+        message = f"(its message cannot be shown: {why_not})"
+    text = guarded(lambda: _traceback(error, skip_file), None)
+    return JobError(type_name(error), message, text)
+
+
+def describe_briefly(error: BaseException) -> str:
+    """An error in one bounded line, for a sentence of ours."""
+    described = describe_error(error)
+    return f"{described.type}: {described.message}" if described.message else described.type
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says; its type, if it says nothing that can be shown."""
+    return _message(error)[0] or type_name(error)
+
+
+def type_name(thing: object) -> str:
+    """The name of a thing's class, whatever the class says about itself."""
+    return clean_text(str(guarded(lambda: _name_of_type(type(thing)), "object")))
+
+
+def clean_text(text: str, length_max: int = MESSAGE_LENGTH_MAX) -> str:
+    """The beginning of a text, without what cannot be encoded.
+
+    A lone surrogate would make the failure itself impossible to store.
+    """
+    # By way of the base class: the text may be of a class of its own.
+    return _encodable(str.__getitem__(text, slice(length_max)))[:length_max]
+
+
+def _encodable(text: str) -> str:
+    return str.encode(text, "utf-8", "backslashreplace").decode()
+
+
+def guarded(read: Callable[[], T], otherwise: T) -> T:
+    """What `read` answers; `otherwise`, if it raises anything at all."""
+    try:
+        return read()
+    except BaseException:  # noqa: BLE001 - code of a stranger, which may even try to exit.
+        return otherwise
+
+
+def _message(error: BaseException) -> tuple[str, str | None]:
+    try:
+        return clean_text(str(error)), None
+    except BaseException as broken:  # noqa: BLE001 - a broken __str__ must not hide the error.
+        return "", type_name(broken)
+
+
+def _traceback(error: BaseException, skip_file: str | None) -> str:
+    trace = _below(_traceback_of(error), skip_file)
+    lines = guarded(lambda: _whole_traceback(error, trace), None)
+    if lines is None:
+        # Its cause, its notes or its own attributes cannot be read; where it came from can.
+        name = type_name(error)
+        lines = [
+            "Traceback (most recent call last):\n",
+            *traceback.format_tb(trace, limit=-FRAMES_MAX),
+            f"{name}: {_message(error)[0] or '(it cannot be shown)'}\n",
+        ]
+    text = _encodable("".join(lines))
+    if len(text) > TRACEBACK_LENGTH_MAX:
+        text = "...\n" + text[-TRACEBACK_LENGTH_MAX:]
+    return text
+
+
+def _whole_traceback(error: BaseException, trace: TracebackType | None) -> list[str]:
+    lines = traceback.format_exception(type(error), error, trace, limit=-FRAMES_MAX)
+    return [str(line) for line in lines]
+
+
+def _below(trace: Any, skip_file: str | None) -> TracebackType | None:
+    while trace is not None and trace.tb_next and trace.tb_frame.f_code.co_filename == skip_file:
+        trace = trace.tb_next
+    return trace  # type: ignore[no-any-return]

@@ -1,0 +1,43 @@
+"""Logging that cannot hurt the worker: a handler of the application may raise, or even exit.
+
+The standard library swallows what a handler raises only if the handler itself asks for it. The
+worker's threads depend on nobody, so what comes out of a logging call ends there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+
+class SafeLogger(_Adapter):
+    """A logger whose calls never raise."""
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, kwargs
+
+    def log(self, level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+        """Log it, or lose the line."""
+        try:
+            if self.logger.isEnabledFor(level):
+                # Two frames stand between the caller and the logger: this one and `info`'s.
+                stacklevel = kwargs.pop("stacklevel", 1) + 1
+                self.logger.log(level, msg, *args, stacklevel=stacklevel, **kwargs)
+        except BaseException as error:
+            # Ctrl-C in the main thread is a person's wish, which may arrive right here.
+            if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+                raise
+
+
+def safe_logger(name: str) -> SafeLogger:
+    """The logger of this name, made safe."""
+    return SafeLogger(logging.getLogger(name), None)

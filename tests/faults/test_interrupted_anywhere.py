@@ -1,0 +1,308 @@
+"""Ctrl-C before every single instruction of the write path, on both stores.
+
+An application may catch KeyboardInterrupt and go on. Whatever it cut short, nothing may stay
+behind: no open transaction, no lock, nobody who is taken to be writing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import LeaseRequest, Renewal, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.core.store import Store
+from leasehold.env import SYSTEM
+from leasehold.interrupts import SHIELD
+from leasehold.stores.memory import MemoryStore
+from leasehold.stores.sqlite import SQLiteStore
+from support.interrupting import Instruction, Interrupter, chosen
+
+# Not by a signal, as usual: it is signals that a hanging shield would hold back.
+pytestmark = pytest.mark.timeout(600, method="thread")
+
+WRITE_PATH = {
+    "interrupts.py",
+    "writer.py",
+    "lock.py",
+    "holder.py",
+    "transaction.py",
+    "turn.py",
+    "application.py",
+    "transaction_verbs.py",
+}
+"""Every instruction of these is hit; of the others, each n-th."""
+STRIDE = 19
+LESS_OF: dict[str, tuple[set[str], int]] = {
+    "close": ({"interrupts.py", "writer.py", "lock.py", "turn.py", "foundation.py"}, 31),
+    "open": ({"lock.py", "holder.py", "transaction.py", "foundation.py"}, 61),
+    "create": (set(), 101),
+}
+"""These take milliseconds each, and most of what they do is done by the others too."""
+SQLITE_ALONE = {"own_transaction", "within", "close", "open", "create"}
+
+
+class Scene(Protocol):
+    store: Any
+
+    def examine(self) -> None:
+        """Raise unless everybody can go on."""
+
+
+class SQLiteScene:
+    """A store, and another process that uses it too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "jobs.db"
+        self.store = SQLiteStore(self.path, durability="normal", lock_timeout_seconds=10)
+        self._lock_fd = os.open(f"{self.path}-run/write.lock", os.O_RDWR)
+        self._other = subprocess.Popen(
+            [sys.executable, "-c", OTHER, str(self.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._other.stdout is not None
+        assert self._other.stdout.readline() == "open\n"
+        self.connection = self.store.connect()
+        self._examined = 0
+
+    def examine(self) -> None:
+        writer = self.store._writer
+        assert not writer._leading
+        assert not writer._queue
+        side = self.store._side
+        assert not (side.is_open and side.db.in_transaction)
+        assert not self.connection.in_transaction
+        fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+        assert not self.store._readers._mutex.locked()
+        assert all(not db.in_transaction for db in self.store._readers._idle)
+        in_another_thread(lambda: submit(self.store))
+        self._examined += 1
+        if self._examined % 10 == 0:
+            assert self._other.stdin is not None
+            assert self._other.stdout is not None
+            self._other.stdin.write("submit\n")
+            self._other.stdin.flush()
+            assert self._other.stdout.readline() == "done\n"
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.connection.close()
+        self.store = SQLiteStore(self.path, durability="normal", lock_timeout_seconds=10)
+        self.connection = self.store.connect()
+
+    def end(self) -> None:
+        self._other.communicate()
+        self.connection.close()
+        os.close(self._lock_fd)
+        assert self.store.check() == []
+        self.store.close()
+
+
+OTHER = """
+import sys
+from leasehold.core.job import Draft
+from leasehold.env import SYSTEM
+from leasehold.stores.sqlite import SQLiteStore
+store = SQLiteStore(sys.argv[1], durability="normal", lock_timeout_seconds=10)
+store.promote()  # A write: from here on it has the store open as all others have.
+print("open", flush=True)
+for line in sys.stdin:
+    store.submit([Draft(id=SYSTEM.new_id(), task="t", queue="other")])
+    print("done", flush=True)
+store.close()
+"""
+
+
+class MemoryScene:
+    def __init__(self, _: Path) -> None:
+        self.store = MemoryStore()
+
+    def examine(self) -> None:
+        assert not self.store._lock.locked()
+        in_another_thread(lambda: submit(self.store))
+        assert self.store.check() == []
+
+    def end(self) -> None:
+        self.store.close()
+
+
+@pytest.fixture(params=[SQLiteScene, MemoryScene])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    made = request.param(tmp_path)
+    yield made
+    made.end()
+
+
+def in_another_thread(action: Callable[[], object]) -> None:
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive(), "another thread waits for ever"
+    assert not raised, raised
+
+
+# -- what is interrupted ------------------------------------------------------------------------
+
+
+def submit(store: Store, queue: str = "default") -> str:
+    job_id = SYSTEM.new_id()
+    store.submit([Draft(id=job_id, task="t", queue=queue)])
+    return job_id
+
+
+def prepare_lease(scene: Scene) -> Callable[[], object]:
+    submit(scene.store)
+    return lambda: scene.store.exchange((), LeaseRequest(worker="w"))
+
+
+def leased(scene: Scene) -> Any:
+    submit(scene.store)
+    return scene.store.exchange((), LeaseRequest(worker="w")).leases[0]
+
+
+def prepare_settle(scene: Scene) -> Callable[[], object]:
+    lease = leased(scene)
+    settlement = Settlement(lease.job_id, lease.version, Complete(b"1"))
+    return lambda: scene.store.exchange([settlement])
+
+
+def prepare_renew(scene: Scene) -> Callable[[], object]:
+    lease = leased(scene)
+    renewal = Renewal(lease.job_id, lease.version, 30.0)
+    return lambda: scene.store.renew("w", [renewal])
+
+
+def prepare_cancel(scene: Scene) -> Callable[[], object]:
+    job_id = submit(scene.store, "cancelled")
+    return lambda: scene.store.cancel([job_id], reason="enough", actor="me")
+
+
+def prepare_own_transaction(scene: SQLiteScene) -> Callable[[], object]:
+    connection = scene.connection
+
+    def transact() -> None:
+        with connection.transaction():
+            connection.execute("CREATE TABLE IF NOT EXISTS app_row (n)")
+
+    return transact
+
+
+def prepare_within(scene: SQLiteScene) -> Callable[[], object]:
+    connection = scene.connection
+
+    def transact() -> None:
+        with connection.transaction():
+            scene.store.submit_within(connection, [Draft(id=SYSTEM.new_id(), task="t")])
+
+    return transact
+
+
+def prepare_close(scene: SQLiteScene) -> Callable[[], object]:
+    scene.reopen()
+    submit(scene.store)
+    return scene.store.close
+
+
+def prepare_open(scene: SQLiteScene) -> Callable[[], object]:
+    def open_and_write() -> None:
+        with closing(SQLiteStore(scene.path, durability="normal")) as store:
+            submit(store)
+
+    return open_and_write
+
+
+def prepare_create(scene: SQLiteScene) -> Callable[[], object]:
+    path = scene.path.with_name(f"{SYSTEM.new_id()}.db")
+    return lambda: SQLiteStore(path, durability="normal").close()
+
+
+VERBS: dict[str, Callable[[Any], Callable[[], object]]] = {
+    "submit": lambda scene: lambda: submit(scene.store),
+    "lease": prepare_lease,
+    "settle": prepare_settle,
+    "renew": prepare_renew,
+    "cancel": prepare_cancel,
+    "own_transaction": prepare_own_transaction,
+    "within": prepare_within,
+    "close": prepare_close,
+    "open": prepare_open,
+    "create": prepare_create,
+}
+
+
+def instructions_of(scene: Scene, verb: str) -> list[Instruction]:
+    for _ in range(3):  # The first time, things are looked up that are known later.
+        action = VERBS[verb](scene)
+        counting = Interrupter()
+        with counting.watching():
+            action()
+        if verb != "close":
+            scene.examine()
+    return counting.instructions
+
+
+def interrupted(scene: Any, verb: str, at: list[int]) -> int:
+    """Interrupt the verb there, as an application would that catches it; how often it had to."""
+    action = VERBS[verb](scene)
+    interrupter, seen = Interrupter(at), 0
+    try:
+        with interrupter.watching():
+            action()
+    except KeyboardInterrupt:
+        seen += 1
+    try:
+        with SHIELD:
+            pass  # One that came while another was delivered is heard of now.
+    except KeyboardInterrupt:
+        seen += 1
+    assert (interrupter.raised > 0) <= seen <= interrupter.raised
+    del action
+    gc.collect(0)
+    if verb == "close":
+        scene.reopen()  # To close it again must end, too.
+    scene.examine()
+    return seen
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_interrupt_before_any_instruction_leaves_nothing_behind(scene: Any, verb: str) -> None:
+    if verb in SQLITE_ALONE and not isinstance(scene, SQLiteScene):
+        pytest.skip("a memory store has none")
+    every_one_of, stride = LESS_OF.get(verb, (WRITE_PATH, STRIDE))
+    numbers = chosen(instructions_of(scene, verb), every_one_of, stride)
+    seen = sum(interrupted(scene, verb, [number]) for number in numbers)
+    # Now and then a call takes fewer instructions than the one that was counted.
+    assert seen >= 0.95 * len(numbers)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_two_interrupts_in_one_call_leave_nothing_behind(scene: Any, verb: str) -> None:
+    if verb in SQLITE_ALONE and not isinstance(scene, SQLiteScene):
+        pytest.skip("a memory store has none")
+    length = len(instructions_of(scene, verb))
+    dice = random.Random(verb)
+    for _ in range(60):
+        interrupted(scene, verb, sorted(dice.sample(range(length), 2)))

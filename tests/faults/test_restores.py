@@ -1,0 +1,218 @@
+"""Every way in which an older store comes back: no lease version is granted, or accepted, twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.outcome import Complete
+from leasehold.core.status import Status
+from leasehold.errors import LeaseLostError
+from leasehold.stores.sqlite import SQLiteStore
+
+pytestmark = pytest.mark.faults
+
+JOBS = 8
+REQUEST = LeaseRequest(worker="w", limit=2, lease_seconds=3600)
+
+ONE = LeaseRequest(worker="w", limit=1, lease_seconds=3600)
+
+Way = Callable[[Path], None]
+"""Put the older file, which stands beside the store, in its place."""
+
+
+def saved(path: Path) -> Path:
+    return path.with_name("saved.db")
+
+
+def copied_over(path: Path) -> None:
+    """cp: the same inode, another content."""
+    before = path.stat().st_ino
+    shutil.copy(saved(path), path)
+    assert path.stat().st_ino == before
+
+
+def removed_and_copied(path: Path) -> None:
+    """rm, then cp: the inode may be used again."""
+    path.unlink()
+    shutil.copy(saved(path), path)
+
+
+def moved_over(path: Path) -> None:
+    os.replace(saved(path), path)
+
+
+def moved_away_with_everything(path: Path) -> None:
+    """As the manual says."""
+    path.with_name("away").mkdir()
+    for part in (path, path.with_name("jobs.db-run")):
+        part.rename(path.with_name("away") / part.name)
+    shutil.copy(saved(path), path)
+
+
+def copied_with_the_times_of_the_old_one(path: Path) -> None:
+    before = path.stat()
+    copied_over(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+WAYS: list[Way] = [
+    copied_over,
+    removed_and_copied,
+    moved_over,
+    moved_away_with_everything,
+    copied_with_the_times_of_the_old_one,
+]
+
+
+def backup(path: Path) -> None:
+    store = SQLiteStore(path)
+    store.backup(str(saved(path)))
+    store.close()
+
+
+def copy_of_a_closed_store(path: Path) -> None:
+    shutil.copy(path, saved(path))
+
+
+def copy_of_an_open_but_idle_store(path: Path) -> None:
+    """Against the manual, but what many a nightly script does."""
+    store = SQLiteStore(path)
+    store.exchange((), LeaseRequest(worker="w", limit=1))
+    wal = path.with_name("jobs.db-wal")
+    store._side.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    assert wal.stat().st_size == 0
+    shutil.copy(path, saved(path))
+    # It goes on, and only then is closed.
+    store.exchange((), LeaseRequest(worker="w", limit=1))
+    store.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.db"
+    store = SQLiteStore(path)
+    store.submit([Draft(id=f"job-{number}", task="t") for number in range(JOBS)])
+    store.close()
+    return path
+
+
+def grant(path: Path) -> list[Lease]:
+    """What the copy knows nothing of."""
+    store = SQLiteStore(path)
+    leases = store.exchange((), REQUEST).leases
+    store.close()
+    return leases
+
+
+def assert_old_holders_are_refused(path: Path, old: list[Lease]) -> None:
+    store = SQLiteStore(path)
+    # A dead worker's jobs are leased to others, under versions that nobody has ever had.
+    new = store.exchange((), LeaseRequest(worker="w2", limit=JOBS, lease_seconds=3600)).leases
+    assert {lease.job_id for lease in new} >= {lease.job_id for lease in old}
+    assert min(lease.version for lease in new) > max(lease.version for lease in old)
+    settlements = [Settlement(lease.job_id, lease.version, Complete(b"1")) for lease in old]
+    renewals = [Renewal(lease.job_id, lease.version, 60) for lease in old]
+    for answer in (*store.exchange(settlements).settled, *store.renew("w", renewals)):
+        assert isinstance(answer, LeaseLostError)
+    for lease in old:
+        job = store.get(lease.job_id)
+        assert job is not None
+        assert job.status is Status.RUNNING
+    assert store.check() == []
+    store.close()
+
+
+@pytest.mark.parametrize("come_back", WAYS, ids=lambda way: str(way.__name__))
+@pytest.mark.parametrize(
+    "save",
+    [backup, copy_of_a_closed_store, copy_of_an_open_but_idle_store],
+    ids=lambda save: str(save.__name__),
+)
+def test_an_older_store_repeats_no_version(
+    path: Path, save: Callable[[Path], None], come_back: Way
+) -> None:
+    save(path)
+    old = grant(path)
+    come_back(path)
+    assert_old_holders_are_refused(path, old)
+
+
+def test_a_backup_that_comes_back_twice_repeats_nothing(path: Path) -> None:
+    backup(path)
+    old = grant(path)
+    for _ in range(2):
+        copied_over(path)
+        assert_old_holders_are_refused(path, old)
+        old += grant(path)
+
+
+def test_the_mark_of_a_backup_is_used_up_by_its_first_opening(path: Path) -> None:
+    backup(path)
+    copied_over(path)
+    first, second = grant(path), grant(path)
+    assert second[0].version == first[0].version
+
+
+def test_a_store_that_was_killed_and_then_restored_repeats_no_version(path: Path) -> None:
+    """Nobody left a note of where it was, which is as good as a note of something else."""
+    copy_of_a_closed_store(path)
+    script = (
+        "import os, sys; from leasehold.stores.sqlite import SQLiteStore\n"
+        "from leasehold.core.lease import LeaseRequest\n"
+        "s = SQLiteStore(sys.argv[1])\n"
+        "ls = s.exchange((), LeaseRequest(worker='w', limit=2, lease_seconds=3600)).leases\n"
+        "print(max(l.version for l in ls), flush=True); os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    for name in ("jobs.db-wal", "jobs.db-shm"):
+        path.with_name(name).unlink()
+    copied_over(path)
+    assert grant(path)[0].version > int(killed.stdout)
+
+
+def test_a_snapshot_of_the_whole_disk_repeats_no_version(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything comes back as it was, the note too; but the machine has been started again."""
+    snapshot = path.with_name("snapshot")
+    shutil.copytree(path.with_name("jobs.db-run"), snapshot / "run", ignore=_fifos)
+    shutil.copy(path, snapshot / "jobs.db")
+    old = grant(path)
+    shutil.copy(snapshot / "jobs.db", path)
+    shutil.copytree(snapshot / "run", path.with_name("jobs.db-run"), dirs_exist_ok=True)
+    monkeypatch.setattr("leasehold.stores.sqlite.epoch.boot_id", lambda: "another start")
+    assert_old_holders_are_refused(path, old)
+
+
+def _fifos(folder: str, names: list[str]) -> list[str]:
+    return names if folder.endswith("wake") else []
+
+
+def test_versions_are_not_raised_while_the_store_goes_on(path: Path) -> None:
+    """Else they would say nothing to whoever reads them."""
+    versions = [lease.version for _ in range(2) for lease in grant(path)]
+    one, two = SQLiteStore(path), SQLiteStore(path)
+    for store in (one, two, one):
+        versions += [lease.version for lease in store.exchange((), ONE).leases]
+    one.close()
+    two.close()
+    assert versions == [1] * 7
+
+
+def test_a_note_that_cannot_be_read_counts_for_nothing(path: Path) -> None:
+    old = grant(path)
+    path.with_name("jobs.db-run").joinpath("continuity").write_text("gibberish")
+    assert grant(path)[0].version > old[-1].version + 1000

@@ -1,0 +1,458 @@
+"""Every verb of the store does bounded work in one write, however many jobs there are.
+
+While one process writes, all others wait. So each verb is run on a store of 100 jobs and on one of
+100,000, with breakers, keys, lateness, dependencies, limits and schedules in play, and the steps of
+SQLite's machine are counted write by write. A verb that is not measured here fails the first test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import apsw
+import pytest
+
+from leasehold.core.breaker import Breaker
+from leasehold.core.budget import (
+    BURIED_AT_ONCE,
+    DEPENDENTS_AT_ONCE,
+    FORGOTTEN_AT_ONCE,
+    PASSED_OVER_AT_ONCE,
+    PLACED_AT_ONCE,
+    PROMOTED_AT_ONCE,
+    PURGE_AT_ONCE,
+    RECOVERED_AT_ONCE,
+    SCHEDULED_JOBS_AT_ONCE,
+    TURNED_AWAY_AT_ONCE,
+    batched,
+)
+from leasehold.core.job import Draft
+from leasehold.core.joblog import LogLine
+from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.outcome import Complete, Fail, JobError
+from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.records import WorkerInfo
+from leasehold.core.retention import BATCH_MAX, RetentionPolicy, Scope
+from leasehold.core.schedule import ScheduleDraft
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Event, Status
+from leasehold.core.store import Store
+from leasehold.core.timing import Every
+from leasehold.env import SYSTEM, Env, ManualClock
+from leasehold.errors import LeaseholdError, QueueClosedError
+from leasehold.stores.sqlite import SQLiteStore, queues
+from support.metering import metered, steps_on
+
+SMALL, LARGE = 100, 100_000
+STEPS_OF_A_WRITE: Final = 6_000
+"""What any write may take: the clock, the counters, the minute's look at all lanes."""
+STEPS_OF_A_ROW: Final = 800
+"""What may be done for one job that is moved, with its history, its key and its place."""
+IN_ONE_CALL: Final = 5_000
+
+
+class Scene:
+    """A store with a tenth of its jobs in each kind of trouble."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.clock = ManualClock()
+        self.store = SQLiteStore(path, env=Env(clock=self.clock), durability="normal")
+        self.share = share = size // 10
+        store = self.store
+        for name in ("keyed", "late-keyed", "spread"):
+            store.create_queue(name, QueueConfig(key_concurrency=1), actor="me")
+        store.create_queue("limited", QueueConfig(max_concurrency=1), actor="me")
+        store.create_queue("rated", QueueConfig(client_rate_per_second=1.0), actor="me")
+        for name in ("paused", "doomed"):
+            store.create_queue(name, QueueConfig(), actor="me")
+            store.set_queue_state(name, QueueState.PAUSED, actor="me")
+        self.fill("finished", share, start_within_seconds=5)
+        self.finish("finished")
+        self.fill("late", share // 2, start_within_seconds=5)
+        self.fill("late-keyed", share // 2, start_within_seconds=5, limit_key="one")
+        self.fill("probed", share // 2)
+        self.break_circuit("probed")
+        self.fill("keyed", share // 2, limit_key="one")
+        self.lease("keyed")
+        self.submit([self.draft("spread", n, limit_key=f"key-{n}") for n in range(share)])
+        self.fill("limited", share // 2)
+        self.fill("paused", share // 2)
+        self.fill("delayed", share, delay_seconds=5)
+        self.fill("doomed", share // 2)
+        self.fill("doomed", share // 2, name="doomed-later", delay_seconds=10**6)
+        self.submit([self.draft("rated", n, client=f"client-{n}") for n in range(share // 2)])
+        self.fill("lost", share)
+        self.lost = self.lease("lost", limit=share, lease_seconds=5)
+        self.fill("root", 2)
+        self.fill("dependent", share, depends_on=("root-0",))
+        self.fill("aged", share // 2, deadline=self.clock.now() + timedelta(hours=1))
+        every = Every(60)
+        for n in range(min(share, 50)):
+            job = Draft(id="tick", task="t", queue="ticks")
+            draft = ScheduleDraft(name=f"s-{n}", timing=every, job=job, misfire="catch_up")
+            store.set_schedule(draft, actor="me")
+        self.fill("plain", 50)
+        # Now they are late, due, expired, and may be probed.
+        self.clock.advance(3600)
+
+    def draft(self, queue: str, n: int, *, name: str | None = None, **options: Any) -> Draft:
+        return Draft(id=f"{name or queue}-{n}", task="t", queue=queue, **options)
+
+    def fill(self, queue: str, count: int, **options: Any) -> None:
+        self.submit([self.draft(queue, n, **options) for n in range(count)])
+
+    def submit(self, drafts: list[Draft]) -> None:
+        for some in batched(drafts, IN_ONE_CALL):
+            self.store.submit(list(some))
+
+    def lease(self, queue: str, **options: Any) -> list[Lease]:
+        return self.store.exchange(
+            request=LeaseRequest(worker="w", queues=(queue,), **options)
+        ).leases
+
+    def finish(self, queue: str) -> None:
+        while leases := self.lease(queue, limit=1000):
+            self.store.exchange(
+                [Settlement(each.job_id, each.version, Complete()) for each in leases]
+            )
+
+    def break_circuit(self, queue: str) -> None:
+        [lease] = self.lease(queue)
+        failure = Fail(JobError("E", "no"), breaker=Breaker(failures=1, pause_seconds=60))
+        self.store.exchange([Settlement(lease.job_id, lease.version, failure)])
+
+    def ids(self, queue: str, count: int) -> list[str]:
+        where = JobFilter(queues=(queue,))
+        return [job.id for job in self.store.search(where, limit=count).jobs]
+
+
+class Measure(NamedTuple):
+    """One way to call a verb, and how many rows one of its writes may deal with."""
+
+    verb: str
+    call: Callable[[Scene], object]
+    rows: int = 1
+
+    @property
+    def bound(self) -> int:
+        return STEPS_OF_A_WRITE + STEPS_OF_A_ROW * self.rows
+
+
+def exchange(queue: str, **options: Any) -> Callable[[Scene], object]:
+    return lambda scene: scene.lease(queue, **options)
+
+
+def refused(call: Callable[[Scene], object]) -> Callable[[Scene], object]:
+    def attempt(scene: Scene) -> object:
+        with pytest.raises(LeaseholdError):
+            call(scene)
+        return None
+
+    return attempt
+
+
+def held(scene: Scene) -> Lease:
+    """A lease of a new job."""
+    scene.submit([Draft(id=f"held-{scene.clock.monotonic()}", task="t", queue="held")])
+    [lease] = scene.lease("held")
+    scene.clock.advance(1)
+    return lease
+
+
+def settle_failure(scene: Scene) -> None:
+    lease = held(scene)
+    scene.store.exchange([Settlement(lease.job_id, lease.version, Fail(JobError("E", "no")))])
+
+
+def cancel_and_discard(scene: Scene) -> None:
+    scene.store.cancel(["plain-12"], reason="so", actor="me")
+    scene.store.discard(["plain-12"], actor="me")
+
+
+def prune(scene: Scene) -> None:
+    policy = RetentionPolicy(completed_seconds=1.0)
+    scope = Scope(force=True)
+    report = scene.store.prune(policy, scope=scope, actor="me")
+    while report.more:
+        report = scene.store.prune(policy, run=report.run, scope=scope, actor="me")
+
+
+def purge(scene: Scene) -> None:
+    scene.store.purge_queue("paused", JobFilter(), actor="me")
+
+
+def open_transaction(scene: Scene) -> int:
+    lease = held(scene)
+    transaction = scene.store.open_transaction(lease.job_id, lease.version)
+    settlement = Settlement(lease.job_id, lease.version, Complete())
+    connection = cast("apsw.Connection", transaction.connection)
+    return steps_on(connection, lambda: transaction.complete(settlement))
+
+
+def submit_within(scene: Scene) -> int:
+    connection = scene.store.connect()
+
+    def work() -> None:
+        with connection.transaction():
+            scene.store.submit_within(connection, [Draft(id="within", task="t")])
+
+    try:
+        return steps_on(cast("apsw.Connection", connection), work)
+    finally:
+        connection.close()
+
+
+def store_verb(name: str, *arguments: Any, **named: Any) -> Measure:
+    return Measure(name, lambda scene: getattr(scene.store, name)(*arguments, **named))
+
+
+MEASURES: Final = (
+    # Those that deal with many jobs come first: they leave nothing for the others to do.
+    Measure("promote", lambda scene: scene.store.promote(), PROMOTED_AT_ONCE),
+    Measure("exchange", exchange("plain"), PLACED_AT_ONCE + DEPENDENTS_AT_ONCE),
+    Measure("exchange", exchange("probed", limit=5), SCHEDULED_JOBS_AT_ONCE),
+    Measure("position", lambda scene: scene.store.position("plain-49"), PLACED_AT_ONCE),
+    Measure("fire_schedules", lambda scene: scene.store.fire_schedules(), SCHEDULED_JOBS_AT_ONCE),
+    Measure("exchange", exchange("plain", limit=5), 5),
+    Measure("exchange", exchange("late", limit=5), PASSED_OVER_AT_ONCE),
+    Measure("exchange", exchange("late-keyed", limit=5), PASSED_OVER_AT_ONCE),
+    Measure("exchange", exchange("keyed", limit=5), 5),
+    Measure("exchange", exchange("spread", limit=5), 5),
+    Measure("exchange", exchange("limited", limit=5), 5),
+    Measure("exchange", exchange("paused", limit=5), 5),
+    Measure("exchange", exchange("aged", limit=5), 5),
+    Measure("exchange", settle_failure),
+    Measure("recover", lambda scene: scene.store.recover(), RECOVERED_AT_ONCE),
+    Measure("recover", lambda scene: scene.store.recover()),
+    Measure(
+        "delete_queue",
+        lambda scene: scene.store.delete_queue("doomed", force=True, actor="me"),
+        BURIED_AT_ONCE,
+    ),
+    Measure("purge_queue", purge, PURGE_AT_ONCE),
+    Measure("prune", prune, BATCH_MAX),
+    # A limit per key is changed, taken away and set while a tenth of all jobs has keys.
+    Measure(
+        "update_queue",
+        lambda scene: scene.store.update_queue("keyed", {"key_concurrency": 10**6}, actor="me"),
+        PLACED_AT_ONCE,
+    ),
+    Measure(
+        "update_queue",
+        lambda scene: scene.store.update_queue("spread", {"key_concurrency": 2}, actor="me"),
+        PLACED_AT_ONCE,
+    ),
+    Measure(
+        "update_queue",
+        lambda scene: scene.store.update_queue("spread", {"key_concurrency": None}, actor="me"),
+        PLACED_AT_ONCE,
+    ),
+    Measure(
+        "update_queue",
+        lambda scene: scene.store.update_queue("spread", {"key_concurrency": 1}, actor="me"),
+        PLACED_AT_ONCE,
+    ),
+    Measure(
+        "update_queue",
+        lambda scene: scene.store.update_queue("keyed", {"fifo_mode": True}, actor="me"),
+        PLACED_AT_ONCE,
+    ),
+    Measure("exchange", exchange("keyed", limit=5), TURNED_AWAY_AT_ONCE),
+    Measure(
+        "cancel",
+        lambda scene: scene.store.cancel(["root-0"], reason="enough", actor="me"),
+        DEPENDENTS_AT_ONCE,
+    ),
+    Measure(
+        "submit",
+        lambda scene: scene.submit([scene.draft("rated", 10**6, client="new")]),
+        FORGOTTEN_AT_ONCE,
+    ),
+    # The others are about one job, one queue or one schedule.
+    Measure("submit", lambda scene: scene.submit([scene.draft("plain", 10**6)])),
+    Measure("submit", lambda scene: scene.submit([scene.draft("keyed", 10**6, limit_key="one")])),
+    Measure("submit", lambda scene: scene.submit([scene.draft("x", 1, depends_on=("root-1",))])),
+    Measure(
+        "submit",
+        refused(lambda scene: scene.submit([scene.draft("plain", 10**6)])),
+    ),
+    Measure("submit_within", submit_within),
+    Measure("open_transaction", open_transaction),
+    Measure(
+        "renew",
+        lambda scene: scene.store.renew("w", [Renewal(*_named(held(scene)), 60.0)]),
+    ),
+    Measure(
+        "report_progress",
+        lambda scene: scene.store.report_progress(*_named(held(scene)), b"1"),
+    ),
+    Measure(
+        "append_log",
+        lambda scene: scene.store.append_log(
+            *_named(held(scene)), [LogLine(SYSTEM.now(), "a line")]
+        ),
+    ),
+    Measure(
+        "tell",
+        lambda scene: scene.store.tell(
+            "plain-9", Event.ABANDONED, worker="w", version=0, message="so"
+        ),
+    ),
+    Measure(
+        "recover_one",
+        lambda scene: scene.store.recover_one(
+            *_named(held(scene)), reset_attempts=True, reason="so"
+        ),
+    ),
+    Measure("cancel", lambda scene: scene.store.cancel(["plain-10"], reason="so", actor="me")),
+    Measure(
+        "replay",
+        lambda scene: scene.store.replay(["plain-10"], reset_attempts=True, actor="me"),
+    ),
+    Measure("reprioritize", lambda scene: scene.store.reprioritize("plain-11", 99, actor="me")),
+    Measure(
+        "discard",
+        cancel_and_discard,
+    ),
+    Measure(
+        "register_worker",
+        lambda scene: scene.store.register_worker(
+            WorkerInfo(
+                id="v",
+                host="h",
+                pid=1,
+                queues=("a",),
+                slots=1,
+                started_at=scene.clock.now(),
+                heartbeat_at=scene.clock.now(),
+            )
+        ).close(),
+    ),
+    store_verb(
+        "set_schedule",
+        ScheduleDraft(name="new", timing=Every(60), job=Draft(id="x", task="t")),
+        actor="me",
+    ),
+    store_verb("pause_schedule", "new", paused=True, actor="me"),
+    store_verb("run_schedule", "new", job_id="now", actor="me"),
+    store_verb("remove_schedule", "new", actor="me"),
+    store_verb("create_queue", "new", QueueConfig(max_depth=5), actor="me"),
+    store_verb("set_queue_state", "plain", QueueState.PAUSED, actor="me"),
+    store_verb("set_setting", "max_retries", 5, actor="me"),
+    store_verb("unset_setting", "max_retries", actor="me"),
+    Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
+    # These only read, and hold up nobody: their writes are none.
+    store_verb("stuck", 60.0),
+    store_verb("workers"),
+    store_verb("get", "plain-1"),
+    store_verb("graph", ["root-1"]),
+    store_verb("search", JobFilter(statuses=(Status.DEAD,))),
+    store_verb("find_ids", "plain"),
+    store_verb("attempts", "plain-0"),
+    store_verb("history", "plain-0"),
+    store_verb("log", "plain-0"),
+    store_verb("stats"),
+    store_verb("queues"),
+    store_verb("audit_log"),
+    store_verb("cleanups"),
+    store_verb("archived", "finished-0"),
+    store_verb("search_archive", JobFilter()),
+    store_verb("now"),
+    store_verb("check"),
+    store_verb("describe"),
+    store_verb("schedules"),
+    store_verb("get_schedule", "s-0"),
+    store_verb("queue_info", "plain"),
+    store_verb("list_queues"),
+    store_verb("running_of_key", "keyed", "one"),
+    store_verb("settings"),
+    store_verb("metrics"),
+    store_verb("series"),
+    store_verb("daily"),
+    store_verb("address"),
+    Measure("connect", lambda scene: scene.store.connect().close()),
+    Measure("owns", lambda scene: _with_connection(scene, scene.store.owns)),
+    Measure("backup", lambda scene: scene.store.backup(str(_beside(scene)))),
+    store_verb("close"),
+)
+
+
+def _named(lease: Lease) -> tuple[str, int]:
+    return lease.job_id, lease.version
+
+
+def _with_connection(scene: Scene, use: Callable[[Any], object]) -> None:
+    connection = scene.store.connect()
+    use(connection)
+    connection.close()
+
+
+def _beside(scene: Scene) -> Path:
+    return Path(str(scene.store.describe()["path"])).with_name(f"copy-{scene.share}")
+
+
+Largest = dict[int, dict[int, int]]
+"""By size of the store, the steps of the largest write of each measure."""
+
+
+@pytest.fixture(scope="module")
+def largest(tmp_path_factory: pytest.TempPathFactory) -> Largest:
+    found: Largest = {}
+    for size in (SMALL, LARGE):
+        scene = Scene(tmp_path_factory.mktemp("bounds") / "jobs.db", size)
+        found[size] = {}
+        for number, measure in enumerate(MEASURES):
+            if measure.verb == "close":
+                scene.store.close()
+                found[size][number] = 0
+                continue
+            with metered(scene.store) as meter:
+                answer = measure.call(scene)
+            beside = answer if measure.verb in ("submit_within", "open_transaction") else 0
+            assert isinstance(beside, int)
+            found[size][number] = max(meter.largest, beside)
+    return found
+
+
+def test_every_verb_of_the_contract_is_measured() -> None:
+    verbs = {name for name in dir(Store) if not name.startswith("_")}
+    assert verbs == {measure.verb for measure in MEASURES}
+
+
+@pytest.mark.parametrize("number", range(len(MEASURES)), ids=lambda n: f"{n}-{MEASURES[n].verb}")
+def test_one_write_does_bounded_work(largest: Largest, number: int) -> None:
+    measure = MEASURES[number]
+    small, large = largest[SMALL][number], largest[LARGE][number]
+    assert small <= measure.bound
+    assert large <= measure.bound, f"{small} steps at {SMALL} jobs, {large} at {LARGE}"
+
+
+def test_a_delete_that_is_cut_short_is_finished_by_the_next_sweep(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "jobs.db", durability="normal")
+    count = 2 * BURIED_AT_ONCE + 7
+    store.submit([Draft(id=f"{n}", task="t") for n in range(count)])
+    # What a process leaves that dies after the first two writes of `delete_queue`.
+    assert not store._write(lambda step: queues.delete(step, "default", "me", force=True))
+    with store._read() as db:
+        found = queues.waiting_in(db, "default")
+    store._write(lambda step: queues.bury(step, "default", found[:BURIED_AT_ONCE], 0))
+    info = store.queue_info("default")
+    assert info is not None
+    assert info.state is QueueState.DELETING
+    assert info.counts[Status.DEAD] == BURIED_AT_ONCE
+    with pytest.raises(QueueClosedError, match="being deleted"):
+        store.submit([Draft(id="early", task="t")])
+    with pytest.raises(QueueClosedError, match="being deleted"):
+        store.set_queue_state("default", QueueState.ACTIVE, actor="me")
+    assert store.exchange(request=LeaseRequest(worker="w")).leases == []
+    store.recover()
+    assert store.stats().counts[Status.DEAD] == count
+    [job] = store.search(JobFilter(ids=("0",))).jobs
+    assert job.reason == "its queue 'default' was deleted by me"
+    store.submit([Draft(id="new", task="t")])
+    assert len(store.exchange(request=LeaseRequest(worker="w")).leases) == 1
+    assert store.check() == []
+    store.close()

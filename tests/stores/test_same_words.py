@@ -1,0 +1,413 @@
+"""Stores compared by their texts: what a person reads must not depend on where the jobs are.
+
+The same random script runs on both stores. After each verb its answer is compared (an error by its
+class and its words), then every job with its history, attempts and log, and the store's figures and
+audit log. The machines compare statuses; here a message that only one of the stores writes fails.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from leasehold.core.breaker import Breaker
+from leasehold.core.job import DependencyPolicy, Draft
+from leasehold.core.joblog import LogLine
+from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.retry import Constant
+from leasehold.core.schedule import ScheduleDraft
+from leasehold.core.search import JobFilter
+from leasehold.core.status import Event, Status
+from leasehold.core.store import Store
+from leasehold.core.timing import Every
+from leasehold.env import Env, ManualClock
+from leasehold.errors import LeaseholdError
+from leasehold.stores.memory import MemoryStore
+from leasehold.stores.sqlite import SQLiteStore
+
+SCRIPTS: Final = int(os.environ.get("LEASEHOLD_SCRIPTS", "40"))
+"""How many random scripts are played; more of them behind the environment variable."""
+VERBS: Final = 60
+QUEUES: Final = ("a", "b")
+IDS: Final = tuple(f"j{number}" for number in range(6))
+
+UNTOLD: Final = frozenset({"updated_at", "next_due_at", "scan_ms", "defaults"})
+"""What a store may have in its own way: hints, how long it took, how long it keeps what ended."""
+
+OUTCOMES: Final[tuple[Outcome, ...]] = (
+    Complete(b"1"),
+    Complete(b"2", b'{"seen":true}'),
+    Complete(b"x" * 300_000),
+    Fail(JobError("OSError", "bad luck", "Traceback ...")),
+    Fail(JobError("ValueError", "a bug"), retryable=False),
+    Fail(JobError("OSError", "down"), breaker=Breaker(failures=2, pause_seconds=7)),
+    Snooze(3, "busy"),
+    Snooze(3),
+    Release(reason="no time"),
+    Release(3, "later"),
+    Cancel("enough"),
+    Cancel(),
+)
+
+
+def a_draft(random: Random) -> Draft:
+    """Mostly a good one; now and then one that is refused, or waits."""
+
+    def rarely(odd: Any, *usual: Any) -> Any:
+        return odd if random.random() < 0.08 else random.choice(usual)
+
+    some = tuple(dict.fromkeys(rarely("nobody", *IDS) for _ in range(random.randint(1, 2))))
+    return Draft(
+        id=random.choice(IDS),
+        task=random.choice(("mail", "paint")),
+        queue=random.choice(QUEUES),
+        priority=rarely(101, 0, 50, 100),
+        max_retries=random.randint(0, 2),
+        retry=Constant(5),
+        delay_seconds=random.choice((None, None, None, 4)),
+        start_within_seconds=random.choice((None, None, None, None, 6)),
+        idempotency_key=random.choice((None, None, None, None, "k1", "k2")),
+        payload=rarely(b"x" * 300_000, b'"Z\xc3\x9cRICH"', b'"stra\xc3\x9fe"', b"[1]"),
+        depends_on=some if random.random() < 0.25 else (),
+        on_dependency_failure=random.choice(POLICIES),
+        limit_key=random.choice((None, None, "tenant")),
+    )
+
+
+POLICIES: Final[tuple[DependencyPolicy, ...]] = ("cancel", "fail", "ignore")
+CONFIGS: Final[tuple[dict[str, Any], ...]] = (
+    {"max_depth": 2},
+    {"max_depth": None, "max_concurrency": 1},
+    {"rate_per_second": 1},
+    {"max_retries": 0, "retry": Constant(1), "rate_per_second": None},
+    {"key_concurrency": 1, "max_concurrency": None},
+)
+
+Verb = tuple[Any, ...]
+
+
+def a_verb(random: Random) -> Verb:
+    """Any verb of the contract, those that lead somewhere more often."""
+    pick = random.choice
+    back, off = pick((0, 0, 0, 1, 2)), pick((0, 0, 0, 1))
+    some_ids = [pick((*IDS, "nobody")) for _ in range(random.randint(1, 3))]
+    queue = pick(QUEUES)
+    often: tuple[Verb, ...] = (
+        ("submit", [a_draft(random)], False),
+        ("submit", [a_draft(random) for _ in range(3)], True),
+        ("lease", random.randint(1, 3)),
+        ("settle", back, 0, pick(OUTCOMES)),
+        ("wait", pick((1, 5, 11))),
+    )
+    seldom: tuple[Verb, ...] = (
+        ("submit", [a_draft(random) for _ in range(3)], False),
+        ("settle", back, off, pick(OUTCOMES)),
+        ("renew", back, off),
+        ("progress", back, off, pick((b'{"done":1}', b'{"done":2}', b"[1]", b"{"))),
+        ("say", back, off, pick(("hello", "x" * 5000, "\ud800"))),
+        ("tell", pick(IDS), pick((Event.ABANDONED, Event.COMPLETED))),
+        ("recover",),
+        ("recover",),
+        ("take", back, off, pick((True, False))),
+        ("cancel", some_ids),
+        ("replay", some_ids, pick((True, False))),
+        ("discard", some_ids),
+        ("reprioritize", pick(IDS), pick((0, 70, 101))),
+        ("create", queue, pick(CONFIGS)),
+        ("update", queue, pick((*CONFIGS, {"max_depth": -1}))),
+        ("state", queue, pick((*QueueState, QueueState.ACTIVE))),
+        ("purge", queue, random.randint(1, 3)),
+        ("delete", queue, random.random() < 0.2),
+        ("find", pick(("zürich", "STRASSE", "Luck", "BUG"))),
+        ("page", pick((0, 1, 20_000)), pick((None, "x"))),
+        ("schedule", pick(("hourly", "")), queue),
+        ("schedules", pick(("pause", "resume", "remove", "run")), pick(IDS)),
+        ("setting", pick(("max_retries", "nonsense")), pick((1, "x", None))),
+    )
+    return pick(often) if random.random() < 0.6 else pick(seldom)
+
+
+def a_script(seed: int) -> list[Verb]:
+    random = Random(seed)
+    limited: Verb = ("create", "a", CONFIGS[seed % len(CONFIGS)])
+    return [limited, *(a_verb(random) for _ in range(VERBS))]
+
+
+class Side:
+    """One of the stores, and the leases that were taken from it."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.held: dict[str, Lease] = {}
+
+    def do(self, verb: tuple[Any, ...]) -> Any:
+        try:
+            return told(self._do(*verb))
+        except LeaseholdError as error:
+            return told(error)
+        except ValueError as error:
+            return f"{type(error).__name__}: {error}"
+
+    def _do(self, verb: str, *given: Any) -> Any:
+        named: Callable[..., Any] = getattr(self, f"_{verb}")
+        return named(*given)
+
+    def _lease_of(self, back: int, off: int) -> tuple[str, int]:
+        """A job that was leased, the last one or one before, and a version that is right or off."""
+        if not self.held:
+            return IDS[back], 1 + off
+        lease = list(self.held.values())[-1 - back % len(self.held)]
+        return lease.job_id, lease.version + off
+
+    def _submit(self, drafts: list[Draft], partial: bool) -> Any:
+        return self.store.submit(drafts, partial=partial)
+
+    def _lease(self, limit: int) -> Any:
+        # What is due in queues that a lease does not ask for is promoted sooner or later.
+        self.store.promote()
+        request = LeaseRequest(worker="w", queues=QUEUES, limit=limit, lease_seconds=10)
+        leases = self.store.exchange((), request).leases
+        for lease in leases:
+            self.held.pop(lease.job_id, None)
+            self.held[lease.job_id] = lease
+        return leases
+
+    def _settle(self, back: int, off: int, outcome: Outcome) -> Any:
+        return self.store.exchange([Settlement(*self._lease_of(back, off), outcome)]).settled
+
+    def _renew(self, back: int, off: int) -> Any:
+        return self.store.renew("w", [Renewal(*self._lease_of(back, off), 10)])
+
+    def _progress(self, back: int, off: int, progress: bytes) -> Any:
+        return self.store.report_progress(*self._lease_of(back, off), progress)
+
+    def _say(self, back: int, off: int, text: str) -> Any:
+        line = LogLine(self.clock.now() - timedelta(seconds=1), text)
+        return self.store.append_log(*self._lease_of(back, off), [line])
+
+    def _tell(self, job_id: str, event: Event) -> Any:
+        return self.store.tell(job_id, event, worker="w", version=1, message="gone")
+
+    def _recover(self) -> Any:
+        self.store.promote()
+        return self.store.recover()
+
+    def _take(self, back: int, off: int, reset: bool) -> Any:
+        job_id, version = self._lease_of(back, off)
+        return self.store.recover_one(job_id, version, reset_attempts=reset, reason="it is stuck")
+
+    def _cancel(self, job_ids: list[str]) -> Any:
+        return self.store.cancel(job_ids, reason="enough", actor="eve")
+
+    def _replay(self, job_ids: list[str], reset: bool) -> Any:
+        return self.store.replay(job_ids, reset_attempts=reset, actor="eve")
+
+    def _discard(self, job_ids: list[str]) -> Any:
+        return self.store.discard(job_ids, actor="eve")
+
+    def _reprioritize(self, job_id: str, priority: int) -> Any:
+        return self.store.reprioritize(job_id, priority, actor="eve")
+
+    def _wait(self, seconds: float) -> None:
+        """The clock is turned for both at once."""
+
+    def _create(self, queue: str, config: dict[str, Any]) -> Any:
+        return self.store.create_queue(queue, QueueConfig.of(config), actor="eve")
+
+    def _update(self, queue: str, config: dict[str, Any]) -> Any:
+        return self.store.update_queue(queue, config, actor="eve")
+
+    def _state(self, queue: str, state: QueueState) -> Any:
+        return self.store.set_queue_state(queue, state, actor="eve")
+
+    def _purge(self, queue: str, limit: int) -> Any:
+        return self.store.purge_queue(queue, JobFilter(), actor="eve", limit=limit)
+
+    def _delete(self, queue: str, force: bool) -> Any:
+        return self.store.delete_queue(queue, force=force, actor="eve")
+
+    def _find(self, text: str) -> Any:
+        found = self.store.search(JobFilter(text=text)).jobs
+        return [job.id for job in found]
+
+    def _page(self, limit: int, cursor: str | None) -> Any:
+        return [job.id for job in self.store.search(JobFilter(), limit=limit, cursor=cursor).jobs]
+
+    def _schedule(self, name: str, queue: str) -> Any:
+        job = Draft(id="tick", task="mail", queue=queue)
+        draft = ScheduleDraft(name=name, timing=Every(60), job=job)
+        return self.store.set_schedule(draft, actor="eve")
+
+    def _schedules(self, order: str, job_id: str) -> Any:
+        if order == "run":
+            return self.store.run_schedule("hourly", job_id=job_id, actor="eve")
+        if order == "remove":
+            return self.store.remove_schedule("hourly", actor="eve")
+        return self.store.pause_schedule("hourly", paused=order == "pause", actor="eve")
+
+    def _setting(self, name: str, value: Any) -> Any:
+        if value is None:
+            return self.store.unset_setting(name, actor="eve")
+        return self.store.set_setting(name, value, actor="eve")
+
+    def picture(self) -> dict[str, Any]:
+        """All that a person can read of the store."""
+        store = self.store
+        jobs = store.search(JobFilter(), limit=100).jobs
+        graph = store.graph([job.id for job in jobs])
+        return {
+            **{f"job {job.id}": told(job) for job in jobs},
+            **{f"history of {job.id}": told(store.history(job.id)) for job in jobs},
+            **{f"attempts of {job.id}": told(store.attempts(job.id)) for job in jobs},
+            **{f"log of {job.id}": told(store.log(job.id)) for job in jobs},
+            **{f"links of {job.id}": told(graph.nodes[job.id]) for job in jobs},
+            "stats": [told(store.stats(queue)) for queue in (None, *QUEUES)],
+            "queues": told(store.list_queues()),
+            "audit": told(store.audit_log()),
+            "schedules": told(store.schedules()),
+        }
+
+
+def told(answer: Any) -> Any:
+    """An answer as plain data, errors with their words."""
+    if isinstance(answer, LeaseholdError):
+        retry = getattr(answer, "retry_after_seconds", None)
+        return f"{type(answer).__name__}: {answer}" + ("" if retry is None else f" [{retry}]")
+    if isinstance(answer, msgspec.Struct):
+        return {
+            name: told(getattr(answer, name))
+            for name in answer.__struct_fields__
+            if name not in UNTOLD
+        }
+    if isinstance(answer, list | tuple):
+        return [told(each) for each in answer]
+    if isinstance(answer, dict):
+        return {str(key): told(value) for key, value in answer.items()}
+    return answer
+
+
+def difference(script: list[Verb]) -> str | None:
+    """Play a script on both stores; the first thing of which they speak differently."""
+    clock = ManualClock()
+    with tempfile.TemporaryDirectory() as folder:
+        sqlite_env = Env(clock=clock, random=Random(7))
+        stores: tuple[Store, Store] = (
+            MemoryStore(Env(clock=clock, random=Random(7))),
+            SQLiteStore(Path(folder) / "jobs.db", env=sqlite_env, durability="normal"),
+        )
+        memory, sqlite = (Side(store, clock) for store in stores)
+        try:
+            for verb in script:
+                clock.advance(verb[1] if verb[0] == "wait" else 0.001)
+                one, other = memory.do(verb), sqlite.do(verb)
+                if one != other:
+                    return f"{verb} is answered differently\n{apart(one, other)}"
+                before, after = memory.picture(), sqlite.picture()
+                for name in [*before, *(after.keys() - before.keys())]:
+                    one, other = before.get(name), after.get(name)
+                    if one != other:
+                        return f"after {verb}: {name}\n{apart(one, other)}"
+            assert [store.check() for store in stores] == [[], []]
+        finally:
+            for store in stores:
+                store.close()
+    return None
+
+
+def apart(one: Any, other: Any) -> str:
+    """Where two answers differ, without all in which they do not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        parts = [(name, one.get(name), other.get(name)) for name in {**one, **other}]
+        return "\n".join(f"{name}: {apart(a, b)}" for name, a, b in parts if a != b)
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        parts = [(place, a, b) for place, (a, b) in enumerate(zip(one, other, strict=True))]
+        return "\n".join(f"number {place}: {apart(a, b)}" for place, a, b in parts if a != b)
+    return f"{one!r}\n  against {other!r}"
+
+
+def shortest(script: list[Verb]) -> str | None:
+    """The difference that a script shows, with as few of its verbs as show one."""
+    found = difference(script)
+    place = 0
+    while found is not None and place < len(script):
+        shorter = script[:place] + script[place + 1 :]
+        still = difference(shorter)
+        if still is None:
+            place += 1
+        else:
+            script, found = shorter, still
+    return None if found is None else "\n".join([*map(str, script), found])
+
+
+@pytest.mark.parametrize("seed", range(SCRIPTS))
+def test_both_stores_say_the_same(seed: int) -> None:
+    script = a_script(seed)
+    if difference(script) is not None:
+        pytest.fail(shortest(script) or "the difference does not come again")
+
+
+def test_a_message_that_only_one_store_writes_is_noticed() -> None:
+    """The comparer itself: what it is for, it must see."""
+    script: list[Verb] = [
+        ("submit", [Draft(id="j0", task="mail", queue="a")], False),
+        ("reprioritize", "j0", 70),
+    ]
+    assert difference(script) is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("leasehold.stores.memory.admin.reprioritized", lambda *_: "otherwise")
+        assert "otherwise" in (difference(script) or "")
+
+
+def test_the_scripts_lead_everywhere() -> None:
+    """Scripts that get nowhere would compare nothing."""
+    seen: set[Status] = set()
+    events: set[Event] = set()
+    refused: Counter[str] = Counter()
+    for seed in range(SCRIPTS):
+        clock = ManualClock()
+        side = Side(MemoryStore(Env(clock=clock, random=Random(7))), clock)
+        for verb in a_script(seed):
+            clock.advance(verb[1] if verb[0] == "wait" else 0.001)
+            answer = side.do(verb)
+            for each in answer if isinstance(answer, list) else [answer]:
+                if isinstance(each, str):
+                    refused[each.partition(":")[0]] += 1
+            jobs = side.store.search(JobFilter()).jobs
+            seen.update(job.status for job in jobs)
+            events.update(each.event for job in jobs for each in side.store.history(job.id))
+    assert seen == set(Status)
+    assert set(Event) - events <= {Event.HEARTBEAT_FAILED}
+    assert {
+        "CycleError",
+        "DuplicateJobError",
+        "IdempotencyConflictError",
+        "InvalidJobError",
+        "InvalidQueueError",
+        "InvalidTransitionError",
+        "JobNotFoundError",
+        "LeaseConflictError",
+        "LeaseExpiredError",
+        "LeaseLostError",
+        "PayloadError",
+        "PayloadTooLargeError",
+        "QueueClosedError",
+        "QueueExistsError",
+        "QueueFullError",
+        "QueueNotEmptyError",
+        "QueueNotFoundError",
+        "RateLimitedError",
+        "ScheduleNotFoundError",
+        "UnknownDependencyError",
+    } <= refused.keys()
