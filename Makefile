@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers tests bench clean
+.PHONY: help run test lint types layers tests faces bench clean
 
 help:            ## Show what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
@@ -36,6 +36,7 @@ lint: $(VENV)/test      ## Style
 
 types: $(VENV)/test     ## Types, strictly
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 
 layers: $(VENV)/test    ## Who may import whom
 	$(BIN)/lint-imports
@@ -43,6 +44,9 @@ layers: $(VENV)/test    ## Who may import whom
 # Many tests wait for processes they have started or killed: three at a time keep two cores busy.
 tests: $(VENV)/test     ## The test suite
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+faces: $(VENV)/test     ## Write what is derived: after a change of a TaskQueue's methods
+	$(BIN)/python -m tools.faces
 
 bench: $(VENV)/bench    ## Measure, beside the raw limit and a rival
 	$(BIN)/python -m benchmarks

@@ -125,7 +125,7 @@ def test_the_blobs_of_pruned_jobs_go_with_the_daily_clean_up(
     assert len(keys(queue)) == 3
     clock.advance(8 * DAY)
     pruner = Pruner(
-        queue.store, policy=queue._retention, env=Env(clock), blobs=queue.blobs, actor="me"
+        queue.store, policy=queue._retention._policy, env=Env(clock), blobs=queue.blobs, actor="me"
     )
     record = pruner.prune_once()
     assert record is not None
@@ -173,7 +173,7 @@ def test_a_result_that_waits_to_be_settled_stays(queue: TaskQueue, clock: Manual
     reference, codec = blobs_of(queue).keep_result(lease, b'"%s"' % BIG.encode(), "json")
     clock.advance(20 * DAY)
     assert blobs_of(queue).clean_up().deleted == 0
-    queue._leases_of(lease).complete(lease, reference, codec=codec)
+    queue._consuming._leases_of(lease).complete(lease, reference, codec=codec)
     assert blobs_of(queue).clean_up().deleted == 0
     assert queue.get_result(lease.job_id, 0) == BIG
 

@@ -438,7 +438,7 @@ def test_who_has_no_blobs_says_so_and_may_be_told(on_disk: Callable[..., TaskQue
 def test_an_upper_bound_is_told(on_disk: Callable[..., TaskQueue]) -> None:
     queue = on_disk()
     queue.blobs = Blobs(queue.store, bytes_max=MIB)
-    queue._bytes_max = MIB
+    queue._drafting.bytes_max = MIB
     with pytest.raises(PayloadTooLargeError, match="1,048,576"):
         queue.submit("load", BIG)
     job = queue.submit(large_tasks.double, BIG[: MIB // 2])

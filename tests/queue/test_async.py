@@ -222,3 +222,31 @@ def test_orders_about_several_jobs(url: str) -> None:
             assert getattr(replayed, "status", None) is Status.PENDING
 
     asyncio.run(main())
+
+
+class BusyStore(MemoryStore):
+    """Checks itself until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def check(self) -> list[str]:
+        assert self.go.wait(WAIT)
+        return []
+
+
+def test_no_short_call_waits_behind_long_ones() -> None:
+    store = BusyStore()
+
+    async def main() -> None:
+        async with AsyncTaskQueue(store, num_workers=0) as queue:
+            # As many as there are threads for short calls.
+            checks = [asyncio.ensure_future(queue.check()) for _ in range(4)]
+            await asyncio.sleep(0)
+            assert await asyncio.wait_for(queue.workers(), WAIT) == []
+            assert not any(check.done() for check in checks)
+            store.go.set()
+            assert await asyncio.gather(*checks) == [[]] * 4
+
+    asyncio.run(main())

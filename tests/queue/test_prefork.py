@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import multiprocessing
 import os
+import signal
+import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from leasehold import TaskQueue
+from leasehold import Status, TaskQueue
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.errors import StoreLostError
@@ -58,6 +61,42 @@ def test_a_queue_made_before_a_fork_works_in_every_child(tmp_path: Path) -> None
     assert len(set(acknowledged)) == 1 + SERVERS + SERVERS * REQUESTS
     assert queue.get_queue_stats()["completed"] == len(acknowledged)
     assert queue.check() == []
+    queue.shutdown()
+
+
+def test_every_part_of_the_queue_begins_anew_in_a_child(tmp_path: Path) -> None:
+    """Whoever leases waits, and awaitable calls are carried, without the parent's threads."""
+    queue = TaskQueue(tmp_path / "jobs.db", num_workers=0)
+    asyncio.run(queue.asubmit("task", queue="other"))  # The parent has used its bridge.
+    locked, unlock = threading.Event(), threading.Event()
+
+    def keep_the_lock() -> None:
+        with queue.ready._condition:
+            locked.set()
+            unlock.wait(20)
+
+    assert queue.lease(wait=0) is None  # It listens.
+    keeper = threading.Thread(target=keep_the_lock)
+    keeper.start()
+    assert locked.wait(20)
+    server = FORK.Process(target=lease_and_await, args=(queue,))
+    server.start()
+    unlock.set()
+    keeper.join()
+    server.join()
+    assert server.exitcode == 0
+    queue.shutdown()
+
+
+def lease_and_await(queue: TaskQueue) -> None:
+    signal.alarm(20)  # It ends badly rather than never.
+    queue.ready.wait(queue.ready.count, 0.01)
+    handle = asyncio.run(queue.asubmit("task"))
+    lease = queue.lease(wait=20)
+    assert lease is not None
+    assert lease.job_id == handle.id
+    queue.ack(lease, "done")
+    assert asyncio.run(queue.await_end(handle, 20)).status is Status.COMPLETED
     queue.shutdown()
 
 

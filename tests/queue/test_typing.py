@@ -6,7 +6,20 @@ from typing import Any, assert_type
 
 import pytest
 
-from leasehold import AsyncTask, InvalidJobError, Job, JobHandle, NewJob, Task, TaskQueue
+from leasehold import (
+    AsyncJobHandle,
+    AsyncTask,
+    AsyncTaskQueue,
+    InvalidJobError,
+    Job,
+    JobHandle,
+    LeaseholdError,
+    NewJob,
+    Task,
+    TaskQueue,
+    Workflow,
+)
+from leasehold.aio.faces import AsyncWorkflowRun
 from leasehold.testing import memory_queue
 
 queue: TaskQueue = memory_queue()
@@ -90,3 +103,27 @@ def test_wrong_arguments_are_type_errors_and_refused() -> None:
     with pytest.raises(InvalidJobError):
         bare.options(colour="red")  # type: ignore[call-arg]
     bare.submit(5)  # type: ignore[arg-type]
+
+
+def test_the_awaitable_face_has_the_same_types() -> None:
+    async def types(queue: AsyncTaskQueue, job: AsyncJobHandle[str]) -> None:
+        assert_type(await queue.submit(plain, "a", priority="high"), AsyncJobHandle[bytes])
+        assert_type(await queue.submit(plain_awaited, "a"), AsyncJobHandle[bytes])
+        assert_type(await queue.submit(bare, "a"), AsyncJobHandle[str])
+        assert_type(await queue.submit("by name", 1), AsyncJobHandle[Any])
+        await queue.submit(plain, "a", priority=object())  # type: ignore[call-overload]
+        many = await queue.submit_many([bare.job("a")])
+        assert_type(many, list[AsyncJobHandle[Any]])
+        some = await queue.submit_many([bare.job("a")], partial=True)
+        assert_type(some, list[AsyncJobHandle[Any] | LeaseholdError])
+        assert_type(await queue.submit_workflow(Workflow()), AsyncWorkflowRun)
+        assert_type(await job.result(), str)
+        assert_type(await queue.wait(job), Job)
+        assert_type(await queue.wait([job]), list[Job])
+        assert_type([each async for each in queue.search(status="dead")], list[Job])
+        assert_type([each async for each in queue.dead_letters], list[Job])
+        assert_type(await queue.cancel_many(status="pending", reason="late"), int)
+        await queue.cancel_many(colour="red")  # type: ignore[call-arg]
+        assert_type(queue.task(plain)("a"), bytes)
+
+    assert callable(types)

@@ -281,7 +281,7 @@ def test_delay_counts_from_the_submit(still: TaskQueue, clock: Any) -> None:
 
 
 def test_a_still_queue_is_drained_with_its_workflows(still: TaskQueue) -> None:
-    still._runs_here = True
+    still._tasks.runs_here = True
     run = still.submit_workflow(
         group(*(NewJob(number, (n,)) for n in range(3)), then=NewJob(total))
     )

@@ -43,6 +43,10 @@ class Bridge:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, partial(func, *args, **kwargs))
 
+    async def call_long(self, func: Callable[[], T]) -> T:
+        """Make a call that may take minutes, on a thread of its own."""
+        return func() if open_connection() is not None else await asyncio.to_thread(func)
+
     def close(self) -> None:
         self.funnel.close()
         self._pool.shutdown()

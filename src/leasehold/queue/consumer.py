@@ -15,10 +15,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from leasehold.blobs.blobs import Blobs
 from leasehold.codec import encode_document
 from leasehold.core.breaker import Breaker
 from leasehold.core.job import Job
@@ -27,30 +28,62 @@ from leasehold.core.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.outcome import JobError
 from leasehold.core.priority import service_order
 from leasehold.core.search import JobFilter
+from leasehold.core.settings import SettingValue
 from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.env import Env
 from leasehold.errors import LeaseLostError, UnknownTaskError
-from leasehold.queue.base import name_of
+from leasehold.queue.codecs import Codecs
+from leasehold.queue.filters import found
 from leasehold.queue.large import inline
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, id_of
-from leasehold.queue.people import People
+from leasehold.queue.orders import Orders
 from leasehold.queue.ready import Ready
-from leasehold.queue.task import BaseTask
+from leasehold.queue.task import TaskLike, name_of
+from leasehold.worker.task import TaskRegistry
 
 if TYPE_CHECKING:
     from leasehold.worker.leases import LeaseManager
     from leasehold.worker.tuning import Tuning
 
 WAIT_SECONDS: Final = 20.0
-TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
 
 
-class Consuming(People):
+class Consuming:
     """The part of a TaskQueue for whoever runs jobs without our workers."""
 
-    _queues: tuple[str, ...]
-    _lease_seconds: float | None
-    _enable_recovery: bool
-    _last_sweep: float | None = None
+    def __init__(
+        self,
+        store: Store,
+        *,
+        env: Env,
+        registry: TaskRegistry,
+        codecs: Codecs,
+        blobs: Blobs | None,
+        bytes_max: int,
+        orders: Orders,
+        ready: Ready,
+        lifecycle: Lifecycle,
+        queues: tuple[str, ...],
+        lease_seconds: float | None,
+        enable_recovery: bool,
+        given_settings: Mapping[str, SettingValue],
+    ) -> None:
+        self.store = store
+        self.blobs = blobs
+        self.ready = ready
+        self._env = env
+        self._registry = registry
+        self._codecs = codecs
+        self._bytes_max = bytes_max
+        self._orders = orders
+        self._check_open = lifecycle.check_open
+        self._queues = queues
+        self._lease_seconds = lease_seconds
+        self._enable_recovery = enable_recovery
+        self._given_settings = given_settings
+        self._last_sweep: float | None = None
 
     def lease(
         self,
@@ -97,11 +130,11 @@ class Consuming(People):
     def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
         """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
         payload, codec = inline(self.blobs, lease.payload, lease.codec)
-        return self.codec_for(lease.task).decode_call(payload, codec)
+        return self._codecs.codec_for(lease.task).decode_call(payload, codec)
 
     def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
         """The job is done. Raises LeaseLostError if the lease is no longer yours."""
-        codec = self.codec_for(lease.task)
+        codec = self._codecs.codec_for(lease.task)
         data, encoding = codec.encode_result(result, self._bytes_max), codec.name
         attached = None if note is None else encode_document(note, "the note")
         if self.blobs is not None and len(data) > PAYLOAD_BYTES_MAX:
@@ -161,11 +194,11 @@ class Consuming(People):
         infos = {name: self.store.queue_info(name) for name in queues}
         scoring = {name: info.config.scoring for name, info in infos.items() if info is not None}
         now = self.store.now()
-        found = self.search(JobFilter(queues=queues, statuses=(Status.PENDING,)))
+        pending = found(self.store, JobFilter(queues=queues, statuses=(Status.PENDING,)))
         # A search starts with the job submitted last, which is served last among equals.
         ordered = [
             (*service_order(job, now, scoring[job.queue]), -number, job)
-            for number, job in enumerate(found)
+            for number, job in enumerate(pending)
             if job.queue in scoring
         ]
         return [job for *_, job in heapq.nsmallest(limit, ordered)]
@@ -175,14 +208,9 @@ class Consuming(People):
         if isinstance(job, Lease):
             self._leases_of(job).release(job, delay, reason)
         else:
-            self.replay(id_of(job))
+            self._orders.replay(id_of(job))
 
     # -- inside ------------------------------------------------------------------------------
-
-    @cached_property
-    def ready(self) -> Ready:
-        """Tells when jobs may be available."""
-        return Ready(self.store, self._env)
 
     @cached_property
     def _tuning(self) -> Tuning:
@@ -234,6 +262,6 @@ class Consuming(People):
     def _breaker_of(self, task: str) -> Breaker | None:
         """A task's circuit breaker; none is known where its code is not."""
         try:
-            return self.registry.find(task).breaker
+            return self._registry.find(task).breaker
         except UnknownTaskError:
             return None

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Unpack
+from typing import Unpack
 
 import msgspec
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import Job
-from leasehold.core.refusals import no_job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.options import JobRef, id_of
-
-AT_ONCE: Final = 500
-"""How many jobs one write changes, so that others get their turn in between."""
+from leasehold.queue.orders import change_many
 
 
 class DeadLetters:
@@ -114,37 +111,3 @@ class DeadLetters:
 
     def _filter(self, where: JobFilter | None, fields: FilterFields) -> JobFilter:
         return msgspec.structs.replace(filter_of(where, fields), statuses=(Status.DEAD,))
-
-
-def change_many(
-    change: Callable[[Sequence[str]], Sequence[Job | LeaseholdError]],
-    job_ids: Sequence[str],
-    *,
-    strict: bool,
-) -> int:
-    """Apply a change in bounded writes; answers how many jobs it was made to.
-
-    With `strict` the first refusal is raised at the end; otherwise a job that has moved on since it
-    was found is passed over.
-    """
-    changed = 0
-    refused: LeaseholdError | None = None
-    for start in range(0, len(job_ids), AT_ONCE):
-        for answer in change(job_ids[start : start + AT_ONCE]):
-            if isinstance(answer, LeaseholdError):
-                refused = refused or answer
-            else:
-                changed += 1
-    if refused is not None and strict:
-        raise refused
-    return changed
-
-
-def only(answers: Sequence[Job | LeaseholdError], job_id: str) -> Job:
-    """The one answer about one job, its error raised."""
-    if not answers:
-        raise no_job(job_id)
-    answer = answers[0]
-    if isinstance(answer, LeaseholdError):
-        raise answer
-    return answer

@@ -8,15 +8,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
-from leasehold.codec import CallCodec
 from leasehold.codec.signed import check_key
 from leasehold.connect import Durability, connect
-from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.job import DEFAULT_QUEUE, Draft, Job
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import JobError
@@ -26,30 +24,46 @@ from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseLostError, StoreError
-from leasehold.queue.handle import JobHandle
+from leasehold.errors import LeaseLostError, QueueClosedError, StoreError
+from leasehold.queue.archive import Archive
+from leasehold.queue.arguments import folder_for_output, given, names, open_blobs
+from leasehold.queue.calls import QueueCalls
+from leasehold.queue.codecs import Codecs
+from leasehold.queue.consumer import Consuming
+from leasehold.queue.deadletters import DeadLetters
+from leasehold.queue.drafting import Drafting
+from leasehold.queue.large import bytes_max
+from leasehold.queue.lifecycle import Lifecycle
+from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
-from leasehold.queue.options import JobRef, NewJob, id_of
-from leasehold.queue.outputs import Outputs
+from leasehold.queue.options import JobRef
+from leasehold.queue.orders import Orders
 from leasehold.queue.queues import Queues
-from leasehold.queue.room import Block, check_may_wait
+from leasehold.queue.ready import Ready
+from leasehold.queue.results import Results
+from leasehold.queue.retention import Retention
+from leasehold.queue.schedules import Schedules
 from leasehold.queue.scheduling import Scheduling
+from leasehold.queue.settings import Settings
+from leasehold.queue.storing import Storing
+from leasehold.queue.submitting import Submitting
+from leasehold.queue.tasks import Tasks
 from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.waiters import Waiters
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
+from leasehold.worker.task import TaskRegistry
 
 if TYPE_CHECKING:
     from leasehold.queue.awaiting import Bridge
-    from leasehold.queue.funnel import Funnel
     from leasehold.worker.stopping import StopReason
     from leasehold.worker.worker import Worker
 
 SHUTDOWN_SECONDS: Final = 30.0
 
 
-class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
+class TaskQueue(QueueCalls):
     """Submit functions as background jobs, run them, and see what became of them.
 
     >>> queue = TaskQueue("memory://")
@@ -123,35 +137,28 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
             if isinstance(url, str | os.PathLike)
             else url
         )
-        super().__init__(
-            store,
-            env=env,
-            import_tasks=_names(import_tasks),
-            pickle_key=pickle_key,
-            hooks=Hooks(on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost),
-            blobs=_blobs(store, blobs, env, close=self._owns_store),
-        )
-        self._num_workers = num_workers
-        self._runs_here = num_workers > 0
-        self._queues = _names(queues)
-        self._default_fields = {"queue": self._queues[0], **_given(client=client)}
-        self._by_name = {}
-        self._by_function = {}
+        self.store = store
+        self.blobs = open_blobs(store, blobs, env, close=self._owns_store)
+        """Where large payloads and results are kept; None if they are refused."""
+        self.registry = TaskRegistry(allow_import=names(import_tasks), pickle_key=pickle_key)
+        self.ready = Ready(store, env)
+        """Tells when jobs may be available."""
+        self._env = env
         self._actor = actor
-        self._retention = retention
-        self._lease_seconds = None if lease_seconds == "auto" else lease_seconds
+        self._hooks = Hooks(on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost)
+        self._num_workers = num_workers
+        self._queue_names = names(queues)
         self._given_settings = {
-            **_given(
+            **given(
                 poll_interval=poll_interval,
-                lease_seconds=self._lease_seconds,
+                lease_seconds=None if lease_seconds == "auto" else lease_seconds,
                 heartbeat_interval=heartbeat_interval,
                 heartbeat_failure_threshold=heartbeat_failure_threshold,
                 sweep_interval=sweep_interval,
             ),
             **({} if retention is None else retention_values(retention)),
         }
-        self._enable_recovery = enable_recovery
-        self._worker_options = _given(
+        self._worker_options = given(
             poll_interval_seconds=poll_interval,
             lease_seconds=lease_seconds,
             heartbeat_interval_seconds=heartbeat_interval,
@@ -160,11 +167,53 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
             enable_recovery=enable_recovery,
             retention=retention,
             allow_commands=allow_commands,
-            output_dir=_output_dir(self.store, output_dir) if allow_commands else None,
+            output_dir=folder_for_output(store, output_dir) if allow_commands else None,
         )
+        self._closed = False
         self._lock = threading.Lock()
         self._worker: Worker | None = None
         self._bridge_made: Bridge | None = None
+        self._waiters = Waiters(store, env)
+
+        lifecycle = Lifecycle(self._check_open, self._ensure_workers, self.bridge)
+        self._codecs = Codecs(self.registry, pickle_key)
+        self._tasks = Tasks(
+            self.registry,
+            self._codecs,
+            default_fields={"queue": self._queue_names[0], **given(client=client)},
+            pickle_key=pickle_key,
+            runs_here=num_workers > 0,
+        )
+        self._drafting = Drafting(self._tasks, env, bytes_max(self.blobs))
+        self._storing = Storing(store, env, self.blobs, self.ready, lifecycle, on_submit)
+        self._submitting = Submitting(self, self._tasks, self._drafting, self._storing)
+        self._tasks.submitting = self._submitting
+        self._scheduling = Scheduling(
+            store, actor, self.blobs, self._tasks, self._drafting, lifecycle
+        )
+        self._workflows = Workflows(self, store, env, actor, self._submitting, lifecycle)
+        self._looking = Looking(store, self.blobs, self._ensure_workers)
+        self._results = Results(self._looking, self._waiters, self._codecs, self.blobs, lifecycle)
+        self._orders = Orders(store, actor, self.blobs)
+        self._consuming = Consuming(
+            store,
+            env=env,
+            registry=self.registry,
+            codecs=self._codecs,
+            blobs=self.blobs,
+            bytes_max=bytes_max(self.blobs),
+            orders=self._orders,
+            ready=self.ready,
+            lifecycle=lifecycle,
+            queues=self._queue_names,
+            lease_seconds=None if lease_seconds == "auto" else lease_seconds,
+            enable_recovery=enable_recovery,
+            given_settings=self._given_settings,
+        )
+        self._queues = Queues(store, actor, self._looking)
+        self._metrics = Metrics(store, self._looking)
+        self._retention = Retention(store, env, actor, self.blobs, retention)
+        self._upkeep = Upkeep(store, actor)
         _queues_here.add(self)
 
     def __repr__(self) -> str:
@@ -213,11 +262,11 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
         processes, unless their task says otherwise. With `until_empty` it returns when no job of
         its queues is pending, running or to be retried. `on_ready` is told its id when it begins.
         """
-        limits = _given(
+        limits = given(
             max_jobs=max_jobs,
             max_memory_mb=max_memory_mb,
             grace_seconds=grace_seconds,
-            tasks=None if tasks is None else _names(tasks),
+            tasks=None if tasks is None else names(tasks),
             until_empty=until_empty,
         )
         if executor is not None:
@@ -248,13 +297,19 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
             worker.stop(timeout if wait else 0)
         if self._bridge_made is not None:
             self._bridge_made.close()
-        if "ready" in vars(self):
-            self.ready.close()
+        self.ready.close()
         self._waiters.close()
         if self._owns_store:
             self.store.close()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise QueueClosedError(
+                "this TaskQueue was shut down: nothing can be submitted any more"
+            )
+
     def _ensure_workers(self) -> None:
+        """Start the workers of this process, if it should have any and has none yet."""
         # A task in a child process may submit jobs, but its worker is the one that runs them.
         if self._worker or not self._num_workers or self._closed or is_child_process():
             return
@@ -270,12 +325,12 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
     def _begin_in_fork(self) -> None:
         """Said in a process forked from the one that made this: none of its threads are here.
 
-        The parent's workers stay the parent's, and no others are started in their place.
+        The parent's workers stay the parent's, and no others are started in their place. The
+        parts keep what they were given: `Ready` begins anew here, `Waiters` do so by themselves.
         """
         self._lock = threading.Lock()
-        self._waiters = Waiters(self.store, self._env)
         self._bridge_made = None
-        vars(self).pop("ready", None)
+        self.ready.begin_anew_in_fork()
 
     def _new_worker(
         self, slots: int, queues: str | Sequence[str] | None, limits: Mapping[str, Any]
@@ -286,7 +341,7 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
             self.store,
             self.registry,
             env=self._env,
-            queues=self._queues if queues is None else _names(queues),
+            queues=self._queue_names if queues is None else names(queues),
             slots=slots,
             hooks=self._hooks,
             blobs=self.blobs,
@@ -304,25 +359,29 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
         self.start()
         return self.store.connect()
 
-    # -- awaiting ----------------------------------------------------------------------------
+    # -- parts with a name of their own ----------------------------------------------------------
 
-    async def asubmit_many(
-        self,
-        jobs: Iterable[NewJob],
-        *,
-        block: Block = False,
-        connection: Connection | None = None,
-    ) -> list[JobHandle[Any]]:
-        """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
-        bridge = self.bridge()
-        if not block:
-            if connection is not None:
-                # Its transaction belongs to this thread.
-                return self.submit_many(jobs, connection=connection)
-            return await bridge.call(lambda: self.submit_many(jobs))
-        check_may_wait(connection or self._joined())
-        tasks, drafts = await bridge.call(self._drafts_of, jobs)
-        return self._handles(tasks, await self._astore_when_room(drafts, block))
+    @cached_property
+    def dead_letters(self) -> DeadLetters:
+        """The jobs that will not run again unless you say so."""
+        return DeadLetters(self.store, self._actor, self.blobs)
+
+    @cached_property
+    def archive(self) -> Archive:
+        """What is remembered of jobs that were pruned."""
+        return Archive(self.store)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What is set in the store for all processes: look at it, set, unset."""
+        return Settings(self.store, self._actor, self._given_settings)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """The schedules of this store: look at them, pause, resume, run now, remove."""
+        return Schedules(self, self._actor, self._env)
+
+    # -- awaiting ----------------------------------------------------------------------------
 
     async def aget(self, job: JobRef) -> Job:
         """`get`, to be awaited."""
@@ -331,30 +390,6 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
     async def aget_status(self, job: JobRef) -> Status:
         """`get_status`, to be awaited."""
         return await self.bridge().call(self.get_status, job)
-
-    async def aget_result(self, job: JobRef, timeout: float | None = None) -> Any:
-        """`get_result`, to be awaited: no thread waits."""
-        return await self.aresult_of(await self.await_end(job, timeout))
-
-    async def aresult_of(self, job: Job, codec: CallCodec | None = None) -> Any:
-        """`result_of`, to be awaited: a result in a blob store is read on another thread."""
-        if job.result_codec == BLOB_CODEC:
-            return await self.bridge().call(self.result_of, job, codec)
-        return self.result_of(job, codec)
-
-    async def await_end(self, job: JobRef, timeout: float | None = None) -> Job:
-        """`wait` for one job, to be awaited: no thread waits."""
-        [ended] = await self.await_ends([job], timeout)
-        return ended
-
-    async def await_ends(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
-        """`wait` for several jobs, to be awaited: no thread waits."""
-        from leasehold.queue.awaiting import wait_for_end
-
-        self._ensure_workers()
-        job_ids = [id_of(job) for job in jobs]
-        ended = await wait_for_end(self._waiters, job_ids, timeout)
-        return await self.bridge().call(self._all_ended, job_ids, ended, timeout)
 
     async def acancel(self, job: JobRef, reason: str = "") -> Job:
         """`cancel`, to be awaited."""
@@ -366,9 +401,6 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
 
         await asyncio.to_thread(self.shutdown, wait, timeout)
 
-    def _funnel(self) -> Funnel:
-        return self.bridge().funnel
-
     def bridge(self) -> Bridge:
         """What carries the awaitable calls; made when the first of them comes."""
         if self._bridge_made is None:
@@ -378,35 +410,6 @@ class TaskQueue(Scheduling, Workflows, Queues, Metrics, Upkeep, Outputs):
                 self._check_open()
                 self._bridge_made = self._bridge_made or Bridge(self.store)
         return self._bridge_made
-
-
-def _output_dir(store: Store, given: str | os.PathLike[str] | None) -> str:
-    if given is not None:
-        return os.fspath(given)
-    path = store.describe().get("path")
-    if path is None:
-        raise ValueError("this store has no folder: allow_commands needs an output_dir beside it")
-    return f"{path}-output"
-
-
-def _blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blobs | None:
-    if place is False:
-        return None
-    try:
-        return Blobs(store, place, env=env)
-    except BaseException:
-        # Nobody else knows of a store that was opened a moment ago.
-        if close:
-            store.close()
-        raise
-
-
-def _names(names: str | Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _given(**options: Any) -> Mapping[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 _queues_here: Final[weakref.WeakSet[TaskQueue]] = weakref.WeakSet()

@@ -11,11 +11,9 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.errors import InvalidJobError
-from leasehold.queue.base import name_of
 from leasehold.queue.options import JobRef, id_of
-from leasehold.queue.task import BaseTask
+from leasehold.queue.task import TaskLike, name_of
 
-TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
 PAGE_SIZE: Final = 500
 
 

@@ -15,6 +15,11 @@ from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.worker.large import fetch
 
 
+def bytes_max(blobs: Blobs | None) -> int:
+    """The size up to which a payload or a result is taken."""
+    return PAYLOAD_BYTES_MAX if blobs is None else blobs.bytes_max
+
+
 def has_large(drafts: Sequence[Draft]) -> bool:
     """Whether one of these payloads has to be put away first."""
     for draft in drafts:  # noqa: SIM110 - every submit asks, and any() takes three times as long.

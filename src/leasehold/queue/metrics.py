@@ -14,11 +14,12 @@ from leasehold.core.metrics import (
 )
 from leasehold.core.queue_config import QueueState
 from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef
-from leasehold.queue.people import People
 
 
-class Metrics(People):
+class Metrics:
     """The part of a TaskQueue that tells how its queues do.
 
     >>> from leasehold import TaskQueue
@@ -31,6 +32,10 @@ class Metrics(People):
     >>> sum(point.submitted for point in queue.series(minutes=10))
     2
     """
+
+    def __init__(self, store: Store, looking: Looking) -> None:
+        self.store = store
+        self._looking = looking
 
     def metrics(
         self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
@@ -57,7 +62,7 @@ class Metrics(People):
         does not wait or is blocked, while its queue is paused, and if nothing was leased from the
         queue lately.
         """
-        snapshot = self.get(job)
+        snapshot = self._looking.get(job)
         if snapshot.status in (Status.SCHEDULED, Status.FAILED):
             return snapshot.run_at
         position = self.store.position(snapshot.id)

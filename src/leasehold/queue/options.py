@@ -113,7 +113,9 @@ def id_of(job: JobRef) -> str:
 
 def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], JobOptions]:
     """The function's own keyword arguments, and the options: their names are reserved."""
-    options = {name: kwargs[name] for name in OPTION_NAMES & kwargs.keys()}
+    options = {name: value for name, value in kwargs.items() if name in OPTION_NAMES}
+    if not options:
+        return kwargs, {}
     own = {name: value for name, value in kwargs.items() if name not in options}
     return own, draft_safe(options)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.reason import Reason, reason_for
 from leasehold.core.search import JobFilter
+from leasehold.core.store import Store
 from leasehold.errors import InvalidJobError, InvalidQueueError, QueueNotFoundError
 from leasehold.queue.filters import FilterFields, filter_of
+from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, RetryLike, retry_policy
-from leasehold.queue.people import People
-from leasehold.queue.settings import Settings
 
 
 class QueueOptions(TypedDict, total=False):
@@ -40,7 +39,7 @@ class QueueOptions(TypedDict, total=False):
     retention: QueueRetention | Mapping[str, float | None] | None
 
 
-class Queues(People):
+class Queues:
     """The part of a TaskQueue that gives queues their rules.
 
     >>> from leasehold import TaskQueue
@@ -53,6 +52,11 @@ class Queues(People):
     >>> print(queue.why(job))
     Queue 'mail' is paused: nothing of it is leased until somebody resumes it.
     """
+
+    def __init__(self, store: Store, actor: str, looking: Looking) -> None:
+        self.store = store
+        self._actor = actor
+        self._looking = looking
 
     # -- rules -------------------------------------------------------------------------------
 
@@ -87,11 +91,6 @@ class Queues(People):
     def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""
         return self.store.list_queues()
-
-    @cached_property
-    def settings(self) -> Settings:
-        """What is set in the store for all processes: look at it, set, unset."""
-        return Settings(self.store, self._actor, self._given_settings)
 
     # -- state -------------------------------------------------------------------------------
 
@@ -139,7 +138,7 @@ class Queues(People):
 
         It looks at several things one after the other: what it says was true a moment ago.
         """
-        snapshot = self.get(job)
+        snapshot = self._looking.get(job)
         key = snapshot.limit_key
         return reason_for(
             snapshot,

@@ -21,12 +21,25 @@ class Ready:
     """
 
     def __init__(self, store: Store, env: Env) -> None:
-        self.count = 0
         self._env = env
         self._store = store
+        self._begin()
+
+    def _begin(self) -> None:
+        self._count = 0
         self._condition = threading.Condition()
         self._callbacks: list[Callable[[], None]] = []
-        self._unsubscribe = store.subscribe(self)
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: everybody who waits is the parent's, and so may the locks be."""
+        self._begin()
+
+    @property
+    def count(self) -> int:
+        """How many hints there were since somebody first asked."""
+        self._listen()
+        return self._count
 
     def wait(self, seen: int, seconds: float) -> None:
         """Block until there is a hint beyond those seen, but no longer than this."""
@@ -38,7 +51,7 @@ class Ready:
         self.register(wake)
         try:
             with self._condition:
-                if self.count == seen:
+                if self._count == seen:
                     self._env.clock.wait(self._condition, seconds)
         finally:
             self.forget(wake)
@@ -52,18 +65,30 @@ class Ready:
 
     def register(self, callback: Callable[[], None]) -> None:
         """Call back at every hint from now on. Then compare `count` before you wait."""
+        self._listen()
         self._callbacks.append(callback)
 
     def forget(self, callback: Callable[[], None]) -> None:
-        self._callbacks.remove(callback)
+        """Call back no longer."""
+        # Whoever waited while its own thread forked is forgotten in the child already.
+        if callback in self._callbacks:
+            self._callbacks.remove(callback)
 
     def close(self) -> None:
-        self._unsubscribe()
+        """Wake who waits, and listen no longer."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
         self.on_ready()
+
+    def _listen(self) -> None:
+        """Most queues never wait for jobs: those are told nothing."""
+        if self._unsubscribe is None:
+            with self._condition:
+                self._unsubscribe = self._unsubscribe or self._store.subscribe(self)
 
     def on_ready(self) -> None:
         # Counted before anybody is called: whoever registers later sees the count instead.
-        self.count += 1
+        self._count += 1
         for callback in tuple(self._callbacks):
             callback()
 

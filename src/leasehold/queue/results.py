@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
 """Waiting for jobs and reading their results."""
 
 from __future__ import annotations
@@ -5,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, overload
 
+from leasehold.blobs.blobs import Blobs
 from leasehold.codec import CallCodec
+from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.job import Job
 from leasehold.core.status import Status
 from leasehold.errors import (
@@ -15,14 +18,32 @@ from leasehold.errors import (
     ResultExpiredError,
     ResultTimeoutError,
 )
-from leasehold.queue.consumer import Consuming
+from leasehold.queue.codecs import Codecs
 from leasehold.queue.large import inline
+from leasehold.queue.lifecycle import Lifecycle
+from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, id_of
-from leasehold.queue.waiters import Ended
+from leasehold.queue.waiters import Ended, Waiters
+from leasehold.worker.dependencies import decode_results, fetch_results
 
 
-class Results(Consuming):
+class Results:
     """The part of a TaskQueue that waits."""
+
+    def __init__(
+        self,
+        looking: Looking,
+        waiters: Waiters,
+        codecs: Codecs,
+        blobs: Blobs | None,
+        lifecycle: Lifecycle,
+    ) -> None:
+        self.blobs = blobs
+        self._looking = looking
+        self._waiters = waiters
+        self._codecs = codecs
+        self._bridge = lifecycle.bridge
+        self._ensure_workers = lifecycle.ensure_workers
 
     @overload
     def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.
@@ -39,8 +60,8 @@ class Results(Consuming):
         when not all have ended after `timeout` seconds, and JobNotFoundError for an unknown id.
         """
         if isinstance(jobs, str) or not isinstance(jobs, Iterable):
-            return self._wait([id_of(jobs)], timeout)[0]
-        return self._wait([id_of(job) for job in jobs], timeout)
+            return self.wait_for([id_of(jobs)], timeout)[0]
+        return self.wait_for([id_of(job) for job in jobs], timeout)
 
     def get_result(self, job: JobRef, timeout: float | None = None) -> Any:
         """What the job's task returned. Waits for it.
@@ -66,17 +87,56 @@ class Results(Consuming):
         if job.result_data is None:
             return None
         data, encoding = inline(self.blobs, job.result_data, job.result_codec)
-        return (codec or self.codec_for(job.task)).decode_result(data, encoding)
+        return (codec or self._codecs.codec_for(job.task)).decode_result(data, encoding)
 
-    def _wait(self, job_ids: list[str], timeout: float | None) -> list[Job]:
+    def dependency_results(self, job: JobRef) -> dict[str, Any]:
+        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
+
+        Those that have not completed are not among them.
+        """
+        return decode_results(
+            fetch_results(self._looking.store, id_of(job), self.blobs), self._codecs.codec_for
+        )
+
+    async def aget_result(self, job: JobRef, timeout: float | None = None) -> Any:
+        """`get_result`, to be awaited: no thread waits."""
+        return await self.aresult_of(await self.await_end(job, timeout))
+
+    async def aresult_of(self, job: Job, codec: CallCodec | None = None) -> Any:
+        """`result_of`, to be awaited: a result in a blob store is read on another thread."""
+        if job.result_codec == BLOB_CODEC:
+            return await self._bridge().call(self.result_of, job, codec)
+        return self.result_of(job, codec)
+
+    async def await_end(self, job: JobRef, timeout: float | None = None) -> Job:
+        """`wait` for one job, to be awaited: no thread waits."""
+        [ended] = await self.await_ends([job], timeout)
+        return ended
+
+    async def await_ends(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
+        """`wait` for several jobs, to be awaited: no thread waits."""
+        return await self.await_for([id_of(job) for job in jobs], timeout)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def wait_for(self, job_ids: list[str], timeout: float | None) -> list[Job]:
+        """Block until all of these have ended."""
         self._ensure_workers()
         return self._all_ended(job_ids, self._waiters.wait(job_ids, timeout), timeout)
+
+    async def await_for(self, job_ids: list[str], timeout: float | None) -> list[Job]:
+        """`wait_for`, to be awaited: no thread waits."""
+        from leasehold.queue.awaiting import wait_for_end
+
+        self._ensure_workers()
+        ended = await wait_for_end(self._waiters, job_ids, timeout)
+        return await self._bridge().call(self._all_ended, job_ids, ended, timeout)
 
     def _all_ended(
         self, job_ids: list[str], ended: Mapping[str, Ended], timeout: float | None
     ) -> list[Job]:
         # The time may have been up before anybody looked: with a timeout of 0 it always is.
-        found = {job_id: ended.get(job_id) or self.get(job_id) for job_id in job_ids}
+        found = {job_id: ended.get(job_id) or self._looking.get(job_id) for job_id in job_ids}
         late = [job for job in found.values() if isinstance(job, Job) and not job.is_terminal]
         if late:
             others = f", nor have {len(late) - 1} others" if len(late) > 1 else ""

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack
 
+from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.schedule import Misfire, Overlap, Schedule, ScheduleDraft
+from leasehold.core.store import Store
 from leasehold.core.timing import Cron, Every, Timing
 from leasehold.errors import InvalidScheduleError
 from leasehold.queue.commands import command_job
+from leasehold.queue.drafting import Drafting
 from leasehold.queue.large import has_large
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, NewJob, RetryLike, Seconds, draft_safe
-from leasehold.queue.producer import Producing
-from leasehold.queue.schedules import Schedules
 from leasehold.queue.task import BaseTask
-from leasehold.queue.tasks import Decorator
+from leasehold.queue.tasks import Decorator, Tasks
 from leasehold.worker.executors.role import is_child_process
-
-if TYPE_CHECKING:
-    from leasehold.queue.facade import TaskQueue
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -48,10 +46,25 @@ class ScheduleOptions(TypedDict, total=False):
 _OF_THE_SCHEDULE = ("misfire", "catch_up_max", "grace_seconds", "overlap")
 
 
-class Scheduling(Producing):
+class Scheduling:
     """The part of a TaskQueue that submits jobs again and again."""
 
-    _actor: str
+    def __init__(
+        self,
+        store: Store,
+        actor: str,
+        blobs: Blobs | None,
+        tasks: Tasks,
+        drafting: Drafting,
+        lifecycle: Lifecycle,
+    ) -> None:
+        self.store = store
+        self.blobs = blobs
+        self._actor = actor
+        self._tasks = tasks
+        self._drafting = drafting
+        self._check_open = lifecycle.check_open
+        self._ensure_workers = lifecycle.ensure_workers
 
     def schedule(
         self,
@@ -130,11 +143,6 @@ class Scheduling(Producing):
         """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
         return self._decorator(name, Cron(expression, zone), args, kwargs, options)
 
-    @cached_property
-    def schedules(self) -> Schedules:
-        """The schedules of this store: look at them, pause, resume, run now, remove."""
-        return Schedules(cast("TaskQueue", self), self._actor, self._env)
-
     def _decorator(
         self,
         name: str | None,
@@ -145,7 +153,7 @@ class Scheduling(Producing):
     ) -> Decorator:
         def make(function: Callable[..., Any]) -> BaseTask[..., Any]:
             self._check_open()
-            made = function if isinstance(function, BaseTask) else self.task(function)
+            made = function if isinstance(function, BaseTask) else self._tasks.task(function)
             task: BaseTask[..., Any] = made
             # A child process imports this only to run a job; its worker has said it already.
             if not is_child_process():
@@ -170,7 +178,7 @@ class Scheduling(Producing):
         if "job_id" in for_each_job:
             raise InvalidScheduleError("job_id fits one job only: every tick's job has its own id")
         job.options = draft_safe({**for_each_job, "job_id": name})
-        _, draft = self._draft_of(job)
+        _, draft = self._drafting.draft_of(job)
         if self.blobs is not None and has_large([draft]):
             known = self.store.get_schedule(name)
             known_job = None if known is None else known.draft.job

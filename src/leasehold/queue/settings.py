@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,9 +16,6 @@ from leasehold.core.settings import (
     setting_definition,
 )
 from leasehold.core.store import Store
-
-if TYPE_CHECKING:
-    from leasehold.queue.facade import TaskQueue
 
 
 class SettingSource(StrEnum):
@@ -132,25 +128,3 @@ class Settings:
             stored=stored.values.get(name),
             definition=definition,
         )
-
-
-class AsyncSettings:
-    """`queue.settings` with everything to be awaited; see `Settings`."""
-
-    def __init__(self, queue: TaskQueue) -> None:
-        self._queue = queue
-
-    async def get(self, name: str) -> SettingValue:
-        return await self._queue.bridge().call(self._queue.settings.get, name)
-
-    async def info(self, name: str) -> SettingInfo:
-        return await self._queue.bridge().call(self._queue.settings.info, name)
-
-    async def list(self) -> list[SettingInfo]:
-        return await self._queue.bridge().call(self._queue.settings.list)
-
-    async def set(self, name: str, value: SettingValue | str) -> SettingInfo:
-        return await self._queue.bridge().call(self._queue.settings.set, name, value)
-
-    async def unset(self, name: str) -> SettingInfo:
-        return await self._queue.bridge().call(self._queue.settings.unset, name)

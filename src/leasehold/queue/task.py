@@ -24,7 +24,7 @@ from leasehold.worker.task import TaskDefinition, task_name
 if TYPE_CHECKING:
     from typing import Self
 
-    from leasehold.queue.facade import TaskQueue
+    from leasehold.queue.submitting import Submitting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,14 +37,14 @@ class BaseTask(Generic[P, R]):
 
     def __init__(
         self,
-        queue: TaskQueue,
+        submitting: Submitting,
         definition: TaskDefinition,
         fields: Mapping[str, Any],
         *,
         options: JobOptions | None = None,
         connection: Connection | None = None,
     ) -> None:
-        self._queue = queue
+        self._submitting = submitting
         self._definition = definition
         self._connection = connection
         self._options: JobOptions = options or {}
@@ -67,11 +67,11 @@ class BaseTask(Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Have this call run in the background."""
-        return self._queue.submit_call(self, args, kwargs, connection=self._connection)
+        return self._submitting.submit_call(self, args, kwargs, connection=self._connection)
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """`submit`, to be awaited."""
-        return await self._queue.asubmit_call(self, args, kwargs, connection=self._connection)
+        return await self._submitting.asubmit_call(self, args, kwargs, connection=self._connection)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """This call as a value, for `submit_many`."""
@@ -85,7 +85,7 @@ class BaseTask(Generic[P, R]):
         """The same task with other options: `send.options(priority="high").submit("a@b.c")`."""
         connection = options.pop("connection", None)
         return type(self)(
-            self._queue,
+            self._submitting,
             self._definition,
             self.draft_fields,
             options=draft_safe(options),
@@ -124,6 +124,17 @@ def name_for(func: Callable[..., Any]) -> str:
     if not name.startswith("__main__:"):
         return name
     return f"{_main_module()}:{name.partition(':')[2]}"
+
+
+TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
+"""A task, its function, or its name."""
+
+
+def name_of(task: TaskLike) -> str:
+    """A task's name, from the task, its function or the name itself."""
+    if isinstance(task, str):
+        return task
+    return task.name if isinstance(task, BaseTask) else name_for(task)
 
 
 def is_of_main(func: Callable[..., Any]) -> bool:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from leasehold.codec import CallCodec
 from leasehold.core.breaker import Breaker
 from leasehold.core.job import MetadataValue, PriorityLike
 from leasehold.core.retry import PERMANENT, RETRYABLE, Backoff
 from leasehold.errors import InvalidJobError, TaskNotImportableError
-from leasehold.queue.base import QueueBase
+from leasehold.queue.codecs import Codecs
 from leasehold.queue.options import JobOptions, RetryLike, draft_safe
 from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
 from leasehold.worker.describe import describe_briefly
-from leasehold.worker.task import ExecutorKind, TaskDefinition, default_executor
+from leasehold.worker.task import ExecutorKind, TaskDefinition, TaskRegistry, default_executor
 
 if TYPE_CHECKING:
-    from leasehold.queue.facade import TaskQueue
+    from leasehold.queue.submitting import Submitting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,15 +43,29 @@ class Decorator:
         return self._make(func)
 
 
-class TaskMaking(QueueBase):
+class Tasks:
     """The part of a TaskQueue that turns functions into tasks."""
 
-    _runs_here: bool
-    """Whether jobs run in this process."""
-    _default_fields: Mapping[str, Any]
-    """What every draft says unless told otherwise: its queue, and who submits it."""
-    _by_name: dict[str, BaseTask[..., Any]]
-    _by_function: dict[Callable[..., Any], BaseTask[..., Any]]
+    def __init__(
+        self,
+        registry: TaskRegistry,
+        codecs: Codecs,
+        *,
+        default_fields: Mapping[str, Any],
+        pickle_key: bytes | None,
+        runs_here: bool,
+    ) -> None:
+        self.submitting: Submitting
+        """Through which tasks submit. It needs the tasks itself, so it is told here later."""
+        self.registry = registry
+        self._codecs = codecs
+        self._default_fields = default_fields
+        """What every draft says unless told otherwise: its queue, and who submits it."""
+        self._pickle_key = pickle_key
+        self.runs_here = runs_here
+        """Whether jobs run in this process."""
+        self._by_name: dict[str, BaseTask[..., Any]] = {}
+        self._by_function: dict[Callable[..., Any], BaseTask[..., Any]] = {}
 
     @overload
     def task(  # type: ignore[overload-overlap]  # The first that fits is the right one.
@@ -98,7 +112,7 @@ class TaskMaking(QueueBase):
         worker asks. `permanent` and `retryable` are exception classes that join the default lists,
         and overrule them. `breaker` holds the task back while it keeps failing.
         """
-        backoff = retry if callable(retry) else None
+        backoff: Any = retry if callable(retry) else None
         options["retry"] = None if backoff is not None else retry
         safe = draft_safe(options)
 
@@ -141,12 +155,13 @@ class TaskMaking(QueueBase):
     def _new_task(self, definition: TaskDefinition, options: JobOptions) -> BaseTask[..., Any]:
         self.registry.register(definition)
         kind = AsyncTask if default_executor(definition.func) == "async" else Task
-        queue = cast("TaskQueue", self)
-        task: BaseTask[..., Any] = kind(queue, definition, self._default_fields, options=options)
+        task: BaseTask[..., Any] = kind(
+            self.submitting, definition, self._default_fields, options=options
+        )
         self._by_name[definition.name] = task
         return task
 
-    def _task_of(self, func: Any, task_name: str | None = None) -> BaseTask[..., Any]:
+    def task_of(self, func: Any, task_name: str | None = None) -> BaseTask[..., Any]:
         """The task behind whatever was submitted; a plain function becomes one here."""
         if isinstance(func, BaseTask) and task_name is None:
             return func
@@ -166,7 +181,7 @@ class TaskMaking(QueueBase):
     def _adopt(self, function: Callable[..., Any], task_name: str | None) -> BaseTask[..., Any]:
         # First of all, so that a lambda is told that it is one.
         name = task_name or name_for(function)
-        if task_name is None and is_of_main(function) and not self._runs_here:
+        if task_name is None and is_of_main(function) and not self.runs_here:
             raise TaskNotImportableError(
                 f"{function.__qualname__} is defined in the script that was started, and this "
                 "process has no workers (num_workers=0): no other process would find it. Move "
@@ -183,8 +198,8 @@ class TaskMaking(QueueBase):
         if known is not None:
             return known
         # Its code may be in another process only, so there is no signature to check against.
-        definition = TaskDefinition(name, _unknown_code, self.codec_for(name))
-        return Task(cast("TaskQueue", self), definition, self._default_fields)
+        definition = TaskDefinition(name, _unknown_code, self._codecs.codec_for(name))
+        return Task(self.submitting, definition, self._default_fields)
 
 
 def _error_lists(

@@ -1,15 +1,23 @@
-"""What an operator asks of a store: to sweep, who is silent or lost, what time it is there."""
+"""What an operator asks of a store: to sweep, to check, to back up, and what it is."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
+from leasehold.core.clock_store import ClockRepair
 from leasehold.core.lease import StuckJob, SweepReport
-from leasehold.queue.base import QueueBase
+from leasehold.core.store import Store
 
 
-class Upkeep(QueueBase):
-    """The part of a TaskQueue that finds and takes back what was lost."""
+class Upkeep:
+    """The part of a TaskQueue that looks after its store."""
+
+    def __init__(self, store: Store, actor: str) -> None:
+        self.store = store
+        self._actor = actor
 
     def now(self) -> datetime:
         """The store's clock, which never steps back; every time in a job is one of its times."""
@@ -40,3 +48,22 @@ class Upkeep(QueueBase):
         from leasehold.worker.sweep import ProvesDeath
 
         return sorted(self.store.dead_workers()) if isinstance(self.store, ProvesDeath) else []
+
+    def check(self) -> list[str]:
+        """Look for damage and broken invariants; the problems found, none if all is well."""
+        return self.store.check()
+
+    def repair_clock(self) -> ClockRepair:
+        """Set the store's clock back to the wall clock, after that was once far ahead.
+
+        Refused while workers live or jobs run; see docs/leases.md, "Clocks".
+        """
+        return self.store.repair_clock(actor=self._actor)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy of the store while it is in use."""
+        self.store.backup(os.fspath(path))
+
+    def describe(self) -> Mapping[str, Any]:
+        """What the store is: kind, place, durability, versions."""
+        return self.store.describe()

@@ -136,6 +136,11 @@ class WorkflowRun(Mapping[str, JobHandle[Any]]):
         jobs = self._queue.wait(self._handles.values(), timeout)
         return dict(zip(self._handles, jobs, strict=True))
 
+    async def await_end(self, timeout: float | None = None) -> dict[str, Job]:  # noqa: ASYNC109
+        """`wait()`, to be awaited: no thread waits."""
+        jobs = await self._queue.await_ends(self._handles.values(), timeout)
+        return dict(zip(self._handles, jobs, strict=True))
+
     def cancel(self, reason: str = "") -> int:
         """Stop all its jobs that have not ended; answers how many."""
         return self._queue.cancel_graph(*self._handles.values(), reason=reason, linked=False)

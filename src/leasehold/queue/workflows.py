@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from leasehold.core.graph import Graph
 from leasehold.core.job import Draft, Job
-from leasehold.core.records import Submitted
 from leasehold.core.refusals import no_job
 from leasehold.core.status import Status
+from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
+from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,
     InvalidTransitionError,
     LeaseholdError,
 )
-from leasehold.queue.deadletters import change_many
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, NewJob, id_of
-from leasehold.queue.producer import Producing
-from leasehold.queue.results import Results
-from leasehold.queue.room import Block, check_may_wait
+from leasehold.queue.orders import change_many
+from leasehold.queue.room import Block
+from leasehold.queue.submitting import Submitting
 from leasehold.queue.task import BaseTask
 from leasehold.queue.workflow import Workflow, WorkflowRun
-from leasehold.worker.dependencies import decode_results, fetch_results
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
 
 
-class Workflows(Producing, Results):
+class Workflows:
     """The part of a TaskQueue that knows graphs."""
+
+    def __init__(
+        self,
+        queue: TaskQueue,
+        store: Store,
+        env: Env,
+        actor: str,
+        submitting: Submitting,
+        lifecycle: Lifecycle,
+    ) -> None:
+        self._queue = queue
+        """To which a run speaks."""
+        self.store = store
+        self._env = env
+        self._actor = actor
+        self._submitting = submitting
+        self._bridge = lifecycle.bridge
 
     def submit_workflow(
         self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
@@ -43,49 +61,28 @@ class Workflows(Producing, Results):
         `block` it waits until there is room for the jobs that depend on nobody, and with
         `connection` they are a part of the transaction that is open there, as in `submit`.
         """
-        workflow_id, tasks, drafts = self._drafts_of_workflow(workflow)
-        answers = (
-            self._store_when_room(drafts, block, connection)
-            if block
-            else self._store_drafts(drafts, connection=connection)
-        )
-        return self._workflow_run(workflow_id, tasks, answers)
+        workflow_id, names, tasks, drafts = self._drafts_of(workflow)
+        handles = self._submitting.submit_drafts(tasks, drafts, block, connection)
+        return self._run(workflow_id, names, handles)
 
     async def asubmit_workflow(
         self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
     ) -> WorkflowRun:
         """`submit_workflow`, to be awaited; while it waits for room, no thread does."""
-        bridge = cast("TaskQueue", self).bridge()
+        bridge = self._bridge()
         if not block:
             if connection is not None:
                 # Its transaction belongs to this thread.
                 return self.submit_workflow(workflow, connection=connection)
             return await bridge.call(self.submit_workflow, workflow)
-        check_may_wait(connection or self._joined())
-        workflow_id, tasks, drafts = await bridge.call(self._drafts_of_workflow, workflow)
-        answers = await self._astore_when_room(drafts, block)
-        return self._workflow_run(workflow_id, tasks, answers)
+        workflow_id, names, tasks, drafts = await bridge.call(self._drafts_of, workflow)
+        handles = await self._submitting.asubmit_drafts(tasks, drafts, block, connection)
+        return self._run(workflow_id, names, handles)
 
-    async def _astore_when_room(
-        self, drafts: Sequence[Draft], block: Block
-    ) -> list[Submitted | LeaseholdError]:
-        from leasehold.queue.awaiting import wait_for_room
-
-        queue = cast("TaskQueue", self)
-        bridge = queue.bridge()
-        return await wait_for_room(
-            lambda: bridge.call(self._store_drafts, drafts),
-            block,
-            store=self.store,
-            ready=queue.ready,
-            check_open=self._check_open,
-            bridge=bridge,
-        )
-
-    def _drafts_of_workflow(
+    def _drafts_of(
         self, workflow: Workflow
-    ) -> tuple[str, dict[str, BaseTask[..., Any]], list[Draft]]:
-        """A workflow's id, its tasks by name, and what is to be stored, in the same order."""
+    ) -> tuple[str, list[str], list[BaseTask[..., Any]], list[Draft]]:
+        """A workflow's id, and the names, tasks and drafts of its jobs, in the same order."""
         workflow.check()
         workflow_id = workflow.id or self._env.new_id()
         made = {
@@ -98,22 +95,15 @@ class Workflows(Producing, Results):
             )
             for name, (_, after) in workflow.nodes.items()
         ]
-        return workflow_id, {name: task for name, (task, _) in made.items()}, drafts
+        return workflow_id, list(made), [task for task, _ in made.values()], drafts
 
-    def _workflow_run(
-        self,
-        workflow_id: str,
-        tasks: Mapping[str, BaseTask[..., Any]],
-        answers: Sequence[Submitted | LeaseholdError],
+    def _run(
+        self, workflow_id: str, names: Sequence[str], handles: Sequence[JobHandle[Any]]
     ) -> WorkflowRun:
-        handles = {}
-        for (name, task), answer in zip(tasks.items(), answers, strict=True):
-            assert isinstance(answer, Submitted)
-            handles[name] = self._handle(task, answer)
-        return WorkflowRun(cast("TaskQueue", self), workflow_id, handles)
+        return WorkflowRun(self._queue, workflow_id, dict(zip(names, handles, strict=True)))
 
     def _node(self, workflow_id: str, name: str, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
-        task, draft = self._draft_of(job)
+        task, draft = self._submitting.draft_of(job)
         if draft.parent_id is not None:
             raise InvalidJobError(
                 f"{name!r} has the parent_id {draft.parent_id!r}, but belongs to a workflow"
@@ -121,13 +111,6 @@ class Workflows(Producing, Results):
         has_own_id = "job_id" in job.options or "id" in task.draft_fields
         job_id = draft.id if has_own_id else f"{workflow_id}:{name}"
         return task, msgspec.structs.replace(draft, id=job_id, parent_id=workflow_id)
-
-    def dependency_results(self, job: JobRef) -> dict[str, Any]:
-        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
-
-        Those that have not completed are not among them.
-        """
-        return decode_results(fetch_results(self.store, id_of(job), self.blobs), self.codec_for)
 
     def graph(self, *jobs: JobRef) -> Graph:
         """These jobs and all that are linked with them by dependencies, with their statuses.
@@ -154,7 +137,11 @@ class Workflows(Producing, Results):
             for node in reversed(graph.nodes.values())
             if node.id in chosen and not node.status.is_terminal
         ]
-        return change_many(lambda ids: self._cancel(ids, reason), job_ids, strict=False)
+
+        def cancel(job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
+            return self.store.cancel(job_ids, reason=reason, actor=self._actor)
+
+        return change_many(cancel, job_ids, strict=False)
 
     def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
         """Replay what failed, and everything that was cancelled or dead because of it.

@@ -20,29 +20,26 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Unpack
 
 import msgspec
 
-from leasehold.core.job import Draft, Job
+from leasehold.core.job import Job
 from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, Settled
 from leasehold.core.outcome import Fail, JobError, Outcome
-from leasehold.core.records import Submitted
 from leasehold.core.status import Event
 from leasehold.core.store import Store
-from leasehold.core.transactions import Connection
 from leasehold.env import Env, ManualClock
-from leasehold.errors import LeaseholdError, ResultTimeoutError, UnknownTaskError
-from leasehold.queue.base import name_of
+from leasehold.errors import ResultTimeoutError, UnknownTaskError
 from leasehold.queue.facade import TaskQueue
-from leasehold.queue.filters import FilterFields, TaskLike
-from leasehold.queue.handle import JobHandle
+from leasehold.queue.filters import FilterFields
 from leasehold.queue.large import inline
-from leasehold.queue.options import JobOptions, JobRef, id_of
-from leasehold.queue.task import BaseTask
+from leasehold.queue.lifecycle import Lifecycle
+from leasehold.queue.results import Results
+from leasehold.queue.task import TaskLike, name_of
 from leasehold.worker.attempt import attempt
 from leasehold.worker.backing import PlainBacking
 from leasehold.worker.context import JobContext
@@ -134,56 +131,13 @@ class InlineQueue(TaskQueue):
 
     def __init__(self, clock: ManualClock | None = None, **options: Any) -> None:
         super().__init__("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
-        self._runs_here = True
         self._is_draining = False
-
-    def _store_drafts(
-        self,
-        drafts: Sequence[Draft],
-        *,
-        partial: bool = False,
-        connection: Connection | None = None,
-    ) -> list[Submitted | LeaseholdError]:
-        answers = super()._store_drafts(drafts, partial=partial, connection=connection)
-        self._drain()
-        return answers
-
-    async def asubmit_call(
-        self,
-        task: BaseTask[..., Any],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        options: JobOptions | None = None,
-        *,
-        connection: Connection | None = None,
-    ) -> JobHandle[Any]:
-        """Store the job and run it, on a thread of its own: an async task brings its own loop."""
-        return await self.bridge().call(
-            self.submit_call, task, args, kwargs, options, connection=connection
+        self._tasks.runs_here = True
+        self._storing.on_stored = self._drain
+        lifecycle = Lifecycle(self._check_open, self._drain, self.bridge)
+        self._results = _InlineResults(
+            self._looking, self._waiters, self._codecs, self.blobs, lifecycle
         )
-
-    async def await_ends(
-        self,
-        jobs: Iterable[JobRef],
-        timeout: float | None = None,  # noqa: ASYNC109 - as in the queue it stands for.
-    ) -> list[Job]:
-        """The jobs, if they have ended; like all waits here, it does not wait."""
-        return await self.bridge().call(self._wait, [id_of(job) for job in jobs], timeout)
-
-    def _wait(
-        self,
-        job_ids: list[str],
-        timeout: float | None,  # noqa: ARG002 - nothing is worth waiting for here.
-    ) -> list[Job]:
-        self._drain()
-        jobs = [self.get(job_id) for job_id in job_ids]
-        for job in jobs:
-            if not job.is_terminal:
-                raise ResultTimeoutError(
-                    f"job {job.id} is {job.status.value} until {job.run_at}, and nothing runs by "
-                    "itself here: turn the clock, then drain(queue)"
-                )
-        return jobs
 
     def _drain(self) -> None:
         # A job that submits others only stores them: the drain that runs it runs them next.
@@ -194,6 +148,32 @@ class InlineQueue(TaskQueue):
             drain(self)
         finally:
             self._is_draining = False
+
+
+class _InlineResults(Results):
+    """Runs what is due in place of waiting: what has not ended then never will by itself."""
+
+    def wait_for(
+        self,
+        job_ids: list[str],
+        timeout: float | None,  # noqa: ARG002 - nothing is worth waiting for here.
+    ) -> list[Job]:
+        self._ensure_workers()
+        jobs = [self._looking.get(job_id) for job_id in job_ids]
+        for job in jobs:
+            if not job.is_terminal:
+                raise ResultTimeoutError(
+                    f"job {job.id} is {job.status.value} until {job.run_at}, and nothing runs by "
+                    "itself here: turn the clock, then drain(queue)"
+                )
+        return jobs
+
+    async def await_for(
+        self,
+        job_ids: list[str],
+        timeout: float | None,  # noqa: ASYNC109 - as in the queue it stands for.
+    ) -> list[Job]:
+        return await self._bridge().call(self.wait_for, job_ids, timeout)
 
 
 def submitted(

@@ -1,0 +1,46 @@
+"""How a call that blocks becomes one that is awaited: what every awaitable face stands on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
+from typing import Final, TypeVar
+
+from leasehold.core.transactions import Connection
+from leasehold.queue.awaiting import Bridge
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 100
+"""How many items of an iterator are fetched in one visit to another thread."""
+
+
+class Awaited:
+    """Carries calls over a queue's bridge, which is made when the first of them comes."""
+
+    __slots__ = ("_bridge",)
+
+    def __init__(self, bridge: Callable[[], Bridge]) -> None:
+        self._bridge = bridge
+
+    async def _call(self, func: Callable[[], T]) -> T:
+        """Make a short call on one of a few threads."""
+        return await self._bridge().call(func)
+
+    async def _call_long(self, func: Callable[[], T]) -> T:
+        """Make a call that may take minutes, so that no short one waits behind it."""
+        return await self._bridge().call_long(func)
+
+    async def _call_within(self, connection: Connection | None, func: Callable[[], T]) -> T:
+        """Make a call that may be a part of a transaction, which belongs to this thread."""
+        return await self._call(func) if connection is None else func()
+
+    async def _each(self, start: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+        """Go through an iterator that reads the store as it goes."""
+        items = await self._call(start)
+        while True:
+            some = await self._call(lambda: list(islice(items, _AT_ONCE)))
+            for item in some:
+                yield item
+            if len(some) < _AT_ONCE:
+                return

@@ -1,0 +1,1058 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
+"""The awaitable faces, made by `make faces` from the classes that block: do not edit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any, Generic, Literal, TypeVar, Unpack, overload
+
+from leasehold.aio.awaited import Awaited
+from leasehold.blobs.place import BlobPlace
+from leasehold.codec import CallCodec
+from leasehold.connect import Durability
+from leasehold.core.archive import ArchivedJob
+from leasehold.core.clock_store import ClockRepair
+from leasehold.core.graph import Graph
+from leasehold.core.job import (
+    DEFAULT_QUEUE,
+    Attempt,
+    DependencyPolicy,
+    Draft,
+    HistoryEvent,
+    Job,
+    MetadataValue,
+    PriorityLike,
+)
+from leasehold.core.joblog import JobLog
+from leasehold.core.lease import Lease, Renewed, Settled, StuckJob, SweepReport
+from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.outcome import JobError
+from leasehold.core.queue_config import QueueConfig, QueueInfo
+from leasehold.core.reason import Reason
+from leasehold.core.records import AuditRecord, WorkerInfo
+from leasehold.core.retention import CleanUp, RetentionPolicy
+from leasehold.core.schedule import Schedule
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.settings import SettingValue
+from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.core.timing import Timing
+from leasehold.core.transactions import Connection
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
+from leasehold.queue.archive import Archive
+from leasehold.queue.awaiting import Bridge, wait_for_leases
+from leasehold.queue.consumer import WAIT_SECONDS
+from leasehold.queue.deadletters import DeadLetters
+from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
+from leasehold.queue.filters import FilterFields
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike, Seconds
+from leasehold.queue.orders import Answer
+from leasehold.queue.queues import QueueOptions
+from leasehold.queue.room import Block
+from leasehold.queue.schedules import Schedules
+from leasehold.queue.scheduling import ScheduleOptions
+from leasehold.queue.settings import SettingInfo, Settings
+from leasehold.queue.submitting import AsyncFunction, Function
+from leasehold.queue.task import BaseTask, TaskLike
+from leasehold.queue.workflow import Workflow, WorkflowRun
+
+R = TypeVar("R")
+
+
+class AsyncJobHandle(Awaited, Generic[R]):
+    """A job that was submitted, with everything about it to be awaited; see `JobHandle`."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: JobHandle[R], bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return f"AsyncJobHandle({self.id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncJobHandle) and other._handle == self._handle
+
+    def __hash__(self) -> int:
+        return hash(self._handle)
+
+    @property
+    def id(self) -> str:
+        return self._handle.id
+
+    @property
+    def is_duplicate(self) -> bool:
+        """True when an earlier job with the same idempotency key was found: this is that one."""
+        return self._handle.is_duplicate
+
+    async def progress(self) -> dict[str, Any] | None:
+        """What the task last reported by `current_job().progress(...)`."""
+        return await self._call(lambda: self._handle.progress)
+
+    async def job(self) -> Job:
+        """A snapshot; raises JobNotFoundError if the job is gone."""
+        return await self._call(self._handle.job)
+
+    async def status(self) -> Status:
+        return await self._call(self._handle.status)
+
+    async def wait(self, timeout: float | None = None) -> Job:
+        """Wait until the job has ended, well or badly, and answer with its last snapshot.
+
+        See `JobHandle.wait`.
+        """
+        return await self._handle.await_end(timeout)
+
+    async def result(self, timeout: float | None = None) -> R:
+        """What the task returned. Waits for it.
+
+        See `JobHandle.result`.
+        """
+        return await self._handle.aresult(timeout)
+
+    async def position(self) -> int | None:
+        """How many jobs of its queue are served before it; None once it is not pending."""
+        return await self._call(self._handle.position)
+
+    async def estimated_start(self) -> datetime | None:
+        """When it will probably be leased; see `TaskQueue.estimated_start`."""
+        return await self._call(self._handle.estimated_start)
+
+    async def cancel(self, reason: str = "") -> Job:
+        """Stop the job: at once if it waits, as soon as its code lets go if it runs."""
+        return await self._call(lambda: self._handle.cancel(reason))
+
+
+class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
+    """A workflow that was submitted: its jobs' handles by name; see `WorkflowRun`."""
+
+    def __init__(self, run: WorkflowRun, bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._run = run
+
+    def __repr__(self) -> str:
+        return f"Async{self._run!r}"
+
+    def __getitem__(self, name: str) -> AsyncJobHandle[Any]:
+        return AsyncJobHandle(self._run[name], self._bridge)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._run)
+
+    def __len__(self) -> int:
+        return len(self._run)
+
+    @property
+    def id(self) -> str:
+        """The `parent_id` of its jobs."""
+        return self._run.id
+
+    @property
+    def last(self) -> AsyncJobHandle[Any]:
+        """The job that was added last: the end of a chain, the callback of a group."""
+        return AsyncJobHandle(self._run.last, self._bridge)
+
+    async def statuses(self) -> dict[str, Status]:
+        """Where each job stands, by name."""
+        return await self._call(self._run.statuses)
+
+    async def graph(self) -> Graph:
+        """Its jobs, and all others that they depend on or that depend on them."""
+        return await self._call(self._run.graph)
+
+    async def wait(self, timeout: float | None = None) -> dict[str, Job]:
+        """Wait until every job has ended, well or badly; their last snapshots, by name."""
+        return await self._run.await_end(timeout)
+
+    async def cancel(self, reason: str = "") -> int:
+        """Stop all its jobs that have not ended; answers how many."""
+        return await self._call(lambda: self._run.cancel(reason))
+
+    async def replay(self, *, reset_attempts: bool = False) -> int:
+        """Run what failed again, and all that ended because of it; answers how many jobs."""
+        return await self._call(lambda: self._run.replay(reset_attempts=reset_attempts))
+
+
+class AsyncSchedules(Awaited):
+    """`queue.schedules` with everything to be awaited; see `Schedules`."""
+
+    def __init__(self, schedules: Schedules, bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._schedules = schedules
+
+    async def __aiter__(self) -> AsyncIterator[Schedule]:
+        async for item in self._each(lambda: iter(self._schedules)):
+            yield item
+
+    async def count(self) -> int:
+        """How many there are: `len(...)` of the blocking one."""
+        return await self._call(lambda: len(self._schedules))
+
+    async def list(self) -> list[Schedule]:
+        """Every schedule, by name."""
+        return await self._call(self._schedules.list)
+
+    async def get(self, name: str) -> Schedule:
+        """A snapshot; raises ScheduleNotFoundError for an unknown name, as all of these do."""
+        return await self._call(lambda: self._schedules.get(name))
+
+    async def pause(self, name: str) -> Schedule:
+        """Let it rest until `resume`: what passes meanwhile is not run."""
+        return await self._call(lambda: self._schedules.pause(name))
+
+    async def resume(self, name: str) -> Schedule:
+        """Let it go on, with its next tick."""
+        return await self._call(lambda: self._schedules.resume(name))
+
+    async def run(self, name: str) -> AsyncJobHandle[Any]:
+        """Submit its job now, out of turn, also while it is paused. Its ticks stay as they are."""
+        return AsyncJobHandle(await self._call(lambda: self._schedules.run(name)), self._bridge)
+
+    async def remove(self, name: str) -> Schedule:
+        """Forget it; the jobs it has submitted stay. Answers with its last snapshot."""
+        return await self._call(lambda: self._schedules.remove(name))
+
+
+class AsyncSettings(Awaited):
+    """`queue.settings` with everything to be awaited; see `Settings`."""
+
+    def __init__(self, settings: Settings, bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._settings = settings
+
+    async def __aiter__(self) -> AsyncIterator[SettingInfo]:
+        async for item in self._each(lambda: iter(self._settings)):
+            yield item
+
+    async def get(self, name: str) -> SettingValue:
+        """The value that counts in this process; raises InvalidSettingError for an unknown name."""
+        return await self._call(lambda: self._settings.get(name))
+
+    async def info(self, name: str) -> SettingInfo:
+        """A setting with its value, where that comes from, its default, bounds and meaning."""
+        return await self._call(lambda: self._settings.info(name))
+
+    async def list(self) -> list[SettingInfo]:
+        """Every setting there is."""
+        return await self._call(self._settings.list)
+
+    async def set(self, name: str, value: SettingValue | str) -> SettingInfo:
+        """Set it for all processes. A text such as "90s", "5m" or "none" will do.
+
+        See `Settings.set`.
+        """
+        return await self._call(lambda: self._settings.set(name, value))
+
+    async def unset(self, name: str) -> SettingInfo:
+        """Let the default count again."""
+        return await self._call(lambda: self._settings.unset(name))
+
+
+class AsyncDeadLetters(Awaited):
+    """`queue.dead_letters` with everything to be awaited; see `DeadLetters`."""
+
+    def __init__(self, dead_letters: DeadLetters, bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._dead_letters = dead_letters
+
+    async def __aiter__(self) -> AsyncIterator[Job]:
+        async for item in self._each(lambda: iter(self._dead_letters)):
+            yield item
+
+    async def count(self) -> int:
+        """How many there are: `len(...)` of the blocking one."""
+        return await self._call(lambda: len(self._dead_letters))
+
+    async def list(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> AsyncIterator[Job]:
+        """The dead letters that fit, the last submitted first."""
+        async for item in self._each(lambda: self._dead_letters.list(where, **fields)):
+            yield item
+
+    async def replay(
+        self,
+        where: JobFilter | JobRef | Iterable[JobRef] | None = None,
+        /,
+        *,
+        reset_attempts: bool = False,
+        **fields: Unpack[FilterFields],
+    ) -> int:
+        """Give dead letters another chance: one, several, or all that fit; answers how many.
+
+        See `DeadLetters.replay`.
+        """
+        return await self._call_long(
+            lambda: self._dead_letters.replay(where, reset_attempts=reset_attempts, **fields)
+        )
+
+    async def discard(self, *jobs: JobRef) -> int:
+        """Delete these dead letters with all their records; answers how many.
+
+        See `DeadLetters.discard`.
+        """
+        return await self._call_long(lambda: self._dead_letters.discard(*jobs))
+
+    async def purge(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> int:
+        """Delete every dead letter that fits, all of them without a filter; answers how many."""
+        return await self._call_long(lambda: self._dead_letters.purge(where, **fields))
+
+
+class AsyncArchive(Awaited):
+    """`queue.archive` with everything to be awaited; see `Archive`."""
+
+    def __init__(self, archive: Archive, bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._archive = archive
+
+    async def get(self, job: JobRef) -> ArchivedJob:
+        """What is remembered of a job; raises JobNotFoundError if nothing is."""
+        return await self._call(lambda: self._archive.get(job))
+
+    async def search(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> AsyncIterator[ArchivedJob]:
+        """All archived jobs that fit, those archived last first; fetched page by page as you go.
+
+        See `Archive.search`.
+        """
+        async for item in self._each(
+            lambda: self._archive.search(where, first_day=first_day, last_day=last_day, **fields)
+        ):
+            yield item
+
+
+class AsyncQueueCalls(Awaited):
+    """What of an `AsyncTaskQueue` is derived from `TaskQueue`."""
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | Store,
+        *,
+        num_workers: int = 4,
+        queues: str | Sequence[str] = (DEFAULT_QUEUE,),
+        poll_interval: float | None = None,
+        lease_seconds: float | Literal["auto"] | None = None,
+        heartbeat_interval: float | None = None,
+        heartbeat_failure_threshold: int | None = None,
+        sweep_interval: float | None = None,
+        enable_recovery: bool = True,
+        durability: Durability | None = None,
+        retention: RetentionPolicy | None = None,
+        blobs: BlobPlace = None,
+        import_tasks: Iterable[str] = (),
+        allow_commands: bool = False,
+        output_dir: str | os.PathLike[str] | None = None,
+        pickle_key: bytes | None = None,
+        actor: str = "python",
+        client: str | None = None,
+        env: Env = SYSTEM,
+        on_submit: Callable[[Draft], None] | None = None,
+        on_start: Callable[[Lease], None] | None = None,
+        on_success: Callable[[Lease, Settled], None] | None = None,
+        on_failure: Callable[[Lease, Settled, JobError], None] | None = None,
+        on_dead: Callable[[Lease, Settled, JobError], None] | None = None,
+        on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None,
+    ) -> None:
+        queue = TaskQueue(
+            url,
+            num_workers=num_workers,
+            queues=queues,
+            poll_interval=poll_interval,
+            lease_seconds=lease_seconds,
+            heartbeat_interval=heartbeat_interval,
+            heartbeat_failure_threshold=heartbeat_failure_threshold,
+            sweep_interval=sweep_interval,
+            enable_recovery=enable_recovery,
+            durability=durability,
+            retention=retention,
+            blobs=blobs,
+            import_tasks=import_tasks,
+            allow_commands=allow_commands,
+            output_dir=output_dir,
+            pickle_key=pickle_key,
+            actor=actor,
+            client=client,
+            env=env,
+            on_submit=on_submit,
+            on_start=on_start,
+            on_success=on_success,
+            on_failure=on_failure,
+            on_dead=on_dead,
+            on_lease_lost=on_lease_lost,
+        )
+        super().__init__(queue.bridge)
+        self.queue = queue
+        """The queue underneath, for what blocks for good reason (`run_worker`)."""
+        self.task = queue.task
+        self.every = queue.every
+        self.cron = queue.cron
+        self.load_tasks = queue.load_tasks
+        self.start = queue.start
+        self.schedules = AsyncSchedules(queue.schedules, queue.bridge)
+        self.settings = AsyncSettings(queue.settings, queue.bridge)
+        self.dead_letters = AsyncDeadLetters(queue.dead_letters, queue.bridge)
+        self.archive = AsyncArchive(queue.archive, queue.bridge)
+
+    @overload
+    async def submit(
+        self,
+        func: AsyncFunction[R],
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        connection: Connection | None = None,
+        limit_key: str | None = None,
+        block: Block = False,
+        **kwargs: Any,
+    ) -> AsyncJobHandle[R]: ...
+    @overload
+    async def submit(
+        self,
+        func: Function[R],
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        connection: Connection | None = None,
+        limit_key: str | None = None,
+        block: Block = False,
+        **kwargs: Any,
+    ) -> AsyncJobHandle[R]: ...
+    @overload
+    async def submit(
+        self,
+        func: str,
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        connection: Connection | None = None,
+        limit_key: str | None = None,
+        block: Block = False,
+        **kwargs: Any,
+    ) -> AsyncJobHandle[Any]: ...
+    async def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Have `func(*args, **kwargs)` run in the background, as soon as its options allow.
+
+        See `TaskQueue.submit`.
+        """
+        return AsyncJobHandle(await self.queue.asubmit(func, *args, **kwargs), self._bridge)
+
+    @overload
+    async def submit_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: Literal[False] = False,
+        block: Block = False,
+        connection: Connection | None = None,
+    ) -> list[AsyncJobHandle[Any]]: ...
+    @overload
+    async def submit_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: Literal[True],
+        connection: Connection | None = None,
+    ) -> list[AsyncJobHandle[Any] | LeaseholdError]: ...
+    async def submit_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: bool = False,
+        block: Block = False,
+        connection: Connection | None = None,
+    ) -> list[Any]:
+        """Submit many jobs in one write: all or nothing.
+
+        See `TaskQueue.submit_many`.
+        """
+        if not partial:
+            handles = await self.queue.asubmit_many(jobs, block=block, connection=connection)
+            return [AsyncJobHandle(handle, self._bridge) for handle in handles]
+        answers = await self._call_within(
+            connection, lambda: self.queue.submit_many(jobs, partial=True, connection=connection)
+        )
+        return [
+            answer if isinstance(answer, LeaseholdError) else AsyncJobHandle(answer, self._bridge)
+            for answer in answers
+        ]
+
+    async def submit_command(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        connection: Connection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJobHandle[Any]:
+        """Have a command run: a list of arguments, or a string for the shell.
+
+        See `TaskQueue.submit_command`.
+        """
+        return AsyncJobHandle(
+            await self._call_within(
+                connection,
+                lambda: self.queue.submit_command(
+                    command, cwd=cwd, env=env, stdin=stdin, connection=connection, **options
+                ),
+            ),
+            self._bridge,
+        )
+
+    async def check_job(self, job: NewJob) -> None:
+        """Raise whatever a submit would find wrong with this job by itself; nothing is stored.
+
+        See `TaskQueue.check_job`.
+        """
+        await self._call(lambda: self.queue.check_job(job))
+
+    async def schedule(
+        self,
+        name: str,
+        task: BaseTask[..., Any] | Callable[..., Any] | str,
+        timing: Timing,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Have a task run at every tick of `timing`: `Cron(...)` or `Every(...)`.
+
+        See `TaskQueue.schedule`.
+        """
+        return await self._call(
+            lambda: self.queue.schedule(name, task, timing, args, kwargs, **options)
+        )
+
+    async def schedule_command(
+        self,
+        name: str,
+        command: str | Sequence[str],
+        timing: Timing,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """`schedule` for a command, which is given as in `submit_command`.
+
+        See `TaskQueue.schedule_command`.
+        """
+        return await self._call(
+            lambda: self.queue.schedule_command(
+                name, command, timing, cwd=cwd, env=env, stdin=stdin, **options
+            )
+        )
+
+    async def submit_workflow(
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+    ) -> AsyncWorkflowRun:
+        """Submit all jobs of a workflow in one write, all or nothing.
+
+        See `TaskQueue.submit_workflow`.
+        """
+        run = await self.queue.asubmit_workflow(workflow, block=block, connection=connection)
+        return AsyncWorkflowRun(run, self._bridge)
+
+    async def graph(self, *jobs: JobRef) -> Graph:
+        """These jobs and all that are linked with them by dependencies, with their statuses.
+
+        See `TaskQueue.graph`.
+        """
+        return await self._call(lambda: self.queue.graph(*jobs))
+
+    async def cancel_graph(self, *jobs: JobRef, reason: str = "", linked: bool = True) -> int:
+        """Stop these jobs and all that are linked with them, unless they have ended.
+
+        See `TaskQueue.cancel_graph`.
+        """
+        return await self._call_long(
+            lambda: self.queue.cancel_graph(*jobs, reason=reason, linked=linked)
+        )
+
+    async def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
+        """Replay what failed, and everything that was cancelled or dead because of it.
+
+        See `TaskQueue.replay_graph`.
+        """
+        return await self._call_long(
+            lambda: self.queue.replay_graph(*jobs, reset_attempts=reset_attempts)
+        )
+
+    @overload
+    async def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.
+        self, jobs: JobRef, timeout: float | None = None
+    ) -> Job: ...
+    @overload
+    async def wait(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]: ...
+    async def wait(
+        self, jobs: JobRef | Iterable[JobRef], timeout: float | None = None
+    ) -> Job | list[Job]:
+        """Wait until a job, or all of several, have ended, well or badly.
+
+        See `TaskQueue.wait`.
+        """
+        if isinstance(jobs, str) or not isinstance(jobs, Iterable):
+            return await self.queue.await_end(jobs, timeout)
+        return await self.queue.await_ends(jobs, timeout)
+
+    async def get_result(self, job: JobRef, timeout: float | None = None) -> Any:
+        """What the job's task returned. Waits for it.
+
+        See `TaskQueue.get_result`.
+        """
+        return await self.queue.aget_result(job, timeout)
+
+    async def result_of(self, job: Job, codec: CallCodec | None = None) -> Any:
+        """The result in a job that has ended, or the error that says why there is none."""
+        return await self.queue.aresult_of(job, codec)
+
+    async def dependency_results(self, job: JobRef) -> dict[str, Any]:
+        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
+
+        See `TaskQueue.dependency_results`.
+        """
+        return await self._call(lambda: self.queue.dependency_results(job))
+
+    async def get(self, job: JobRef) -> Job:
+        """A snapshot of a job; raises JobNotFoundError for an unknown id, or an archived job's."""
+        return await self._call(lambda: self.queue.get(job))
+
+    async def get_status(self, job: JobRef) -> Status:
+        return await self._call(lambda: self.queue.get_status(job))
+
+    async def payload_of(self, job: Job) -> Any:
+        """A job's payload as plain JSON data, also one that is kept in a blob store."""
+        return await self._call(lambda: self.queue.payload_of(job))
+
+    async def position(self, job: JobRef) -> int | None:
+        """How many pending jobs of its queue are served before this one; None if it is not pending.
+
+        See `TaskQueue.position`.
+        """
+        return await self._call(lambda: self.queue.position(job))
+
+    async def search(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> AsyncIterator[Job]:
+        """All jobs that fit, the last submitted first; fetched page by page as you go.
+
+        See `TaskQueue.search`.
+        """
+        async for item in self._each(lambda: self.queue.search(where, **fields)):
+            yield item
+
+    async def search_page(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> Page:
+        """One page of a search, and the cursor with which to ask for the next."""
+        return await self._call(
+            lambda: self.queue.search_page(where, limit=limit, cursor=cursor, **fields)
+        )
+
+    async def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
+        """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
+        return await self._call(lambda: self.queue.find_ids(prefix, limit))
+
+    async def attempts(self, job: JobRef) -> list[Attempt]:
+        """The job's attempts, oldest first, the running one included."""
+        return await self._call(lambda: self.queue.attempts(job))
+
+    async def history(self, job: JobRef) -> list[HistoryEvent]:
+        """Everything that happened to the job, oldest first."""
+        return await self._call(lambda: self.queue.history(job))
+
+    async def log(self, job: JobRef) -> list[str]:
+        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
+        return await self._call(lambda: self.queue.log(job))
+
+    async def job_log(self, job: JobRef) -> JobLog:
+        """The same lines with the time of each, and how many there were before them."""
+        return await self._call(lambda: self.queue.job_log(job))
+
+    async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        return await self._call(lambda: self.queue.get_queue_stats(queue))
+
+    async def queues(self) -> list[str]:
+        """The names of all queues that were created or ever held a job."""
+        return await self._call(self.queue.queues)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The registered workers, of this process and of others."""
+        return await self._call(self.queue.workers)
+
+    async def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        """The latest administrative actions, newest first."""
+        return await self._call(lambda: self.queue.audit_log(limit))
+
+    async def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
+        """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
+
+        See `TaskQueue.output_paths`.
+        """
+        return await self._call(lambda: self.queue.output_paths(job, attempt))
+
+    async def cancel(self, job: JobRef, reason: str = "") -> Job:
+        """Stop a job: at once if it waits, as soon as its code lets go if it runs.
+
+        See `TaskQueue.cancel`.
+        """
+        return await self._call(lambda: self.queue.cancel(job, reason))
+
+    async def cancel_many(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        reason: str = "",
+        **fields: Unpack[FilterFields],
+    ) -> int:
+        """Stop every waiting or running job that fits; answers how many."""
+        return await self._call_long(lambda: self.queue.cancel_many(where, reason=reason, **fields))
+
+    async def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
+        """Change a waiting job's priority; it keeps its place in time."""
+        return await self._call(lambda: self.queue.reprioritize(job, priority))
+
+    async def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
+        """Give a dead or cancelled job another chance: one attempt more, or all of them again."""
+        return await self._call(lambda: self.queue.replay(job, reset_attempts=reset_attempts))
+
+    retry = replay
+
+    async def discard(self, job: JobRef) -> Job:
+        """Delete a job that has ended, with all its records; answers with its last snapshot."""
+        return await self._call(lambda: self.queue.discard(job))
+
+    async def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
+        """`cancel` several jobs, in bounded writes; one answer each, in order."""
+        return await self._call_long(lambda: self.queue.cancel_each(jobs, reason))
+
+    async def replay_each(
+        self, jobs: Iterable[JobRef], *, reset_attempts: bool = False
+    ) -> list[Answer]:
+        """`replay` several jobs, in bounded writes; one answer each, in order."""
+        return await self._call_long(
+            lambda: self.queue.replay_each(jobs, reset_attempts=reset_attempts)
+        )
+
+    async def discard_each(self, jobs: Iterable[JobRef]) -> list[Answer]:
+        """`discard` several jobs, in bounded writes; one answer each, in order."""
+        return await self._call_long(lambda: self.queue.discard_each(jobs))
+
+    async def reprioritize_each(
+        self, jobs: Iterable[JobRef], priority: PriorityLike
+    ) -> list[Answer]:
+        """`reprioritize` several jobs; one answer each, in order."""
+        return await self._call_long(lambda: self.queue.reprioritize_each(jobs, priority))
+
+    async def lease(
+        self,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+        *,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> Lease | None:
+        """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
+
+        See `TaskQueue.lease`.
+        """
+        leases = await self.lease_many(
+            1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
+        )
+        return leases[0] if leases else None
+
+    async def lease_many(
+        self,
+        limit: int,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+        *,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> list[Lease]:
+        """Take up to `limit` of the best available jobs, waiting for the first of them."""
+        request = self.queue.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
+        return await wait_for_leases(
+            self._bridge(), self.queue.ready, self.queue.try_lease, request, wait
+        )
+
+    async def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
+        return await self._call(lambda: self.queue.arguments(lease))
+
+    async def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
+        """The job is done. Raises LeaseLostError if the lease is no longer yours."""
+        return await self._call(lambda: self.queue.ack(lease, result, note=note))
+
+    async def nack(
+        self,
+        lease: Lease,
+        error: BaseException | str = "",
+        *,
+        requeue: bool | None = None,
+        retry_after: float | None = None,
+    ) -> Settled:
+        """The attempt failed; the answer says whether, and when, there will be another one.
+
+        See `TaskQueue.nack`.
+        """
+        return await self._call(
+            lambda: self.queue.nack(lease, error, requeue=requeue, retry_after=retry_after)
+        )
+
+    async def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+        """Keep a lease for so many seconds from now (its own length, unless told otherwise).
+
+        See `TaskQueue.extend`.
+        """
+        return await self._call(lambda: self.queue.extend(lease, seconds))
+
+    async def heartbeat(self, leases: Iterable[Lease]) -> list[Renewed | LeaseLostError]:
+        """Keep many leases of one worker alive in one write; one answer each, in order."""
+        return await self._call(lambda: self.queue.heartbeat(leases))
+
+    async def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
+        """The jobs that would be leased next, without leasing them.
+
+        See `TaskQueue.peek`.
+        """
+        return await self._call_long(lambda: self.queue.peek(queue, limit))
+
+    async def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+        """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
+        await self._call(lambda: self.queue.requeue(job, delay=delay, reason=reason))
+
+    async def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
+        """Give a new queue its rules.
+
+        See `TaskQueue.create_queue`.
+        """
+        return await self._call(lambda: self.queue.create_queue(name, **options))
+
+    async def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
+        """Change those rules of a queue that are named; None takes one away.
+
+        See `TaskQueue.update_queue`.
+        """
+        return await self._call(lambda: self.queue.update_queue(name, **changes))
+
+    async def queue_config(self, name: str) -> QueueConfig:
+        """A queue's rules; raises QueueNotFoundError for one that nobody ever heard of."""
+        return await self._call(lambda: self.queue.queue_config(name))
+
+    async def queue_info(self, name: str) -> QueueInfo:
+        """A queue's rules and state, and how many of its jobs are pending and running."""
+        return await self._call(lambda: self.queue.queue_info(name))
+
+    async def list_queues(self) -> list[QueueInfo]:
+        """Every queue that was created or ever held a job: rules, state and counts, by name."""
+        return await self._call(self.queue.list_queues)
+
+    async def pause_queue(self, name: str) -> QueueInfo:
+        """Let nothing of a queue be leased. It accepts jobs, and what runs goes on."""
+        return await self._call(lambda: self.queue.pause_queue(name))
+
+    async def resume_queue(self, name: str) -> QueueInfo:
+        """Let a paused queue be leased, and a draining one accept jobs, again."""
+        return await self._call(lambda: self.queue.resume_queue(name))
+
+    async def drain_queue(self, name: str) -> QueueInfo:
+        """Let a queue accept no more jobs; what it has finishes."""
+        return await self._call(lambda: self.queue.drain_queue(name))
+
+    async def purge_queue(
+        self, name: str, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> int:
+        """Delete the waiting jobs of a queue, or those that fit; answers how many.
+
+        See `TaskQueue.purge_queue`.
+        """
+        return await self._call_long(lambda: self.queue.purge_queue(name, where, **fields))
+
+    async def delete_queue(self, name: str, *, force: bool = False) -> int:
+        """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.
+
+        See `TaskQueue.delete_queue`.
+        """
+        return await self._call_long(lambda: self.queue.delete_queue(name, force=force))
+
+    async def why(self, job: JobRef) -> Reason:
+        """Why a job is not running: the first thing that stands in its way.
+
+        See `TaskQueue.why`.
+        """
+        return await self._call(lambda: self.queue.why(job))
+
+    async def metrics(
+        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+    ) -> QueueMetrics:
+        """How a queue, or all of them, stands now, and what happened in the window before.
+
+        See `TaskQueue.metrics`.
+        """
+        return await self._call(lambda: self.queue.metrics(queue, window_seconds))
+
+    async def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
+        """What happened in each of the latest minutes, oldest first; the last is not over yet."""
+        return await self._call(lambda: self.queue.series(queue, minutes))
+
+    async def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
+        """What happened on each of the latest days (UTC), oldest first; the last is today."""
+        return await self._call(lambda: self.queue.daily(queue, days))
+
+    async def estimated_start(self, job: JobRef) -> datetime | None:
+        """When a waiting job will probably be leased, at the rate of the latest minutes.
+
+        See `TaskQueue.estimated_start`.
+        """
+        return await self._call(lambda: self.queue.estimated_start(job))
+
+    async def prune(
+        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+    ) -> CleanUp | None:
+        """Archive and delete jobs that ended longer ago than the retention policy keeps them.
+
+        See `TaskQueue.prune`.
+        """
+        return await self._call_long(
+            lambda: self.queue.prune(force=force, emergency=emergency, dead=dead)
+        )
+
+    async def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        """The records of the latest clean-ups, newest first: who, when, how many, how long."""
+        return await self._call(lambda: self.queue.cleanups(limit))
+
+    async def now(self) -> datetime:
+        """The store's clock, which never steps back; every time in a job is one of its times."""
+        return await self._call(self.queue.now)
+
+    async def sweep(self) -> SweepReport:
+        """Take back every job whose lease expired or whose holder is proved dead, once, now.
+
+        See `TaskQueue.sweep`.
+        """
+        return await self._call(self.queue.sweep)
+
+    async def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, longest first."""
+        return await self._call(lambda: self.queue.stuck(silent_seconds))
+
+    async def lost_workers(self) -> list[str]:
+        """Workers that are proved dead and whose jobs the next sweep takes back, by id.
+
+        See `TaskQueue.lost_workers`.
+        """
+        return await self._call(self.queue.lost_workers)
+
+    async def check(self) -> list[str]:
+        """Look for damage and broken invariants; the problems found, none if all is well."""
+        return await self._call_long(self.queue.check)
+
+    async def repair_clock(self) -> ClockRepair:
+        """Set the store's clock back to the wall clock, after that was once far ahead.
+
+        See `TaskQueue.repair_clock`.
+        """
+        return await self._call_long(self.queue.repair_clock)
+
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy of the store while it is in use."""
+        await self._call_long(lambda: self.queue.backup(path))
+
+    async def describe(self) -> Mapping[str, Any]:
+        """What the store is: kind, place, durability, versions."""
+        return await self._call(self.queue.describe)
+
+    async def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
+        """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
+
+        See `TaskQueue.shutdown`.
+        """
+        await self.queue.ashutdown(wait, timeout)
+
+    async def connect(self) -> Connection:
+        """A connection to this queue's own database, for tables of yours beside the jobs.
+
+        See `TaskQueue.connect`.
+        """
+        return await self._call(self.queue.connect)

@@ -1,0 +1,61 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
+"""AsyncTaskQueue: what is derived from TaskQueue, and the few calls that are truly its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import date
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from leasehold.aio.faces import AsyncJobHandle, AsyncQueueCalls
+from leasehold.core.archive import ArchivedJob
+from leasehold.core.job import Job
+from leasehold.core.search import JobFilter
+from leasehold.errors import LeaseholdError
+from leasehold.queue.filters import FilterFields
+from leasehold.queue.options import JobRef, NewJob
+
+
+class AsyncTaskQueue(AsyncQueueCalls):
+    """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
+
+    async def __aenter__(self) -> Self:
+        await self._call(self.queue.start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.shutdown()
+
+    async def submit_partly(
+        self, jobs: Iterable[NewJob]
+    ) -> list[AsyncJobHandle[Any] | LeaseholdError]:
+        """`submit_many(partial=True)` under a name of its own."""
+        return await self.submit_many(jobs, partial=True)
+
+    async def wait_all(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
+        """`wait` for several jobs under a name of its own."""
+        return await self.wait(jobs, timeout)
+
+    async def archived(self, job: JobRef) -> ArchivedJob:
+        """`archive.get` under a name of its own."""
+        return await self.archive.get(job)
+
+    async def search_archive(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> AsyncIterator[ArchivedJob]:
+        """`archive.search` under a name of its own."""
+        found = self.archive.search(where, first_day=first_day, last_day=last_day, **fields)
+        async for job in found:
+            yield job

@@ -1,0 +1,45 @@
+"""What a TaskQueue is made with, in the words of those who get it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.blobs.place import BlobPlace
+from leasehold.core.store import Store
+from leasehold.env import Env
+
+
+def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
+    """One name, or several."""
+    return (given_names,) if isinstance(given_names, str) else tuple(given_names)
+
+
+def given(**options: Any) -> Mapping[str, Any]:
+    """Those that say something."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def folder_for_output(store: Store, path: str | os.PathLike[str] | None) -> str:
+    """Where the output of commands is kept: beside the database, unless told otherwise."""
+    if path is not None:
+        return os.fspath(path)
+    own = store.describe().get("path")
+    if own is None:
+        raise ValueError("this store has no folder: allow_commands needs an output_dir beside it")
+    return f"{own}-output"
+
+
+def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blobs | None:
+    """Where large payloads are kept; if that cannot be, the store is closed where `close` says."""
+    if place is False:
+        return None
+    try:
+        return Blobs(store, place, env=env)
+    except BaseException:
+        # Nobody else knows of a store that was opened a moment ago.
+        if close:
+            store.close()
+        raise

@@ -1,0 +1,933 @@
+# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.
+"""The calls of a TaskQueue, made by `make faces` from its parts: do not edit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
+
+from leasehold.codec import CallCodec
+from leasehold.core.breaker import Breaker
+from leasehold.core.clock_store import ClockRepair
+from leasehold.core.graph import Graph
+from leasehold.core.job import (
+    Attempt,
+    DependencyPolicy,
+    HistoryEvent,
+    Job,
+    MetadataValue,
+    PriorityLike,
+)
+from leasehold.core.joblog import JobLog
+from leasehold.core.lease import (
+    Exchange,
+    Lease,
+    LeaseRequest,
+    Renewed,
+    Settled,
+    StuckJob,
+    SweepReport,
+)
+from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.queue_config import QueueConfig, QueueInfo
+from leasehold.core.reason import Reason
+from leasehold.core.records import AuditRecord, WorkerInfo
+from leasehold.core.retention import CleanUp
+from leasehold.core.retry import Backoff
+from leasehold.core.schedule import Schedule
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import Status
+from leasehold.core.timing import Timing
+from leasehold.core.transactions import Connection
+from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.queue.codecs import Codecs
+from leasehold.queue.consumer import WAIT_SECONDS, Consuming
+from leasehold.queue.filters import FilterFields
+from leasehold.queue.handle import JobHandle
+from leasehold.queue.looking import Looking
+from leasehold.queue.metrics import Metrics
+from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike, Seconds
+from leasehold.queue.orders import Answer, Orders
+from leasehold.queue.queues import QueueOptions, Queues
+from leasehold.queue.results import Results
+from leasehold.queue.retention import Retention
+from leasehold.queue.room import Block
+from leasehold.queue.scheduling import ScheduleOptions, Scheduling
+from leasehold.queue.submitting import AsyncFunction, Function, Submitting
+from leasehold.queue.task import AsyncTask, BaseTask, Task, TaskLike
+from leasehold.queue.tasks import Decorator, Errors, Tasks
+from leasehold.queue.upkeep import Upkeep
+from leasehold.queue.workflow import Workflow, WorkflowRun
+from leasehold.queue.workflows import Workflows
+from leasehold.worker.task import ExecutorKind
+
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+class QueueCalls:
+    """Every call goes to the part of the queue that it belongs to."""
+
+    _tasks: Tasks
+    _submitting: Submitting
+    _scheduling: Scheduling
+    _workflows: Workflows
+    _results: Results
+    _looking: Looking
+    _orders: Orders
+    _consuming: Consuming
+    _queues: Queues
+    _metrics: Metrics
+    _retention: Retention
+    _upkeep: Upkeep
+    _codecs: Codecs
+
+    @overload
+    def task(  # type: ignore[overload-overlap]  # The first that fits is the right one.
+        self, func: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, func: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: Backoff | RetryLike | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        executor: ExecutorKind | None = None,
+        permanent: Errors = (),
+        retryable: Errors = (),
+        breaker: Breaker | None = None,
+    ) -> Decorator: ...
+    def task(
+        self,
+        func: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: Any = None,
+        executor: ExecutorKind | None = None,
+        permanent: Errors = (),
+        retryable: Errors = (),
+        breaker: Breaker | None = None,
+        **options: Any,
+    ) -> Any:
+        """Make a function a task: `@queue.task` or `@queue.task(priority="high", ...)`.
+
+        `retry` is a policy, a list of delays, seconds, or a function of (attempt, error) that the
+        worker asks. `permanent` and `retryable` are exception classes that join the default lists,
+        and overrule them. `breaker` holds the task back while it keeps failing.
+        """
+        call: Any = self._tasks.task
+        answer: Any = call(
+            func,
+            name=name,
+            retry=retry,
+            executor=executor,
+            permanent=permanent,
+            retryable=retryable,
+            breaker=breaker,
+            **options,
+        )
+        return answer
+
+    def load_tasks(self, module: str) -> list[str]:
+        """Import a module and take in the tasks that stand in it; answers with their names.
+
+        That is how a worker finds tasks that have names of their own. Raises
+        TaskNotImportableError, with the reason, if the module cannot be imported.
+        """
+        return self._tasks.load_tasks(module)
+
+    @overload
+    def submit(
+        self,
+        func: AsyncFunction[R],
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        connection: Connection | None = None,
+        limit_key: str | None = None,
+        block: Block = False,
+        **kwargs: Any,
+    ) -> JobHandle[R]: ...
+    @overload
+    def submit(
+        self,
+        func: Function[R],
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        connection: Connection | None = None,
+        limit_key: str | None = None,
+        block: Block = False,
+        **kwargs: Any,
+    ) -> JobHandle[R]: ...
+    @overload
+    def submit(
+        self,
+        func: str,
+        /,
+        *args: Any,
+        task_name: str | None = None,
+        job_id: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: RetryLike | None = None,
+        run_at: datetime | None = None,
+        delay: Seconds | None = None,
+        deadline: datetime | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        idempotency_key: str | None = None,
+        parent_id: JobRef | None = None,
+        depends_on: JobRef | Iterable[JobRef] | None = None,
+        on_dependency_failure: DependencyPolicy | None = None,
+        client: str | None = None,
+        connection: Connection | None = None,
+        limit_key: str | None = None,
+        block: Block = False,
+        **kwargs: Any,
+    ) -> JobHandle[Any]: ...
+    def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Have `func(*args, **kwargs)` run in the background, as soon as its options allow.
+
+        `func` is a function, a task, or a task's name. The names of the options are reserved here;
+        a function with a parameter of such a name is submitted through its task, whose own submit
+        takes exactly the function's arguments: `queue.task(func).submit(...)`.
+
+        A queue that is full raises QueueFullError, which says when to try again. With `block=True`
+        the call waits until there is room, with `block=5` for at most 5 seconds.
+
+        With `connection`, one from `connect()`, the job is a part of the transaction that is open
+        there: it is submitted when that commits.
+        """
+        return self._submitting.submit(func, *args, **kwargs)
+
+    def submit_call(
+        self,
+        task: BaseTask[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: JobOptions | None = None,
+        *,
+        block: Block = False,
+        connection: Connection | None = None,
+    ) -> JobHandle[R]:
+        """`submit` for a task at hand: nothing in `kwargs` is taken for an option."""
+        return self._submitting.submit_call(
+            task, args, kwargs, options, block=block, connection=connection
+        )
+
+    @overload
+    def submit_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: Literal[False] = False,
+        block: Block = False,
+        connection: Connection | None = None,
+    ) -> list[JobHandle[Any]]: ...
+    @overload
+    def submit_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: Literal[True],
+        connection: Connection | None = None,
+    ) -> list[JobHandle[Any] | LeaseholdError]: ...
+    def submit_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        partial: bool = False,
+        block: Block = False,
+        connection: Connection | None = None,
+    ) -> list[Any]:
+        """Submit many jobs in one write: all or nothing.
+
+        With `partial`, the good ones are submitted, and each bad one is answered by its error. With
+        `block`, it waits until there is room for all of them, and with `connection` they are a part
+        of the transaction that is open there, as in `submit`.
+        """
+        call: Any = self._submitting.submit_many
+        answer: list[Any] = call(jobs, partial=partial, block=block, connection=connection)
+        return answer
+
+    def submit_command(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        connection: Connection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Any]:
+        """Have a command run: a list of arguments, or a string for the shell.
+
+        Values from outside belong in a list or in `env`, never in a shell string. Only a worker
+        with `allow_commands=True` runs it. `options` are those of `submit`.
+        """
+        return self._submitting.submit_command(
+            command, cwd=cwd, env=env, stdin=stdin, connection=connection, **options
+        )
+
+    def check_job(self, job: NewJob) -> None:
+        """Raise whatever a submit would find wrong with this job by itself; nothing is stored.
+
+        What depends on the store, such as an id that is taken or a queue that is full, only a
+        submit can tell.
+        """
+        self._submitting.check_job(job)
+
+    @overload
+    async def asubmit(
+        self, func: AsyncFunction[R], /, *args: Any, **kwargs: Any
+    ) -> JobHandle[R]: ...
+    @overload
+    async def asubmit(self, func: Function[R], /, *args: Any, **kwargs: Any) -> JobHandle[R]: ...
+    @overload
+    async def asubmit(self, func: str, /, *args: Any, **kwargs: Any) -> JobHandle[Any]: ...
+    async def asubmit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """`submit`, to be awaited, with the same options."""
+        return await self._submitting.asubmit(func, *args, **kwargs)
+
+    async def asubmit_call(
+        self,
+        task: BaseTask[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: JobOptions | None = None,
+        *,
+        block: Block = False,
+        connection: Connection | None = None,
+    ) -> JobHandle[R]:
+        """`submit_call`, to be awaited: submits that wait at the same time share one write."""
+        return await self._submitting.asubmit_call(
+            task, args, kwargs, options, block=block, connection=connection
+        )
+
+    async def asubmit_many(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        block: Block = False,
+        connection: Connection | None = None,
+    ) -> list[JobHandle[Any]]:
+        """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
+        return await self._submitting.asubmit_many(jobs, block=block, connection=connection)
+
+    def schedule(
+        self,
+        name: str,
+        task: BaseTask[..., Any] | Callable[..., Any] | str,
+        timing: Timing,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Have a task run at every tick of `timing`: `Cron(...)` or `Every(...)`.
+
+        The name stands for the schedule: to say the same again, at every start of a program, is
+        harmless, and to say something else changes it. Ticks are fired by the workers on this
+        store, each tick once. `misfire` says what becomes of ticks while there was no worker,
+        `overlap="skip"` passes over a tick while the job before has not ended. The other options
+        are those of `submit`, for each tick's job.
+
+        >>> from leasehold import Cron, TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> schedule = queue.schedule("nightly", print, Cron("0 3 * * *", zone="Europe/Berlin"))
+        >>> [known.name for known in queue.schedules]
+        ['nightly']
+        """
+        return self._scheduling.schedule(name, task, timing, args, kwargs, **options)
+
+    def schedule_command(
+        self,
+        name: str,
+        command: str | Sequence[str],
+        timing: Timing,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """`schedule` for a command, which is given as in `submit_command`.
+
+        >>> from leasehold import Every, TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.schedule_command("tidy", ["find", "/tmp", "-delete"], Every(3600)).task
+        'command'
+        """
+        return self._scheduling.schedule_command(
+            name, command, timing, cwd=cwd, env=env, stdin=stdin, **options
+        )
+
+    def every(
+        self,
+        seconds: Seconds,
+        *,
+        starting: datetime | None = None,
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Decorator:
+        """Make a function a task that runs at an interval: `@queue.every(60)`.
+
+        It may stand above `@queue.task(...)`. The schedule has the task's name unless told
+        otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
+        """
+        return self._scheduling.every(
+            seconds, starting=starting, name=name, args=args, kwargs=kwargs, **options
+        )
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        zone: str = "UTC",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Decorator:
+        """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
+        return self._scheduling.cron(
+            expression, zone=zone, name=name, args=args, kwargs=kwargs, **options
+        )
+
+    def submit_workflow(
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+    ) -> WorkflowRun:
+        """Submit all jobs of a workflow in one write, all or nothing.
+
+        Their ids are the workflow's id and their name, `id:name`, unless they bring their own. With
+        `block` it waits until there is room for the jobs that depend on nobody, and with
+        `connection` they are a part of the transaction that is open there, as in `submit`.
+        """
+        return self._workflows.submit_workflow(workflow, block=block, connection=connection)
+
+    async def asubmit_workflow(
+        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+    ) -> WorkflowRun:
+        """`submit_workflow`, to be awaited; while it waits for room, no thread does."""
+        return await self._workflows.asubmit_workflow(workflow, block=block, connection=connection)
+
+    def graph(self, *jobs: JobRef) -> Graph:
+        """These jobs and all that are linked with them by dependencies, with their statuses.
+
+        Raises JobNotFoundError for an unknown id.
+        """
+        return self._workflows.graph(*jobs)
+
+    def cancel_graph(self, *jobs: JobRef, reason: str = "", linked: bool = True) -> int:
+        """Stop these jobs and all that are linked with them, unless they have ended.
+
+        Answers how many there were. With `linked=False` only the jobs themselves.
+        """
+        return self._workflows.cancel_graph(*jobs, reason=reason, linked=linked)
+
+    def replay_graph(self, *jobs: JobRef, reset_attempts: bool = False) -> int:
+        """Replay what failed, and everything that was cancelled or dead because of it.
+
+        Any job that was brought down will do: the one with which the trouble began is found. The
+        others wait for it again. Answers how many jobs were replayed; raises
+        InvalidTransitionError if none of these jobs is dead or cancelled.
+        """
+        return self._workflows.replay_graph(*jobs, reset_attempts=reset_attempts)
+
+    @overload
+    def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.
+        self, jobs: JobRef, timeout: float | None = None
+    ) -> Job: ...
+    @overload
+    def wait(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]: ...
+    def wait(
+        self, jobs: JobRef | Iterable[JobRef], timeout: float | None = None
+    ) -> Job | list[Job]:
+        """Block until a job, or all of several, have ended, well or badly.
+
+        Answers with their last snapshots, in order. Raises ResultTimeoutError (a TimeoutError)
+        when not all have ended after `timeout` seconds, and JobNotFoundError for an unknown id.
+        """
+        return self._results.wait(jobs, timeout)
+
+    def get_result(self, job: JobRef, timeout: float | None = None) -> Any:
+        """What the job's task returned. Waits for it.
+
+        Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
+        ResultTimeoutError (a TimeoutError) when it has not ended after `timeout` seconds,
+        ResultExpiredError when the result's time to live is over, and JobNotFoundError for an
+        unknown id. A large result that cannot be had from the blob store raises a BlobError.
+        """
+        return self._results.get_result(job, timeout)
+
+    def result_of(self, job: Job, codec: CallCodec | None = None) -> Any:
+        """The result in a job that has ended, or the error that says why there is none."""
+        return self._results.result_of(job, codec)
+
+    def dependency_results(self, job: JobRef) -> dict[str, Any]:
+        """What the jobs that this one depends on returned, by id, in the order of `depends_on`.
+
+        Those that have not completed are not among them.
+        """
+        return self._results.dependency_results(job)
+
+    async def aget_result(self, job: JobRef, timeout: float | None = None) -> Any:
+        """`get_result`, to be awaited: no thread waits."""
+        return await self._results.aget_result(job, timeout)
+
+    async def aresult_of(self, job: Job, codec: CallCodec | None = None) -> Any:
+        """`result_of`, to be awaited: a result in a blob store is read on another thread."""
+        return await self._results.aresult_of(job, codec)
+
+    async def await_end(self, job: JobRef, timeout: float | None = None) -> Job:
+        """`wait` for one job, to be awaited: no thread waits."""
+        return await self._results.await_end(job, timeout)
+
+    async def await_ends(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
+        """`wait` for several jobs, to be awaited: no thread waits."""
+        return await self._results.await_ends(jobs, timeout)
+
+    def get(self, job: JobRef) -> Job:
+        """A snapshot of a job; raises JobNotFoundError for an unknown id, or an archived job's."""
+        return self._looking.get(job)
+
+    def get_status(self, job: JobRef) -> Status:
+        return self._looking.get_status(job)
+
+    def payload_of(self, job: Job) -> Any:
+        """A job's payload as plain JSON data, also one that is kept in a blob store."""
+        return self._looking.payload_of(job)
+
+    def position(self, job: JobRef) -> int | None:
+        """How many pending jobs of its queue are served before this one; None if it is not pending.
+
+        It counts them: for people who ask, not for loops.
+        """
+        return self._looking.position(job)
+
+    def search(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> Iterator[Job]:
+        """All jobs that fit, the last submitted first; fetched page by page as you go.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", metadata={"tenant": "acme"})
+        >>> [job.task for job in queue.search(status="pending", metadata={"tenant": "acme"})]
+        ['mail']
+        """
+        return self._looking.search(where, **fields)
+
+    def search_page(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> Page:
+        """One page of a search, and the cursor with which to ask for the next."""
+        return self._looking.search_page(where, limit=limit, cursor=cursor, **fields)
+
+    def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
+        """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
+        return self._looking.find_ids(prefix, limit)
+
+    def attempts(self, job: JobRef) -> list[Attempt]:
+        """The job's attempts, oldest first, the running one included."""
+        return self._looking.attempts(job)
+
+    def history(self, job: JobRef) -> list[HistoryEvent]:
+        """Everything that happened to the job, oldest first."""
+        return self._looking.history(job)
+
+    def log(self, job: JobRef) -> list[str]:
+        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
+        return self._looking.log(job)
+
+    def job_log(self, job: JobRef) -> JobLog:
+        """The same lines with the time of each, and how many there were before them."""
+        return self._looking.job_log(job)
+
+    def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        return self._looking.get_queue_stats(queue)
+
+    def queues(self) -> list[str]:
+        """The names of all queues that were created or ever held a job."""
+        return self._looking.queues()
+
+    def workers(self) -> list[WorkerInfo]:
+        """The registered workers, of this process and of others."""
+        return self._looking.workers()
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        """The latest administrative actions, newest first."""
+        return self._looking.audit_log(limit)
+
+    def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
+        """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
+
+        They are on the machine whose worker ran it. None for another kind of job, and for an
+        attempt that there was not.
+        """
+        return self._looking.output_paths(job, attempt)
+
+    def cancel(self, job: JobRef, reason: str = "") -> Job:
+        """Stop a job: at once if it waits, as soon as its code lets go if it runs.
+
+        Raises InvalidTransitionError if it has ended already.
+        """
+        return self._orders.cancel(job, reason)
+
+    def cancel_many(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        reason: str = "",
+        **fields: Unpack[FilterFields],
+    ) -> int:
+        """Stop every waiting or running job that fits; answers how many."""
+        return self._orders.cancel_many(where, reason=reason, **fields)
+
+    def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
+        """Change a waiting job's priority; it keeps its place in time."""
+        return self._orders.reprioritize(job, priority)
+
+    def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
+        """Give a dead or cancelled job another chance: one attempt more, or all of them again."""
+        return self._orders.replay(job, reset_attempts=reset_attempts)
+
+    retry = replay
+
+    def discard(self, job: JobRef) -> Job:
+        """Delete a job that has ended, with all its records; answers with its last snapshot."""
+        return self._orders.discard(job)
+
+    def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
+        """`cancel` several jobs, in bounded writes; one answer each, in order."""
+        return self._orders.cancel_each(jobs, reason)
+
+    def replay_each(self, jobs: Iterable[JobRef], *, reset_attempts: bool = False) -> list[Answer]:
+        """`replay` several jobs, in bounded writes; one answer each, in order."""
+        return self._orders.replay_each(jobs, reset_attempts=reset_attempts)
+
+    def discard_each(self, jobs: Iterable[JobRef]) -> list[Answer]:
+        """`discard` several jobs, in bounded writes; one answer each, in order."""
+        return self._orders.discard_each(jobs)
+
+    def reprioritize_each(self, jobs: Iterable[JobRef], priority: PriorityLike) -> list[Answer]:
+        """`reprioritize` several jobs; one answer each, in order."""
+        return self._orders.reprioritize_each(jobs, priority)
+
+    def lease(
+        self,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+        *,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> Lease | None:
+        """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
+
+        It is yours until its lease runs out: `ack` or `nack` it, `extend` it while you work.
+        """
+        return self._consuming.lease(
+            queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
+        )
+
+    def lease_many(
+        self,
+        limit: int,
+        queue: str | Sequence[str] | None = None,
+        worker: str = "consumer",
+        tasks: Sequence[TaskLike] | None = None,
+        wait: float = WAIT_SECONDS,
+        *,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> list[Lease]:
+        """Take up to `limit` of the best available jobs, waiting for the first of them."""
+        return self._consuming.lease_many(
+            limit, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
+        )
+
+    def arguments(self, lease: Lease) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The call a leased job asks for, rebuilt by its task's hints where the code is here."""
+        return self._consuming.arguments(lease)
+
+    def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
+        """The job is done. Raises LeaseLostError if the lease is no longer yours."""
+        return self._consuming.ack(lease, result, note=note)
+
+    def nack(
+        self,
+        lease: Lease,
+        error: BaseException | str = "",
+        *,
+        requeue: bool | None = None,
+        retry_after: float | None = None,
+    ) -> Settled:
+        """The attempt failed; the answer says whether, and when, there will be another one.
+
+        Unless `requeue` or `retry_after` says so, the default lists decide which exceptions are
+        worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
+        its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
+        """
+        return self._consuming.nack(lease, error, requeue=requeue, retry_after=retry_after)
+
+    def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
+        """Keep a lease for so many seconds from now (its own length, unless told otherwise).
+
+        The answer says when it ends, when to extend it next, and whether to stop.
+        """
+        return self._consuming.extend(lease, seconds)
+
+    def heartbeat(self, leases: Iterable[Lease]) -> list[Renewed | LeaseLostError]:
+        """Keep many leases of one worker alive in one write; one answer each, in order."""
+        return self._consuming.heartbeat(leases)
+
+    def peek(self, queue: str | None = None, limit: int = 1) -> list[Job]:
+        """The jobs that would be leased next, without leasing them.
+
+        It looks through all that is pending: for people and tests, not for loops.
+        """
+        return self._consuming.peek(queue, limit)
+
+    def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
+        """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
+        self._consuming.requeue(job, delay=delay, reason=reason)
+
+    def lease_request(
+        self,
+        limit: int,
+        queue: str | Sequence[str] | None,
+        worker: str,
+        tasks: Sequence[TaskLike] | None,
+        lease_seconds: float | None = None,
+        parent: JobRef | None = None,
+    ) -> LeaseRequest:
+        """What a lease call asks of the store."""
+        return self._consuming.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
+
+    def try_lease(self, request: LeaseRequest) -> Exchange:
+        """Lease what is available now, without waiting."""
+        return self._consuming.try_lease(request)
+
+    def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
+        """Give a new queue its rules.
+
+        Doing it again with the same rules changes nothing, so a program may do it when it starts;
+        with other rules it raises QueueExistsError.
+        """
+        return self._queues.create_queue(name, **options)
+
+    def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
+        """Change those rules of a queue that are named; None takes one away.
+
+        Running workers, of all processes, follow at once.
+        """
+        return self._queues.update_queue(name, **changes)
+
+    def queue_config(self, name: str) -> QueueConfig:
+        """A queue's rules; raises QueueNotFoundError for one that nobody ever heard of."""
+        return self._queues.queue_config(name)
+
+    def queue_info(self, name: str) -> QueueInfo:
+        """A queue's rules and state, and how many of its jobs are pending and running."""
+        return self._queues.queue_info(name)
+
+    def list_queues(self) -> list[QueueInfo]:
+        """Every queue that was created or ever held a job: rules, state and counts, by name."""
+        return self._queues.list_queues()
+
+    def pause_queue(self, name: str) -> QueueInfo:
+        """Let nothing of a queue be leased. It accepts jobs, and what runs goes on."""
+        return self._queues.pause_queue(name)
+
+    def resume_queue(self, name: str) -> QueueInfo:
+        """Let a paused queue be leased, and a draining one accept jobs, again."""
+        return self._queues.resume_queue(name)
+
+    def drain_queue(self, name: str) -> QueueInfo:
+        """Let a queue accept no more jobs; what it has finishes."""
+        return self._queues.drain_queue(name)
+
+    def purge_queue(
+        self, name: str, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> int:
+        """Delete the waiting jobs of a queue, or those that fit; answers how many.
+
+        What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
+        had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
+        """
+        return self._queues.purge_queue(name, where, **fields)
+
+    def delete_queue(self, name: str, *, force: bool = False) -> int:
+        """Forget a queue's rules and state. Raises QueueNotEmptyError while jobs wait or run in it.
+
+        With `force`, those that wait become dead letters, with the reason, and those that run may
+        finish. Answers how many became dead letters.
+        """
+        return self._queues.delete_queue(name, force=force)
+
+    def why(self, job: JobRef) -> Reason:
+        """Why a job is not running: the first thing that stands in its way.
+
+        It looks at several things one after the other: what it says was true a moment ago.
+        """
+        return self._queues.why(job)
+
+    def metrics(
+        self, queue: str | None = None, window_seconds: float = WINDOW_SECONDS
+    ) -> QueueMetrics:
+        """How a queue, or all of them, stands now, and what happened in the window before.
+
+        Raises InvalidWindowError for more than 48 hours. No job is scanned for it.
+        """
+        return self._metrics.metrics(queue, window_seconds)
+
+    def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
+        """What happened in each of the latest minutes, oldest first; the last is not over yet."""
+        return self._metrics.series(queue, minutes)
+
+    def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
+        """What happened on each of the latest days (UTC), oldest first; the last is today."""
+        return self._metrics.daily(queue, days)
+
+    def estimated_start(self, job: JobRef) -> datetime | None:
+        """When a waiting job will probably be leased, at the rate of the latest minutes.
+
+        For a pending job it goes by its position, so it counts: it is for people who ask, not for
+        loops. One that is due later starts when it is due, at the earliest. None for a job that
+        does not wait or is blocked, while its queue is paused, and if nothing was leased from the
+        queue lately.
+        """
+        return self._metrics.estimated_start(job)
+
+    def prune(
+        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+    ) -> CleanUp | None:
+        """Archive and delete jobs that ended longer ago than the retention policy keeps them.
+
+        Workers do it once a day by themselves, and so does this: it answers None when the last
+        clean-up is not a day old, or there is not enough to clean. `force` does it now.
+        `emergency` takes every completed and cancelled job, whatever its age, and does not pause
+        for others; dead letters stay, unless `dead` says that they may go too.
+        """
+        return self._retention.prune(force=force, emergency=emergency, dead=dead)
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        """The records of the latest clean-ups, newest first: who, when, how many, how long."""
+        return self._retention.cleanups(limit)
+
+    def now(self) -> datetime:
+        """The store's clock, which never steps back; every time in a job is one of its times."""
+        return self._upkeep.now()
+
+    def sweep(self) -> SweepReport:
+        """Take back every job whose lease expired or whose holder is proved dead, once, now.
+
+        Workers do it by themselves all the time; this is for when there are none, or for a person
+        who does not want to wait.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.sweep().recovered
+        0
+        """
+        return self._upkeep.sweep()
+
+    def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, longest first."""
+        return self._upkeep.stuck(silent_seconds)
+
+    def lost_workers(self) -> list[str]:
+        """Workers that are proved dead and whose jobs the next sweep takes back, by id.
+
+        Empty on a store that cannot prove death: there, jobs wait for their lease to end.
+        """
+        return self._upkeep.lost_workers()
+
+    def check(self) -> list[str]:
+        """Look for damage and broken invariants; the problems found, none if all is well."""
+        return self._upkeep.check()
+
+    def repair_clock(self) -> ClockRepair:
+        """Set the store's clock back to the wall clock, after that was once far ahead.
+
+        Refused while workers live or jobs run; see docs/leases.md, "Clocks".
+        """
+        return self._upkeep.repair_clock()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy of the store while it is in use."""
+        self._upkeep.backup(path)
+
+    def describe(self) -> Mapping[str, Any]:
+        """What the store is: kind, place, durability, versions."""
+        return self._upkeep.describe()
+
+    def codec_for(self, task: str) -> CallCodec:
+        """The task's own codec, or one that knows no type hints if its code is not here."""
+        return self._codecs.codec_for(task)

@@ -1,0 +1,67 @@
+"""From a call of a task to the draft of a job: encoded, with everything said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from leasehold.codec import encode_document
+from leasehold.core.job import Draft
+from leasehold.env import Env
+from leasehold.errors import InvalidJobError
+from leasehold.queue.options import JobOptions, NewJob, draft_fields, draft_safe, merged
+from leasehold.queue.task import BaseTask
+from leasehold.queue.tasks import Tasks
+
+
+class Drafting:
+    """Makes drafts; nothing is stored."""
+
+    def __init__(self, tasks: Tasks, env: Env, bytes_max: int) -> None:
+        self._tasks = tasks
+        self._new_id = env.new_id
+        self.bytes_max = bytes_max
+
+    def draft(
+        self,
+        task: BaseTask[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: JobOptions | None,
+    ) -> Draft:
+        """A call of a task as a job."""
+        definition = task.definition
+        codec = definition.codec
+        payload = codec.encode_call(args, kwargs, self.bytes_max)
+        return self._make(definition.name, task.draft_fields, payload, codec.name, options)
+
+    def draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
+        """A job that was given as a value, and its task."""
+        if not isinstance(job, NewJob):
+            raise InvalidJobError(f"submit_many takes NewJob(...) and task.job(...), not {job!r}")
+        task = self._tasks.task_of(job.task)
+        options = draft_safe(job.options)
+        if job.document is ...:
+            return task, self.draft(task, job.args, job.kwargs, options)
+        what = f"the document for {task.name}"
+        payload = encode_document(job.document, what, self.bytes_max)
+        return task, self._make(task.name, task.draft_fields, payload, "json", options)
+
+    def drafts_of(self, jobs: Iterable[NewJob]) -> tuple[list[BaseTask[..., Any]], list[Draft]]:
+        """Jobs that come all or nothing: the task and the draft of each."""
+        both = [self.draft_of(job) for job in jobs]
+        return [task for task, _ in both], [draft for _, draft in both]
+
+    def _make(
+        self,
+        task: str,
+        fields: Mapping[str, Any],
+        payload: bytes,
+        codec: str,
+        options: JobOptions | None,
+    ) -> Draft:
+        if options:
+            fields = merged(fields, draft_fields(options))
+        if "id" not in fields:
+            return Draft(id=self._new_id(), task=task, payload=payload, codec=codec, **fields)
+        return Draft(task=task, payload=payload, codec=codec, **fields)

@@ -1,0 +1,20 @@
+"""What the parts of a queue ask of the whole: is it open, do its workers run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from leasehold.queue.awaiting import Bridge
+
+
+class Lifecycle(NamedTuple):
+    """Given to every part that needs more than the store."""
+
+    check_open: Callable[[], None]
+    """Raises QueueClosedError once the queue is shut down."""
+    ensure_workers: Callable[[], None]
+    """Starts the workers of this process, if it should have any and has none yet."""
+    bridge: Callable[[], Bridge]
+    """What carries the awaitable calls; made when the first of them comes."""

@@ -1,0 +1,145 @@
+"""What a person asks about jobs: snapshots, searches, history, counts, and where output is kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Unpack
+
+import msgspec
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.core.job import Attempt, HistoryEvent, Job
+from leasehold.core.joblog import JobLog
+from leasehold.core.records import AuditRecord, WorkerInfo
+from leasehold.core.search import JobFilter, Page
+from leasehold.core.status import Status
+from leasehold.core.store import Store
+from leasehold.queue.filters import FilterFields, filter_of, found
+from leasehold.queue.large import inline
+from leasehold.queue.missing import not_found
+from leasehold.queue.options import JobRef, id_of
+from leasehold.worker.executors.output import output_paths
+from leasehold.worker.task import COMMAND_TASK
+
+
+class Looking:
+    """The part of a TaskQueue that looks at jobs."""
+
+    def __init__(
+        self, store: Store, blobs: Blobs | None, ensure_workers: Callable[[], None]
+    ) -> None:
+        self.store = store
+        self.blobs = blobs
+        self._ensure_workers = ensure_workers
+
+    def get(self, job: JobRef) -> Job:
+        """A snapshot of a job; raises JobNotFoundError for an unknown id, or an archived job's."""
+        self._ensure_workers()
+        snapshot = self.store.get(id_of(job))
+        if snapshot is None:
+            raise not_found(self.store, id_of(job))
+        return snapshot
+
+    def get_status(self, job: JobRef) -> Status:
+        return self.get(job).status
+
+    def payload_of(self, job: Job) -> Any:
+        """A job's payload as plain JSON data, also one that is kept in a blob store."""
+        data, codec = inline(self.blobs, job.payload_data, job.codec)
+        return msgspec.structs.replace(job, payload_data=data, codec=codec).payload
+
+    def position(self, job: JobRef) -> int | None:
+        """How many pending jobs of its queue are served before this one; None if it is not pending.
+
+        It counts them: for people who ask, not for loops.
+        """
+        return self.store.position(id_of(job))
+
+    def search(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> Iterator[Job]:
+        """All jobs that fit, the last submitted first; fetched page by page as you go.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", metadata={"tenant": "acme"})
+        >>> [job.task for job in queue.search(status="pending", metadata={"tenant": "acme"})]
+        ['mail']
+        """
+        return found(self.store, filter_of(where, fields))
+
+    def search_page(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        **fields: Unpack[FilterFields],
+    ) -> Page:
+        """One page of a search, and the cursor with which to ask for the next."""
+        return self.store.search(filter_of(where, fields), limit=limit, cursor=cursor)
+
+    def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
+        """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
+        return self.store.find_ids(prefix, limit=limit)
+
+    def attempts(self, job: JobRef) -> list[Attempt]:
+        """The job's attempts, oldest first, the running one included."""
+        return self.store.attempts(self.get(job).id)
+
+    def history(self, job: JobRef) -> list[HistoryEvent]:
+        """Everything that happened to the job, oldest first."""
+        return self.store.history(self.get(job).id)
+
+    def log(self, job: JobRef) -> list[str]:
+        """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
+        return self.job_log(job).texts
+
+    def job_log(self, job: JobRef) -> JobLog:
+        """The same lines with the time of each, and how many there were before them."""
+        return self.store.log(self.get(job).id)
+
+    def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        return self.store.stats(queue).as_mapping()
+
+    def queues(self) -> list[str]:
+        """The names of all queues that were created or ever held a job."""
+        return self.store.queues()
+
+    def workers(self) -> list[WorkerInfo]:
+        """The registered workers, of this process and of others."""
+        return self.store.workers()
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        """The latest administrative actions, newest first."""
+        return self.store.audit_log(limit)
+
+    def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
+        """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
+
+        They are on the machine whose worker ran it. None for another kind of job, and for an
+        attempt that there was not.
+        """
+        snapshot = job if isinstance(job, Job) else self.get(job)
+        if snapshot.task != COMMAND_TASK:
+            return None
+        latest = snapshot.stdout_path, snapshot.stderr_path
+        if attempt is None and latest[0] is not None and latest[1] is not None:
+            return latest[0], latest[1]
+        folder = self._output_folder(snapshot)
+        # A handed-back attempt and its successor share a number: the last one counts.
+        tried = [
+            each for each in self.attempts(snapshot.id) if attempt is None or each.number == attempt
+        ]
+        if not tried or folder is None:
+            return None
+        return output_paths(folder, snapshot.id, tried[-1].lease_version)
+
+    def _output_folder(self, job: Job) -> str | None:
+        if job.stdout_path is not None:
+            return os.path.dirname(os.path.dirname(job.stdout_path))
+        path = self.store.describe().get("path")
+        return None if path is None else f"{path}-output"

@@ -1,0 +1,174 @@
+"""Orders about jobs: cancel, reprioritize, replay, discard one, several, or all that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Unpack
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.core.job import Job, PriorityLike, priority_of
+from leasehold.core.refusals import no_job
+from leasehold.core.search import JobFilter
+from leasehold.core.status import WAITING, Status
+from leasehold.core.store import Store
+from leasehold.errors import JobNotFoundError, LeaseholdError
+from leasehold.queue.filters import FilterFields, filter_of, found
+from leasehold.queue.options import JobRef, id_of
+
+AT_ONCE: Final = 500
+"""How many jobs one write changes, so that others get their turn in between."""
+
+Answer = Job | LeaseholdError
+"""The job after the change, or why it was refused."""
+
+
+class Orders:
+    """The part of a TaskQueue that takes orders about jobs.
+
+    >>> from leasehold import TaskQueue
+    >>> queue = TaskQueue("memory://", num_workers=0)
+    >>> job = queue.submit("resize", "cat.png")
+    >>> for answer in queue.cancel_each([job, "nobody"]):
+    ...     print(answer if isinstance(answer, Exception) else answer.status)
+    cancelled
+    no job has the id 'nobody': it never existed, or was deleted
+    """
+
+    def __init__(self, store: Store, actor: str, blobs: Blobs | None) -> None:
+        self.store = store
+        self._actor = actor
+        self.blobs = blobs
+
+    def cancel(self, job: JobRef, reason: str = "") -> Job:
+        """Stop a job: at once if it waits, as soon as its code lets go if it runs.
+
+        Raises InvalidTransitionError if it has ended already.
+        """
+        job_id = id_of(job)
+        return only(self._cancel([job_id], reason), job_id)
+
+    def cancel_many(
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        reason: str = "",
+        **fields: Unpack[FilterFields],
+    ) -> int:
+        """Stop every waiting or running job that fits; answers how many."""
+        jobs = found(self.store, filter_of(where, fields))
+        stoppable = WAITING | {Status.RUNNING}
+        job_ids = [job.id for job in jobs if job.status in stoppable]
+        return change_many(lambda ids: self._cancel(ids, reason), job_ids, strict=False)
+
+    def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
+        """Change a waiting job's priority; it keeps its place in time."""
+        return self.store.reprioritize(id_of(job), priority_of(priority), actor=self._actor)
+
+    def replay(self, job: JobRef, *, reset_attempts: bool = False) -> Job:
+        """Give a dead or cancelled job another chance: one attempt more, or all of them again."""
+        job_id = id_of(job)
+        answers = self.store.replay([job_id], reset_attempts=reset_attempts, actor=self._actor)
+        return only(answers, job_id)
+
+    retry = replay
+    """The word that other queues use."""
+
+    def discard(self, job: JobRef) -> Job:
+        """Delete a job that has ended, with all its records; answers with its last snapshot."""
+        job_id = id_of(job)
+        answers = self.store.discard([job_id], actor=self._actor)
+        if self.blobs is not None:
+            self.blobs.forget_jobs(answers)
+        return only(answers, job_id)
+
+    # -- several that were named: one answer each, whatever becomes of the others ---------------
+
+    def cancel_each(self, jobs: Iterable[JobRef], reason: str = "") -> list[Answer]:
+        """`cancel` several jobs, in bounded writes; one answer each, in order."""
+        return _in_parts(jobs, lambda job_ids: self._cancel(job_ids, reason))
+
+    def replay_each(self, jobs: Iterable[JobRef], *, reset_attempts: bool = False) -> list[Answer]:
+        """`replay` several jobs, in bounded writes; one answer each, in order."""
+        return _in_parts(
+            jobs,
+            lambda job_ids: self.store.replay(
+                job_ids, reset_attempts=reset_attempts, actor=self._actor
+            ),
+        )
+
+    def discard_each(self, jobs: Iterable[JobRef]) -> list[Answer]:
+        """`discard` several jobs, in bounded writes; one answer each, in order."""
+        answers = _in_parts(jobs, lambda job_ids: self.store.discard(job_ids, actor=self._actor))
+        if self.blobs is not None:
+            self.blobs.forget_jobs(answers)
+        return answers
+
+    def reprioritize_each(self, jobs: Iterable[JobRef], priority: PriorityLike) -> list[Answer]:
+        """`reprioritize` several jobs; one answer each, in order."""
+        wanted = priority_of(priority)
+
+        def one(job: JobRef) -> Answer:
+            try:
+                return self.store.reprioritize(id_of(job), wanted, actor=self._actor)
+            except LeaseholdError as error:
+                return error
+
+        return [one(job) for job in jobs]
+
+    def _cancel(self, job_ids: Sequence[str], reason: str) -> Sequence[Answer]:
+        return self.store.cancel(job_ids, reason=reason, actor=self._actor)
+
+
+def _in_parts(
+    jobs: Iterable[JobRef], change: Callable[[Sequence[str]], Sequence[Answer]]
+) -> list[Answer]:
+    meant = [_id_or_error(job) for job in jobs]
+    job_ids = [each for each in meant if isinstance(each, str)]
+    answers = (
+        answer
+        for start in range(0, len(job_ids), AT_ONCE)
+        for answer in change(job_ids[start : start + AT_ONCE])
+    )
+    return [next(answers) if isinstance(each, str) else each for each in meant]
+
+
+def _id_or_error(job: JobRef) -> str | JobNotFoundError:
+    try:
+        return id_of(job)
+    except JobNotFoundError as error:
+        return error
+
+
+def change_many(
+    change: Callable[[Sequence[str]], Sequence[Job | LeaseholdError]],
+    job_ids: Sequence[str],
+    *,
+    strict: bool,
+) -> int:
+    """Apply a change in bounded writes; answers how many jobs it was made to.
+
+    With `strict` the first refusal is raised at the end; otherwise a job that has moved on since it
+    was found is passed over.
+    """
+    changed = 0
+    refused: LeaseholdError | None = None
+    for start in range(0, len(job_ids), AT_ONCE):
+        for answer in change(job_ids[start : start + AT_ONCE]):
+            if isinstance(answer, LeaseholdError):
+                refused = refused or answer
+            else:
+                changed += 1
+    if refused is not None and strict:
+        raise refused
+    return changed
+
+
+def only(answers: Sequence[Job | LeaseholdError], job_id: str) -> Job:
+    """The one answer about one job, its error raised."""
+    if not answers:
+        raise no_job(job_id)
+    answer = answers[0]
+    if isinstance(answer, LeaseholdError):
+        raise answer
+    return answer

@@ -1,0 +1,52 @@
+"""How long jobs are kept: clean-ups on demand, and the records of those that were."""
+
+from __future__ import annotations
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
+from leasehold.core.store import Store
+from leasehold.env import Env
+
+
+class Retention:
+    """The part of a TaskQueue that cleans up."""
+
+    def __init__(
+        self,
+        store: Store,
+        env: Env,
+        actor: str,
+        blobs: Blobs | None,
+        policy: RetentionPolicy | None,
+    ) -> None:
+        self.store = store
+        self._env = env
+        self._actor = actor
+        self.blobs = blobs
+        self._policy = policy
+
+    def prune(
+        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+    ) -> CleanUp | None:
+        """Archive and delete jobs that ended longer ago than the retention policy keeps them.
+
+        Workers do it once a day by themselves, and so does this: it answers None when the last
+        clean-up is not a day old, or there is not enough to clean. `force` does it now.
+        `emergency` takes every completed and cancelled job, whatever its age, and does not pause
+        for others; dead letters stay, unless `dead` says that they may go too.
+        """
+        from leasehold.worker.pruner import Pruner
+
+        scope = Scope(force=force, emergency=emergency, dead=dead)
+        pruner = Pruner(
+            self.store,
+            policy=self._policy,
+            env=self._env,
+            actor=self._actor,
+            blobs=self.blobs,
+        )
+        return pruner.prune_once(scope)
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        """The records of the latest clean-ups, newest first: who, when, how many, how long."""
+        return self.store.cleanups(limit)

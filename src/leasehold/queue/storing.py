@@ -1,0 +1,146 @@
+"""The one way of all submits into the store: at once, when there is room, or awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.core.job import Draft
+from leasehold.core.records import Submitted
+from leasehold.core.store import Store
+from leasehold.core.transactions import Connection
+from leasehold.env import Env
+from leasehold.errors import LeaseholdError
+from leasehold.queue.large import has_large, submit_large
+from leasehold.queue.lifecycle import Lifecycle
+from leasehold.queue.ready import Ready
+from leasehold.queue.room import Block, check_may_wait, store_when_room
+from leasehold.worker.context import open_connection
+from leasehold.worker.hooks import call_hook_of_caller
+
+T = TypeVar("T")
+Answers = list[Submitted | LeaseholdError]
+
+
+class Storing:
+    """Hands drafts to the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        env: Env,
+        blobs: Blobs | None,
+        ready: Ready,
+        lifecycle: Lifecycle,
+        on_submit: Callable[[Draft], None] | None,
+    ) -> None:
+        self.blobs = blobs
+        self._store = store
+        self._env = env
+        self._ready = ready
+        self._check_open, self._ensure_workers, self.bridge = lifecycle
+        self._on_submit = on_submit
+        self.on_stored: Callable[[], None] | None = None
+        """Called after every write that blocked; a queue without workers may run the jobs then."""
+
+    def store_drafts(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        partial: bool = False,
+        connection: Connection | None = None,
+    ) -> Answers:
+        """Submit now, into the transaction that is open on `connection` or in the running task."""
+        self._check_open()
+        connection = connection or self._joined()
+        if connection is None:
+            self._ensure_workers()
+        # Otherwise `connect` has started them: to register is a write beside the transaction.
+        if self.blobs is not None and has_large(drafts):
+            drafts, answers = submit_large(
+                lambda kept: self._hand_over(kept, partial, connection), self.blobs, drafts
+            )
+        else:
+            answers = self._hand_over(drafts, partial, connection)
+        if self._on_submit is not None:
+            self._tell_submitted(self._on_submit, drafts, answers)
+        if self.on_stored is not None:
+            self.on_stored()
+        return answers
+
+    def store_when_room(
+        self, drafts: Sequence[Draft], block: Block, connection: Connection | None
+    ) -> Answers:
+        """Submit as soon as the queues are not full, within the time that `block` gives."""
+        check_may_wait(connection or self._joined())
+        return store_when_room(
+            lambda: self.store_drafts(drafts),
+            block,
+            store=self._store,
+            ready=self._ready,
+            check_open=self._check_open,
+            env=self._env,
+        )
+
+    # -- awaiting ----------------------------------------------------------------------------
+
+    async def astore_draft(self, draft: Draft, connection: Connection | None) -> Submitted:
+        """`store_drafts` for one, to be awaited: submits at the same time share one write."""
+        if connection is not None or self._joined() is not None:
+            # It waits for nobody: the transaction has its turn, and its thread is this one.
+            [stored] = self.store_drafts([draft], connection=connection)
+        elif self.on_stored is not None or has_large([draft]):
+            # It is one large write by itself: nothing is gained by sharing the row's.
+            [stored] = await self.bridge().call(self.store_drafts, [draft])
+        else:
+            self._check_open()
+            self._ensure_workers()
+            stored = await self.bridge().funnel.submit(draft)
+            if self._on_submit is not None:
+                self._tell_submitted(self._on_submit, [draft], [stored])
+        assert isinstance(stored, Submitted)
+        return stored
+
+    async def await_room(
+        self,
+        submit: Callable[[], Awaitable[T]],
+        block: Block,
+        connection: Connection | None,
+    ) -> T:
+        """`store_when_room` for any way to submit, to be awaited: no thread waits."""
+        from leasehold.queue.awaiting import wait_for_room
+
+        check_may_wait(connection or self._joined())
+        return await wait_for_room(
+            submit,
+            block,
+            store=self._store,
+            ready=self._ready,
+            check_open=self._check_open,
+            bridge=self.bridge(),
+        )
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _hand_over(
+        self, drafts: Sequence[Draft], partial: bool, connection: Connection | None
+    ) -> Answers:
+        if connection is not None:
+            return self._store.submit_within(connection, drafts, partial=partial)
+        return self._store.submit(drafts, partial=partial) if drafts else []
+
+    def _joined(self) -> Connection | None:
+        """The connection of the running task's own transaction, if it leads to this store."""
+        connection = open_connection()
+        return None if connection is None or not self._store.owns(connection) else connection
+
+    @staticmethod
+    def _tell_submitted(
+        on_submit: Callable[[Draft], None],
+        drafts: Sequence[Draft],
+        answers: Sequence[Submitted | LeaseholdError],
+    ) -> None:
+        for draft, answer in zip(drafts, answers, strict=True):
+            if isinstance(answer, Submitted) and not answer.is_duplicate:
+                call_hook_of_caller(on_submit, draft)

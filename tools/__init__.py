@@ -1,0 +1,1 @@
+"""For the people who work on Leasehold: nothing in here is installed."""

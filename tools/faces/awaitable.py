@@ -1,0 +1,348 @@
+"""The awaitable faces: which class each is derived from, and what is special about it.
+
+A method is handed over to a thread of the bridge unless a table here says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tools.faces import blocking
+from tools.faces.definitions import Definition, Module, definitions, module
+from tools.faces.text import method, module_text, overload
+
+PATH: Final = "src/leasehold/aio/faces.py"
+
+NOT_AWAITED: Final = {
+    "task": "makes a task, when a module is imported",
+    "every": "makes a task and its schedule, when a module is imported",
+    "cron": "makes a task and its schedule, when a module is imported",
+    "load_tasks": "imports a module, when a program starts",
+    "start": "starts threads; `async with` does it",
+}
+"""The same on both faces."""
+
+LEFT_OUT: Final = {
+    "run_worker": "it takes the main thread and its signals: `queue.queue.run_worker()`",
+    "bridge": "carries the awaitable calls",
+    "codec_for": "for code that decodes by itself",
+    "submit_call": "what a task's own submit comes to",
+    "lease_request": "a step of lease_many",
+    "try_lease": "a step of lease_many",
+    "asubmit": "of the blocking queue: `submit`",
+    "asubmit_call": "of the blocking queue",
+    "asubmit_many": "of the blocking queue: `submit_many`",
+    "asubmit_workflow": "of the blocking queue: `submit_workflow`",
+    "aget": "of the blocking queue: `get`",
+    "aget_status": "of the blocking queue: `get_status`",
+    "aget_result": "of the blocking queue: `get_result`",
+    "aresult_of": "of the blocking queue: `result_of`",
+    "await_end": "of the blocking queue: `wait`",
+    "await_ends": "of the blocking queue: `wait`",
+    "acancel": "of the blocking queue: `cancel`",
+    "ashutdown": "of the blocking queue: `shutdown`",
+    "ajob": "of the blocking handle: `job`",
+    "astatus": "of the blocking handle: `status`",
+    "aresult": "of the blocking handle: `result`",
+    "aestimated_start": "of the blocking handle: `estimated_start`",
+}
+"""What only the blocking face has, and why."""
+
+LONG: Final = frozenset(
+    {
+        *("prune", "check", "repair_clock", "backup", "peek", "purge_queue", "delete_queue"),
+        *("cancel_many", "cancel_each", "replay_each", "discard_each", "reprioritize_each"),
+        *("cancel_graph", "replay_graph"),
+        *("DeadLetters.replay", "DeadLetters.discard", "DeadLetters.purge"),
+    }
+)
+"""What may take minutes: it gets a thread of its own, so that no short call waits behind it."""
+
+_HANDLE = "AsyncJobHandle({}, self._bridge)"
+_WRAPPED: Final = {
+    "JobHandle[R]": _HANDLE,
+    "JobHandle[Any]": _HANDLE,
+    "WorkflowRun": "AsyncWorkflowRun({}, self._bridge)",
+}
+
+
+@dataclass(frozen=True)
+class Face:
+    """One awaitable class."""
+
+    name: str
+    opening: str
+    """The class statement, and what is written by hand."""
+    inside: str
+    """The object that blocks, as the methods reach it."""
+    derived_from: tuple[tuple[str, str], ...]
+    """Files below `src/leasehold/queue` and the classes in them."""
+    bodies: Mapping[str, str] = field(default_factory=dict)
+    """The methods that do not go to a thread: those that wait do it by callbacks."""
+    plain: frozenset[str] = frozenset()
+    """Properties that need no look at the store."""
+
+
+HANDLE: Final = Face(
+    name="AsyncJobHandle",
+    opening='''
+class AsyncJobHandle(Awaited, Generic[R]):
+    """A job that was submitted, with everything about it to be awaited; see `JobHandle`."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: JobHandle[R], bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return f"AsyncJobHandle({self.id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncJobHandle) and other._handle == self._handle
+
+    def __hash__(self) -> int:
+        return hash(self._handle)
+''',
+    inside="self._handle",
+    derived_from=(("handle.py", "JobHandle"),),
+    bodies={
+        "wait": "return await self._handle.await_end(timeout)",
+        "result": "return await self._handle.aresult(timeout)",
+    },
+    plain=frozenset({"id", "is_duplicate"}),
+)
+
+WORKFLOW_RUN: Final = Face(
+    name="AsyncWorkflowRun",
+    opening='''
+class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
+    """A workflow that was submitted: its jobs' handles by name; see `WorkflowRun`."""
+
+    def __init__(self, run: WorkflowRun, bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._run = run
+
+    def __repr__(self) -> str:
+        return f"Async{self._run!r}"
+
+    def __getitem__(self, name: str) -> AsyncJobHandle[Any]:
+        return AsyncJobHandle(self._run[name], self._bridge)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._run)
+
+    def __len__(self) -> int:
+        return len(self._run)
+''',
+    inside="self._run",
+    derived_from=(("workflow.py", "WorkflowRun"),),
+    bodies={"wait": "return await self._run.await_end(timeout)"},
+    plain=frozenset({"id", "last"}),
+)
+
+_PART = '''
+class {face}(Awaited):
+    """`queue.{name}` with everything to be awaited; see `{part}`."""
+
+    def __init__(self, {name}: {part}, bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._{name} = {name}
+'''
+_ITERATED = """
+    async def __aiter__(self) -> AsyncIterator[{item}]:
+        async for item in self._each(lambda: iter(self._{name})):
+            yield item
+"""
+_COUNTED = '''
+    async def count(self) -> int:
+        """How many there are: `len(...)` of the blocking one."""
+        return await self._call(lambda: len(self._{name}))
+'''
+
+
+def _part(file: str, part: str, *more: str, item: str = "") -> Face:
+    name = {"DeadLetters": "dead_letters"}.get(part, part.lower())
+    opening = "".join((_PART, *more)).format(face=f"Async{part}", part=part, name=name, item=item)
+    return Face(f"Async{part}", opening, f"self._{name}", ((file, part),))
+
+
+PARTS: Final = (
+    _part("schedules.py", "Schedules", _ITERATED, _COUNTED, item="Schedule"),
+    _part("settings.py", "Settings", _ITERATED, item="SettingInfo"),
+    _part("deadletters.py", "DeadLetters", _ITERATED, _COUNTED, item="Job"),
+    _part("archive.py", "Archive"),
+)
+
+_SUBMIT_MANY: Final = """\
+if not partial:
+    handles = await self.queue.asubmit_many(jobs, block=block, connection=connection)
+    return [AsyncJobHandle(handle, self._bridge) for handle in handles]
+answers = await self._call_within(
+    connection, lambda: self.queue.submit_many(jobs, partial=True, connection=connection)
+)
+return [
+    answer if isinstance(answer, LeaseholdError) else AsyncJobHandle(answer, self._bridge)
+    for answer in answers
+]"""
+_WAIT: Final = """\
+if isinstance(jobs, str) or not isinstance(jobs, Iterable):
+    return await self.queue.await_end(jobs, timeout)
+return await self.queue.await_ends(jobs, timeout)"""
+_LEASE_MANY: Final = """\
+request = self.queue.lease_request(limit, queue, worker, tasks, lease_seconds, parent)
+return await wait_for_leases(
+    self._bridge(), self.queue.ready, self.queue.try_lease, request, wait
+)"""
+
+QUEUE: Final = Face(
+    name="AsyncQueueCalls",
+    opening='''
+class AsyncQueueCalls(Awaited):
+    """What of an `AsyncTaskQueue` is derived from `TaskQueue`."""
+''',
+    inside="self.queue",
+    derived_from=(*blocking.PARTS, ("facade.py", "TaskQueue")),
+    bodies={
+        "submit": "return AsyncJobHandle(\n"
+        "    await self.queue.asubmit(func, *args, **kwargs), self._bridge\n)",
+        "submit_many": _SUBMIT_MANY,
+        "submit_workflow": "run = await self.queue.asubmit_workflow(\n"
+        "    workflow, block=block, connection=connection\n)\n"
+        "return AsyncWorkflowRun(run, self._bridge)",
+        "wait": _WAIT,
+        "get_result": "return await self.queue.aget_result(job, timeout)",
+        "result_of": "return await self.queue.aresult_of(job, codec)",
+        "lease": "leases = await self.lease_many(\n"
+        "    1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent\n)\n"
+        "return leases[0] if leases else None",
+        "lease_many": _LEASE_MANY,
+        "shutdown": "await self.queue.ashutdown(wait, timeout)",
+    },
+)
+
+_INIT_BODY: Final = """\
+queue = TaskQueue({call})
+super().__init__(queue.bridge)
+self.queue = queue
+{quotes}The queue underneath, for what blocks for good reason (`run_worker`).{quotes}
+{plain}
+{parts}
+"""
+
+
+def text() -> str:
+    """The module with all of them."""
+    sources = [module("leasehold/aio/awaited.py"), module("leasehold/queue/awaiting.py")]
+    classes = ['R = TypeVar("R")\n']
+    for face in (HANDLE, WORKFLOW_RUN, *PARTS, QUEUE):
+        methods, read = _methods(face)
+        if face is QUEUE:
+            methods.insert(0, _init(read[-1]))
+        classes.append(face.opening + "\n" + textwrap.indent("\n".join(methods), "    "))
+        sources += read
+    opening = (
+        "# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.\n"
+        '"""The awaitable faces, made by `make faces` from the classes that block: do not edit."""'
+    )
+    return module_text(opening, "\n".join(classes), PATH, sources)
+
+
+def awaitable(returns: str) -> str:
+    """What the awaitable method answers where the blocking one answers this."""
+    for name in ("JobHandle", "WorkflowRun"):
+        returns = re.sub(rf"\b{name}\b", f"Async{name}", returns)
+    return re.sub(r"^Iterator\b", "AsyncIterator", returns)
+
+
+def _methods(face: Face) -> tuple[list[str], list[Module]]:
+    sources = [module(f"leasehold/queue/{file}") for file, _ in face.derived_from]
+    methods: dict[str, str] = {}
+    for source, (_, class_name) in zip(sources, face.derived_from, strict=True):
+        for definition in definitions(source, class_name):
+            if definition.name in {*NOT_AWAITED, *LEFT_OUT, *blocking.BETWEEN_PARTS}:
+                continue
+            if not definition.is_property:
+                methods[definition.name] = _method(face, class_name, definition)
+            elif definition.name in face.plain:
+                methods[definition.name] = _property(face, definition)
+            elif face is not QUEUE:
+                methods[definition.name] = _method(face, class_name, definition)
+    return list(methods.values()), sources
+
+
+def _init(facade: Module) -> str:
+    [definition] = definitions(facade, "TaskQueue", names=("__init__",))
+    plain = "\n".join(f"self.{name} = queue.{name}" for name in NOT_AWAITED)
+    parts = "\n".join(
+        f"self.{name} = {face.name}(queue.{name}, queue.bridge)"
+        for face in PARTS
+        for name in [face.inside.removeprefix("self._")]
+    )
+    body = _INIT_BODY.format(call=definition.call, plain=plain, parts=parts, quotes='"""')
+    return method(definition, body, doc=None, returns="None")
+
+
+def _property(face: Face, definition: Definition) -> str:
+    value = f"{face.inside}.{definition.name}"
+    value = _WRAPPED.get(definition.returns, "{}").format(value)
+    made = method(
+        definition,
+        f"return {value}",
+        doc=definition.doc,
+        returns=awaitable(definition.returns),
+    )
+    return f"@property\n{made}"
+
+
+def _method(face: Face, class_name: str, definition: Definition) -> str:
+    is_async = replace(definition, is_async=True)
+    overloads = [
+        overload(header, awaitable(returns), is_async=True)
+        for header, returns in definition.overloads
+    ]
+    made = method(
+        is_async,
+        face.bodies.get(definition.name) or _handed_over(face, class_name, definition),
+        doc=_doc(class_name, definition),
+        returns=awaitable(definition.returns),
+    )
+    return "".join((*overloads, made))
+
+
+def _handed_over(face: Face, class_name: str, definition: Definition) -> str:
+    """Let a thread of the bridge make the call."""
+    call = f"{face.inside}.{definition.name}"
+    if definition.is_property:
+        call = f"lambda: {call}"
+    elif definition.call:
+        call = f"lambda: {call}({definition.call})"
+    if definition.returns.startswith("Iterator["):
+        return f"async for item in self._each({call}):\n    yield item"
+    if definition.has_connection:
+        done = f"await self._call_within(connection, {call})"
+    elif {definition.name, f"{class_name}.{definition.name}"} & LONG:
+        done = f"await self._call_long({call})"
+    else:
+        done = f"await self._call({call})"
+    if definition.returns == "None":
+        return done
+    return f"return {_WRAPPED.get(definition.returns, '{}').format(done)}"
+
+
+def _doc(class_name: str, definition: Definition) -> str | None:
+    if definition.doc is None:
+        return None
+    first, *more = textwrap.dedent(definition.doc).split("\n\n")
+    first = first.strip().replace("Block until", "Wait until")
+    owner = class_name if class_name in _NAMED else "TaskQueue"
+    return f"{first}\n\nSee `{owner}.{definition.name}`.\n" if more else first
+
+
+_NAMED: Final = frozenset(
+    {"JobHandle", "WorkflowRun", "Schedules", "Settings", "DeadLetters", "Archive"}
+)
