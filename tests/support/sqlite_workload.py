@@ -33,9 +33,10 @@ TABLES = (
 )  # fmt: skip
 
 
-def new_env(turned_seconds: float = 0) -> Env:
-    """The same time and the same chance in every run."""
+def new_env(turned_seconds: float = 0, boot_id: str = "the first start") -> Env:
+    """The same time and the same chance in every run, on a machine that was started once."""
     clock = ManualClock()
+    clock._boot_id = boot_id
     clock.advance(turned_seconds)
     return Env(clock=clock, random=Random(5))
 
@@ -52,7 +53,7 @@ def content(store: SQLiteStore) -> Content:
 
 def without_floor(found: Content) -> Content:
     """The same without the version floor, which opening the store may raise."""
-    return {**found, "store_state": [(row[1], row[3]) for row in found["store_state"]]}
+    return {**found, "store_state": [(*row[:2], *row[3:]) for row in found["store_state"]]}
 
 
 def held(store: SQLiteStore) -> set[tuple[str, int]]:
