@@ -46,7 +46,10 @@ WRITE_PATH = {
 """Every instruction of these is hit; of the others, each n-th."""
 STRIDE = 19
 LESS_OF: dict[str, tuple[set[str], int]] = {
-    "close": ({"interrupts.py", "writer.py", "lock.py", "turn.py", "foundation.py", "forks.py"}, 31),
+    "close": (
+        {"interrupts.py", "writer.py", "lock.py", "turn.py", "foundation.py", "forks.py"},
+        31,
+    ),
     "open": ({"lock.py", "holder.py", "transaction.py", "foundation.py", "forks.py"}, 61),
     "create": (set(), 101),
     "now": ({"clock.py"}, STRIDE),
