@@ -209,7 +209,9 @@ def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) ->
     original = recover.recover
 
     def take_back(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
-        holders = {worker for (worker,) in step.execute("SELECT worker FROM running").fetchall()}
+        holders = {
+            str(worker) for (worker,) in step.execute("SELECT worker FROM running").fetchall()
+        }
         return original(step, jobs, holders if dead else dead)
 
     monkeypatch.setattr(recover, "recover", take_back)
