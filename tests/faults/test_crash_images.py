@@ -25,6 +25,7 @@ from support.sqlite_workload import (
     held,
     new_env,
     open_store,
+    rows,
 )
 
 SEEDS = (20300101, 20300102, 20300103)
@@ -74,17 +75,20 @@ def env_afterwards() -> Env:
     return new_env(LONG_AFTER_SECONDS, "another start")
 
 
+def tables_alone(path: Path) -> Content:
+    """Leave a store whose maker came no further than its tables."""
+    db = apsw.Connection(str(path))
+    migrate(db, path)
+    left = rows(db)
+    db.close()
+    return left
+
+
 def stores_without_past(folder: Path) -> list[Content]:
-    """One whose maker came no further than its tables, and one that is made after the crash."""
-    path = folder / "without-past.db"
-    tables_alone = apsw.Connection(str(path))
-    migrate(tables_alone, path)
-    tables_alone.close()
-    # Opened to look, it is left as it is: the first write will find out what time it is.
-    bare = open_store(path, env=env_afterwards())
+    """One whose maker did not come to note the time, and one that is made after the crash."""
+    bare = tables_alone(folder / "bare.db")
     made_afterwards = open_store(folder / "made-afterwards.db", env=env_afterwards())
-    contents = [content(bare), content(made_afterwards)]
-    bare.close()
+    contents = [bare, content(made_afterwards)]
     made_afterwards.close()
     return contents
 
@@ -181,6 +185,13 @@ def test_a_crash_while_recovering_from_a_crash_does_no_harm(folder: Path) -> Non
             assert store.check() == [], message
             assert content(store) in possible, message
             store.close()
+
+
+def test_a_store_whose_maker_came_no_further_than_its_tables_is_completed(folder: Path) -> None:
+    tables_alone(folder / "jobs.db")
+    store = open_store(folder / "jobs.db")
+    assert store.describe()["store_id"]
+    store.close()
 
 
 def test_a_store_that_was_full_until_now_repeats_no_version_once_it_is_normal(

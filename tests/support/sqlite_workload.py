@@ -11,6 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import apsw
+
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Renewal, Settlement
 from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
@@ -48,7 +50,11 @@ def open_store(path: Path, durability: Durability = "full", env: Env | None = No
 def content(store: SQLiteStore) -> Content:
     """Every row of every table that the calls write."""
     with store._read() as db:
-        return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
+        return rows(db)
+
+
+def rows(db: apsw.Connection) -> Content:
+    return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
 
 
 def without_floor(found: Content) -> Content:
