@@ -366,7 +366,9 @@ def _leave_orderly() -> None:
     gc.collect()
 
 
-def test_many_threads_may_fork_at_once(path: Path) -> None:
+def test_many_threads_may_fork_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each fork waits for all others: on a busy machine, for longer than a program should have to.
+    monkeypatch.setattr(store_forks, "PATIENCE_SECONDS", 60.0)
     store = SQLiteStore(path)
     told: list[str] = []
 

@@ -27,7 +27,7 @@ from leasehold.core.store import Store
 from leasehold.env import SYSTEM
 from leasehold.interrupts import SHIELD
 from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite import SQLiteStore, forks
 from support.interrupting import Instruction, Interrupter, chosen
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.
@@ -46,9 +46,13 @@ WRITE_PATH = {
 """Every instruction of these is hit; of the others, each n-th."""
 STRIDE = 19
 LESS_OF: dict[str, tuple[set[str], int]] = {
-    "close": ({"interrupts.py", "writer.py", "lock.py", "turn.py", "foundation.py"}, 31),
-    "open": ({"lock.py", "holder.py", "transaction.py", "foundation.py"}, 61),
+    "close": (
+        {"interrupts.py", "writer.py", "lock.py", "turn.py", "foundation.py", "forks.py"},
+        31,
+    ),
+    "open": ({"lock.py", "holder.py", "transaction.py", "foundation.py", "forks.py"}, 61),
     "create": (set(), 101),
+    "now": ({"clock.py"}, STRIDE),
 }
 """These take milliseconds each, and most of what they do is done by the others too."""
 SQLITE_ALONE = {"own_transaction", "within", "close", "open", "create"}
@@ -90,7 +94,7 @@ class SQLiteScene:
         fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
         assert not self.store._readers._mutex.locked()
         assert all(not db.in_transaction for db in self.store._readers._idle)
-        in_another_thread(lambda: submit(self.store))
+        in_another_thread(self._go_on)
         self._examined += 1
         if self._examined % 10 == 0:
             assert self._other.stdin is not None
@@ -98,6 +102,11 @@ class SQLiteScene:
             self._other.stdin.write("submit\n")
             self._other.stdin.flush()
             assert self._other.stdout.readline() == "done\n"
+
+    def _go_on(self) -> None:
+        submit(self.store)
+        # As whoever opens a store does, and what a fork needs: it is known already.
+        forks.register(self.store)
 
     def reopen(self) -> None:
         self.store.close()
@@ -245,6 +254,7 @@ VERBS: dict[str, Callable[[Any], Callable[[], object]]] = {
     "settle": prepare_settle,
     "renew": prepare_renew,
     "cancel": prepare_cancel,
+    "now": lambda scene: scene.store.now,
     "own_transaction": prepare_own_transaction,
     "within": prepare_within,
     "close": prepare_close,

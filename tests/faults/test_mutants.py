@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from leasehold.core.clock import ClockBasis, StoreTime
 from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
+from leasehold.core.lease import LeaseRequest, SweepReport
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
@@ -48,6 +48,7 @@ from support.lives import die, enter
 
 Examination = Callable[[Path], None]
 Mutate = Callable[[pytest.MonkeyPatch], None]
+T = TypeVar("T")
 
 FIXTURES = {"self", "store", "clock", "env", "make_store"}
 
@@ -105,6 +106,28 @@ def what_nobody_starts_in_time_is_swept_away(folder: Path) -> None:
         assert job.status is Status.CANCELLED
 
 
+class Overtaken(SQLiteStore):
+    """Somebody else comes between its next look and the write that follows."""
+
+    overtake: Callable[[], object] | None = None
+
+    def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
+        overtake, self.overtake = self.overtake, None
+        if overtake is not None:
+            overtake()
+        return super()._write(operation, go_on=go_on)
+
+
+def a_sweep_that_is_overtaken_robs_nobody(folder: Path) -> None:
+    clock = ManualClock()
+    with closing(Overtaken(folder / "overtaken.db", env=Env(clock=clock))) as store:
+        store.submit([Draft(id="a", task="t")])
+        lease_all(store)
+        clock.advance(3600)
+        store.overtake = lambda: (store.recover(), lease_all(store))
+        assert store.recover().recovered == 0
+
+
 def lease_all(store: SQLiteStore) -> list[Any]:
     return store.exchange((), LeaseRequest(worker="w", limit=99)).leases
 
@@ -115,6 +138,7 @@ def examinations() -> list[Examination]:
         only_the_dead_are_robbed,
         a_refused_submit_leaves_nothing_behind,
         what_nobody_starts_in_time_is_swept_away,
+        a_sweep_that_is_overtaken_robs_nobody,
     ]
     found = inspect.getmembers(StoreConformance, inspect.isfunction)
     # The patient ones last: they wait long for what a mutant never does.
@@ -171,6 +195,28 @@ def sql_of_table(mapping: dict[str, str], table: str, guard: str, instead: str) 
     return mutate
 
 
+def both(*mutations: Mutate) -> Mutate:
+    """For what is guarded twice: when it is looked for, and when it is done."""
+
+    def mutate(monkeypatch: pytest.MonkeyPatch) -> None:
+        for each in mutations:
+            each(monkeypatch)
+
+    return mutate
+
+
+def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = recover.recover
+
+    def take_back(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
+        holders = {
+            str(worker) for (worker,) in step.execute("SELECT worker FROM running").fetchall()
+        }
+        return original(step, jobs, holders if dead else dead)
+
+    monkeypatch.setattr(recover, "recover", take_back)
+
+
 def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
     original = people.discard
 
@@ -220,10 +266,19 @@ MUTANTS: dict[str, Mutate] = {
     "settle without the version": sql(settle, "END_LEASE", "version = ?", "? IS NOT NULL"),
     "renew without the version": sql(renew, "HELD", "version = ?", "? IS NOT NULL"),
     "renew what expired": sql(renew, "HELD", "acquired_at, expires_at", "acquired_at, 1 << 60"),
-    "recover what has not expired": sql(recover, "EXPIRED", "expires_at <= ?", "? IS NOT NULL"),
-    "recover nothing": sql(recover, "EXPIRED", "expires_at <= ?", "? IS NULL"),
-    "rob the living": sql(recover, "HELD_BY", "worker = ?", "? IS NOT NULL"),
-    "spare the dead": sql(recover, "HELD_BY", "worker = ?", "? IS NULL"),
+    "recover what has not expired": both(
+        sql(recover, "LOST", "expires_at <= ?1", "?1 IS NOT NULL"),
+        sql(recover, "STILL_LOST", "worker, expires_at", "worker, 0 AS expires_at"),
+    ),
+    "recover nothing": sql(recover, "LOST", "expires_at <= ?1", "?1 IS NULL"),
+    "take back without looking again": sql(
+        recover, "STILL_LOST", "worker, expires_at", "worker, 0 AS expires_at"
+    ),
+    "rob the living": both(
+        sql(recover, "LOST", "worker IN (", "?2 <> '[]' OR worker IN ("),
+        who_holds_anything_is_dead_if_anybody_is,
+    ),
+    "spare the dead": sql(recover, "LOST", "worker IN (", "worker NOT NULL AND 0 IN ("),
     "promote before it is due": sql(lease, "FIND_DUE", "due <= ?", "(due <= ? OR 1)"),
     "never promote": sql(lease, "FIND_DUE", "due <= ?", "due IS NULL AND ?"),
     "attempts not counted": sql(

@@ -69,7 +69,8 @@ class Application:
         """Nothing may be left behind, wherever it was interrupted."""
         writer: Any = self.store._writer
         assert not writer._leading, "somebody is taken to be writing for ever"
-        assert not writer._db.in_transaction, "a write is open"
+        side = self.store._side
+        assert not (side.is_open and side.db.in_transaction), "a write is open"
         assert not self.connection.in_transaction, "a transaction is open"
         for reader in self.store._readers._idle:
             assert not reader.in_transaction, "a read is open"

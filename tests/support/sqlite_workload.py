@@ -11,6 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import apsw
+
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Renewal, Settlement
 from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
@@ -33,9 +35,10 @@ TABLES = (
 )  # fmt: skip
 
 
-def new_env(turned_seconds: float = 0) -> Env:
-    """The same time and the same chance in every run."""
+def new_env(turned_seconds: float = 0, boot_id: str = "the first start") -> Env:
+    """The same time and the same chance in every run, on a machine that was started once."""
     clock = ManualClock()
+    clock._boot_id = boot_id
     clock.advance(turned_seconds)
     return Env(clock=clock, random=Random(5))
 
@@ -47,12 +50,16 @@ def open_store(path: Path, durability: Durability = "full", env: Env | None = No
 def content(store: SQLiteStore) -> Content:
     """Every row of every table that the calls write."""
     with store._read() as db:
-        return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
+        return rows(db)
+
+
+def rows(db: apsw.Connection) -> Content:
+    return {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
 
 
 def without_floor(found: Content) -> Content:
     """The same without the version floor, which opening the store may raise."""
-    return {**found, "store_state": [(row[1], row[3]) for row in found["store_state"]]}
+    return {**found, "store_state": [(*row[:2], *row[3:]) for row in found["store_state"]]}
 
 
 def held(store: SQLiteStore) -> set[tuple[str, int]]:

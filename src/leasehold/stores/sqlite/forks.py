@@ -29,6 +29,7 @@ import apsw
 
 from leasehold.env import SYSTEM
 from leasehold.errors import StoreLostError
+from leasehold.interrupts import SHIELD, shielded
 from leasehold.stores.sqlite.files import FileId
 
 PATIENCE_SECONDS: Final = 5.0
@@ -75,7 +76,11 @@ class _Process:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.mutex = threading.RLock()
-        """Held from before a fork until after it: stores are opened before or after, not during."""
+        """Held from before a fork until after it: stores are opened before or after, not during.
+
+        Taken and freed inside the shield: an interrupt that left it held would let no other thread
+        open a store, or fork, ever again.
+        """
         self.stores: weakref.WeakSet[Forkable] = weakref.WeakSet()
         self.fork: _Fork | None = None
         self.inherited: dict[FileId, str] = {}
@@ -90,13 +95,13 @@ _process = _Process()
 def register(store: Forkable) -> None:
     """Mind this store when the process forks. Call it before its first connection is opened."""
     _notice_unannounced_fork()
-    with _process.mutex:
+    with SHIELD, _process.mutex:
         _process.stores.add(store)
 
 
 def forget(store: Forkable) -> None:
     """It is closed."""
-    with _process.mutex:
+    with SHIELD, _process.mutex:
         _process.stores.discard(store)
 
 
@@ -125,6 +130,7 @@ def refusal(path: Path, reason: str) -> str:
     )
 
 
+@shielded
 def _before() -> None:
     _notice_unannounced_fork()
     if not _process.mutex.acquire(timeout=PATIENCE_SECONDS):
@@ -142,14 +148,17 @@ def _before() -> None:
             fork.open_because[store] = reason
 
 
+@shielded
 def _after_in_parent() -> None:
     fork = _process.fork
     if fork is None or fork.thread != threading.get_ident():
         return  # Another thread's: this fork was not prepared.
-    for store in list(_process.stores):
-        store.resume_after_fork()
-    _process.fork = None
-    _process.mutex.release()
+    try:
+        for store in list(_process.stores):
+            store.resume_after_fork()
+    finally:
+        _process.fork = None
+        _process.mutex.release()
 
 
 def _after_in_child() -> None:

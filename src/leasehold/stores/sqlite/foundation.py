@@ -20,6 +20,7 @@ from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, is_up_to_date
 from leasehold.stores.sqlite.disk import DiskReserve
 from leasehold.stores.sqlite.files import FileId, StoreFiles
+from leasehold.stores.sqlite.identity import has_store_id
 from leasehold.stores.sqlite.lanes import Lanes
 from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
@@ -90,7 +91,7 @@ class Foundation:
         """Make the store or bring it up to date; one that is needs no write, and no lock."""
         if self._files.has_content():
             with self._readers.lend() as db:
-                if is_up_to_date(db, self._files.database):
+                if is_up_to_date(db, self._files.database) and has_store_id(db):
                     return
         self._open_to_write()
 

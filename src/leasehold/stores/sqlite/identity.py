@@ -18,8 +18,13 @@ NAME: Final = "INSERT INTO meta VALUES ('store_id', ?) ON CONFLICT DO NOTHING"
 
 def ensure_store_id(db: apsw.Connection, env: Env) -> None:
     """Give a store its id, inside the transaction of its opening."""
-    if not db.execute(READ).fetchall():
+    if not has_store_id(db):
         db.execute(NAME, (env.new_secret(),))
+
+
+def has_store_id(db: apsw.Connection) -> bool:
+    """Whether its making was completed: a killed one may have left the tables alone."""
+    return bool(db.execute(READ).fetchall())
 
 
 def read_store_id(db: apsw.Connection) -> str:
