@@ -198,3 +198,11 @@ def test_a_worker_whose_file_is_lost_stops_and_says_so(
     assert reasons == [StopReason.STORE_LOST]
     assert f"{path} was deleted" in caplog.text
     queue.shutdown()
+
+
+def test_a_wait_for_a_job_of_a_lost_store_ends(path: Path) -> None:
+    with TaskQueue(SQLiteStore(path), num_workers=0) as queue:
+        job = queue.submit("work")
+        deleted(path)
+        with pytest.raises(StoreLostError):
+            job.result(timeout=60)

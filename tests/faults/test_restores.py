@@ -16,7 +16,7 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.core.status import Status
-from leasehold.errors import LeaseLostError
+from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
 
 pytestmark = pytest.mark.faults
@@ -216,3 +216,60 @@ def test_a_note_that_cannot_be_read_counts_for_nothing(path: Path) -> None:
     old = grant(path)
     path.with_name("jobs.db-run").joinpath("continuity").write_text("gibberish")
     assert grant(path)[0].version > old[-1].version + 1000
+
+
+LEAVE_A_LOG = """
+import os, sys
+from leasehold.core.job import Draft
+from leasehold.stores.sqlite import SQLiteStore
+
+store = SQLiteStore(sys.argv[1])
+store.submit([Draft(id=f"after-{n}", task="t") for n in range(200)])
+if sys.argv[2] == "killed":
+    os.kill(os.getpid(), 9)
+"""
+
+
+def end_without_closing(path: Path, how: str) -> None:
+    subprocess.run([sys.executable, "-c", LEAVE_A_LOG, str(path), how], check=False, timeout=60)
+
+
+def test_the_log_of_a_killed_process_is_not_replayed_into_a_backup(path: Path) -> None:
+    backup(path)
+    end_without_closing(path, "killed")
+    assert path.with_name("jobs.db-wal").stat().st_size > 0
+    copied_over(path)
+    store = SQLiteStore(path)
+    assert store.stats().submitted == JOBS
+    assert store.get("after-1") is None
+    assert store.check() == []
+    # It is kept: somebody may want what is in it.
+    assert path.with_name("jobs.db-wal.1").stat().st_size > 0
+    store.close()
+
+
+def test_a_restored_backup_that_is_killed_loses_nothing(path: Path) -> None:
+    backup(path)
+    copied_over(path)
+    end_without_closing(path, "killed")
+    store = SQLiteStore(path)
+    assert store.stats().submitted == JOBS + 200
+    assert store.check() == []
+    assert not path.with_name("jobs.db-wal.1").exists()
+    store.close()
+
+
+def test_a_process_that_forgets_to_close_leaves_no_log(path: Path) -> None:
+    end_without_closing(path, "at its end")
+    assert not path.with_name("jobs.db-wal").exists()
+    store = SQLiteStore(path)
+    assert store.stats().submitted == JOBS + 200
+    store.close()
+
+
+def test_a_log_without_its_database_is_told(path: Path) -> None:
+    end_without_closing(path, "killed")
+    path.unlink()
+    with pytest.raises(StoreUnavailableError, match=r"missing or empty, but .*jobs\.db-wal holds"):
+        SQLiteStore(path)
+    assert not path.exists()

@@ -18,6 +18,7 @@ from leasehold.cli.exits import Exit
 from leasehold.core.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.holder import holder_of
 from support.stuck_children import stuck
 
 pytestmark = pytest.mark.faults
@@ -107,13 +108,29 @@ def test_a_store_that_gave_up_can_be_closed(tmp_path: Path) -> None:
 
 def test_an_open_transaction_is_named(store: SQLiteStore, tmp_path: Path) -> None:
     store.submit([draft()])
-    store._side.db.set_busy_timeout(50)
     with stuck(tmp_path / "jobs.db", "transaction") as child:
         with pytest.raises(StoreBusyError) as raised:
             store.submit([draft()])
         assert raised.value.holder_pid == child.pid
         assert f"process {child.pid} (stuck_children.py" in str(raised.value)
         assert "holds a transaction open" in str(raised.value)
+
+
+def test_who_waits_behind_a_waiter_hears_of_the_transaction(
+    store: SQLiteStore, tmp_path: Path
+) -> None:
+    store.submit([draft()])
+    patient = SQLiteStore(tmp_path / "jobs.db", lock_timeout_seconds=60)
+    with stuck(tmp_path / "jobs.db", "transaction") as child:
+        waiter = threading.Thread(target=patient.submit, args=([draft()],))
+        waiter.start()
+        while holder_of(tmp_path / "jobs.db-run" / "write.lock") is None:
+            pass
+        with pytest.raises(StoreBusyError, match="holds a transaction open") as raised:
+            store.submit([draft()])
+        assert raised.value.holder_pid == child.pid
+    waiter.join()
+    patient.close()
 
 
 def test_ctrl_c_ends_a_wait_for_the_lock(tmp_path: Path) -> None:

@@ -19,7 +19,13 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import TERMINAL, Status
 from leasehold.core.store import Store
 from leasehold.env import Env
-from leasehold.errors import LeaseholdError, QueueClosedError, StoreClosedError
+from leasehold.errors import (
+    LeaseholdError,
+    QueueClosedError,
+    StoreClosedError,
+    StoreCorruptError,
+    StoreLostError,
+)
 from leasehold.queue.missing import not_found
 
 logger = logging.getLogger(__name__)
@@ -185,6 +191,11 @@ class Waiters:
             except StoreClosedError:
                 self._closed.set()
                 return
+            except (StoreLostError, StoreCorruptError) as error:
+                # It will not come back by itself, and neither will an answer.
+                for job_id in chunk:
+                    self._tell(job_id, error)
+                continue
             except LeaseholdError as error:
                 logger.warning("cannot look whether %d job(s) have ended: %s", len(chunk), error)
                 return

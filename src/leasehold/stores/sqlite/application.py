@@ -72,7 +72,7 @@ class ApplicationConnection(apsw.Connection):
         self._configure(durability)
 
     def _configure(self, durability: Durability) -> None:
-        wait_when_busy(self, BUSY_SECONDS)
+        wait_when_busy(self, min(BUSY_SECONDS, self.turn.lock_timeout_seconds))
         for pragma in (
             f"synchronous = {durability.upper()}",
             f"journal_size_limit = {WAL_BYTES_KEPT}",

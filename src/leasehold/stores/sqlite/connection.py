@@ -34,7 +34,9 @@ def check_sqlite_version() -> None:
         )
 
 
-def open_writer(path: Path, durability: Durability) -> apsw.Connection:
+def open_writer(
+    path: Path, durability: Durability, busy_seconds: float | None = None
+) -> apsw.Connection:
     """A connection that may write, its schema up to date. Call it under the store's file lock.
 
     A file of another program is refused untouched.
@@ -42,7 +44,7 @@ def open_writer(path: Path, durability: Durability) -> apsw.Connection:
     with translated(path):
         db = connected(path)
         try:
-            wait_when_busy(db, BUSY_SECONDS)
+            wait_when_busy(db, BUSY_SECONDS if busy_seconds is None else busy_seconds)
             schema_version(db, path)
             # Each pragma is its own call: apsw runs a string of several only up to the first row.
             for pragma in (

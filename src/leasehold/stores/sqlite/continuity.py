@@ -36,6 +36,21 @@ class Progress:
         return cls(int(str(clock)), int(str(version_floor)))
 
 
+def is_held(path: Path) -> bool:
+    """Whether any process, this one included, has the store open to write."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 class Continuity:
     """This process's hold on the note. All but `close` is called under the store's file lock."""
 
@@ -48,6 +63,11 @@ class Continuity:
         except BaseException:
             os.close(self._fd)
             raise
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another process had the store open when this one came."""
+        return self._somebody_else_holds_it
 
     def is_unbroken(self, now: Progress) -> bool:
         """Whether all that was ever written to the store is still in it, as far as can be told."""

@@ -55,8 +55,10 @@ def open_epoch(
 ) -> None:
     """Raise the floor unless the store goes on where it was left. Call it under the file lock."""
     now = {"identity": f"{file[0]}:{file[1]}", "boot": boot_id()}
+    was_marked = False
     with translated(files.database), _synced(db, durability), transaction(db):
         ensure_store_id(db, env)
+        was_marked = _read(db, "copy") is not None
         before = {key: _read(db, key) for key in now}
         if before["identity"] is not None and not _goes_on(db, before, now, continuity):
             left = continuity.noted()
@@ -66,6 +68,11 @@ def open_epoch(
         if before != now:
             for key, value in now.items():
                 db.execute(WRITE, (key, value))
+    if was_marked:
+        # The mark goes from the file itself too: what lies in the log from now on is this store's.
+        # Where that fails, so does the opening: nothing was acknowledged yet.
+        with translated(files.database):
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     continuity.note_in_use(Progress.of(db))
 
 

@@ -17,7 +17,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from leasehold.stores.sqlite.turn import busy
+from leasehold.stores.sqlite.holder import busy
 
 
 def translate(error: apsw.Error, path: Path) -> StoreError:

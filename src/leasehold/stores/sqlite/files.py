@@ -103,6 +103,16 @@ class StoreFiles:
             return None
         return status.st_dev, status.st_ino
 
+    @property
+    def log(self) -> Path:
+        """SQLite's write-ahead log."""
+        return self.database.with_name(self.database.name + "-wal")
+
+    @property
+    def log_index(self) -> Path:
+        """SQLite's index of its log, which it can always make anew."""
+        return self.database.with_name(self.database.name + "-shm")
+
     def has_content(self) -> bool:
         """Whether there is more than an empty file."""
         with suppress(FileNotFoundError):

@@ -19,19 +19,23 @@ the process id.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
 import apsw
 
 from leasehold.env import SYSTEM
-from leasehold.errors import StoreLostError
+from leasehold.errors import LeaseholdError, StoreLostError
 from leasehold.interrupts import SHIELD, shielded
 from leasehold.stores.sqlite.files import FileId
 
+EXIT_SECONDS: Final = 1.0
+"""How long the end of the process waits for the reads and writes of each store."""
 PATIENCE_SECONDS: Final = 5.0
 """How long a fork waits for reads and writes of other threads, in all stores together."""
 
@@ -201,6 +205,20 @@ def _keep_for_ever(inherited: list[object]) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
 
 
+def _close_at_exit() -> None:
+    """Close connections that nobody has closed, so that no log is left behind.
+
+    The stores stay usable: another handler of the application may come after this one.
+    """
+    _notice_unannounced_fork()
+    for store in list(_process.stores):
+        # Whatever goes wrong now is as if the process had been killed, which does no harm.
+        with suppress(LeaseholdError, apsw.Error, OSError):
+            store.close_for_fork(EXIT_SECONDS)
+        store.resume_after_fork()
+
+
+atexit.register(_close_at_exit)
 os.register_at_fork(
     before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
 )

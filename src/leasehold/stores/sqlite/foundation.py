@@ -18,10 +18,12 @@ from leasehold.stores.sqlite import damage, dependents, forks
 from leasehold.stores.sqlite.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.clock import StoreClock
 from leasehold.stores.sqlite.connection import Durability, check_sqlite_version, is_up_to_date
+from leasehold.stores.sqlite.continuity import is_held
 from leasehold.stores.sqlite.disk import DiskReserve
 from leasehold.stores.sqlite.files import FileId, StoreFiles
 from leasehold.stores.sqlite.identity import has_store_id
 from leasehold.stores.sqlite.lanes import Lanes
+from leasehold.stores.sqlite.leftovers import has_log
 from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.readers import Readers
@@ -89,7 +91,9 @@ class Foundation:
 
     def _prepare(self) -> None:
         """Make the store or bring it up to date; one that is needs no write, and no lock."""
-        if self._files.has_content():
+        # Where a killed process has left a log, it has to be seen whose it is: under the lock.
+        is_left = has_log(self._files) and not is_held(self._files.continuity)
+        if self._files.has_content() and not is_left:
             with self._readers.lend() as db:
                 if is_up_to_date(db, self._files.database) and has_store_id(db):
                     return

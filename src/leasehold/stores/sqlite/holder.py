@@ -1,4 +1,6 @@
-"""Who holds the write lock: a note of a few bytes inside the lock's own file.
+"""Who keeps others from writing: the holder of the write lock, or of an open transaction.
+
+The holder of the lock is told by a note of a few bytes inside the lock's own file.
 
 Whoever gets the lock writes it through a shared mapping, which takes less than a microsecond and
 no call of the kernel. It is only read by those who have waited in vain, and by `doctor`.
@@ -17,6 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from leasehold.env import Env, from_micros
+from leasehold.errors import StoreBusyError
+from leasehold.stores.sqlite.files import StoreFiles
 
 _NOTE: Final = struct.Struct("<QQ48s64s")  # pid, since (in micros), program, what it does
 _PROGRAM_BYTES: Final = 48
@@ -145,3 +149,35 @@ def is_stopped(pid: int) -> bool:
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
     return False
+
+
+def open_transaction_of(database: Path) -> tuple[int, str] | None:
+    """The process that has an application's transaction open, and its note; None if none has."""
+    with suppress(OSError, ValueError):
+        note = StoreFiles(database).transaction_note.read_text(encoding="utf-8")
+        pid = int(note.split(maxsplit=1)[0])
+        os.kill(pid, 0)  # Raises if there is no such process: then the note was left behind.
+        return pid, note
+    return None
+
+
+def busy(database: Path) -> StoreBusyError:
+    """Who keeps the store from writing, as far as is known."""
+    found = open_transaction_of(database)
+    if found is None:
+        return StoreBusyError(
+            f"{database} stays locked: another program holds a transaction open on it"
+        )
+    pid, note = found
+    stopped = is_stopped(pid)
+    advice = (
+        f". That process is stopped: resume it with `kill -CONT {pid}`, or end it with "
+        f"`kill -KILL {pid}`, which rolls its transaction back"
+        if stopped
+        else ""
+    )
+    return StoreBusyError(
+        f"{database} stays locked: process {note} holds a transaction open on it{advice}",
+        holder_pid=pid,
+        is_holder_stopped=stopped,
+    )

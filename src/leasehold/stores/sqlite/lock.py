@@ -19,7 +19,7 @@ from typing import Final
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreBusyError
 from leasehold.interrupts import SHIELD, Interrupted
-from leasehold.stores.sqlite.holder import HolderNote, holder_of
+from leasehold.stores.sqlite.holder import HolderNote, busy, holder_of, open_transaction_of
 
 LOCK_TIMEOUT_SECONDS: Final = 30.0
 """How long a write waits for its turn, unless the store was opened with another limit."""
@@ -57,9 +57,12 @@ class WriteLock:
     def _wait(self) -> None:
         if self._line.wait(self._timeout_seconds):
             return
-        holder = holder_of(self._path)
         # Its folder is the database's name with "-run" behind it.
-        database = str(self._path.parent).removesuffix("-run")
+        database = Path(str(self._path.parent).removesuffix("-run"))
+        if open_transaction_of(database) is not None:
+            # Whoever holds the lock waits for that, too.
+            raise busy(database)
+        holder = holder_of(self._path)
         waited = f"{database} stays locked: after {self._timeout_seconds:g} s of waiting,"
         if holder is None:
             raise StoreBusyError(f"{waited} another process still holds its write lock; try again")

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.env import Env, from_micros
-from leasehold.errors import StoreBusyError, StoreClosedError
+from leasehold.errors import StoreClosedError
 from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.files import StoreFiles
-from leasehold.stores.sqlite.holder import holder_of, is_stopped
+from leasehold.stores.sqlite.holder import holder_of, is_stopped, open_transaction_of
 from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, WriteLock
 
 
@@ -36,7 +36,7 @@ class Turn:
     ) -> None:
         self._files = files
         self._env = env
-        self._lock_timeout_seconds = lock_timeout_seconds
+        self.lock_timeout_seconds = lock_timeout_seconds
         self.before_commit = before_commit
         """Raises where nothing may be committed any more."""
         # The file lock is held by the process; among its threads this one decides.
@@ -55,9 +55,7 @@ class Turn:
             if self._closed:
                 raise StoreClosedError(f"the store {self._files.database} is closed")
             if self._lock is None:
-                self._lock = WriteLock(
-                    self._files.write_lock, self._env, self._lock_timeout_seconds
-                )
+                self._lock = WriteLock(self._files.write_lock, self._env, self.lock_timeout_seconds)
             self._lock.acquire("begin an application's transaction")
             try:
                 yield
@@ -101,16 +99,6 @@ class Turn:
             self._mutex.release()
 
 
-def open_transaction_of(database: Path) -> tuple[int, str] | None:
-    """The process that has an application's transaction open, and its note; None if none has."""
-    with suppress(OSError, ValueError):
-        note = StoreFiles(database).transaction_note.read_text(encoding="utf-8")
-        pid = int(note.split(maxsplit=1)[0])
-        os.kill(pid, 0)  # Raises if there is no such process: then the note was left behind.
-        return pid, note
-    return None
-
-
 def who_writes(files: StoreFiles) -> list[dict[str, Any]]:
     """Who keeps others from writing at this moment: an open transaction first, for whoever holds
     the lock may wait for it. Takes no lock, and so can tell while somebody holds it.
@@ -129,20 +117,3 @@ def who_writes(files: StoreFiles) -> list[dict[str, Any]]:
         {"pid": pid, "what": what, "since": since, "stopped": is_stopped(pid)}
         for pid, what, since in found
     ]
-
-
-def busy(database: Path) -> StoreBusyError:
-    """Who keeps the store from writing, as far as is known."""
-    found = open_transaction_of(database)
-    if found is None:
-        return StoreBusyError(
-            f"{database} stays locked: another program holds a transaction open on it"
-        )
-    pid, note = found
-    stopped = is_stopped(pid)
-    advice = f"; that process is stopped: resume it with `kill -CONT {pid}`" if stopped else ""
-    return StoreBusyError(
-        f"{database} stays locked: process {note} holds a transaction open on it{advice}",
-        holder_pid=pid,
-        is_holder_stopped=stopped,
-    )

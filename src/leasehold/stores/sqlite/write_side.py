@@ -13,10 +13,11 @@ import apsw
 
 from leasehold.env import Env
 from leasehold.stores.sqlite.clock import open_clock
-from leasehold.stores.sqlite.connection import Durability, open_writer
+from leasehold.stores.sqlite.connection import BUSY_SECONDS, Durability, open_writer
 from leasehold.stores.sqlite.continuity import Continuity, Progress
 from leasehold.stores.sqlite.epoch import open_epoch
 from leasehold.stores.sqlite.files import StoreFiles, create_private
+from leasehold.stores.sqlite.leftovers import set_foreign_log_aside
 from leasehold.stores.sqlite.lock import WriteLock
 from leasehold.stores.sqlite.watch import FileWatch
 
@@ -59,23 +60,30 @@ class WriteSide:
 
     def open(self) -> apsw.Connection:
         """Open the connection, and see to it that no version is granted twice."""
-        create_private(self._files.database)
-        db = self._watch.opened(lambda: open_writer(self._files.database, self._durability))
+        continuity = Continuity(self._files.continuity)
+        try:
+            if not continuity.is_shared:
+                set_foreign_log_aside(self._files)
+            create_private(self._files.database)
+            db = self._watch.opened(self._connect)
+        except BaseException:
+            continuity.close()
+            raise
         file = self._watch.file
         assert file is not None
         try:
-            continuity = Continuity(self._files.continuity)
-            try:
-                open_epoch(db, self._files, file, continuity, self._durability, self._env)
-                open_clock(db, self._env)
-            except BaseException:
-                continuity.close()
-                raise
+            open_epoch(db, self._files, file, continuity, self._durability, self._env)
+            open_clock(db, self._env)
         except BaseException:
             db.close()
+            continuity.close()
             raise
         self._continuity, self._db = continuity, db
         return db
+
+    def _connect(self) -> apsw.Connection:
+        busy_seconds = min(BUSY_SECONDS, self._lock_timeout_seconds)
+        return open_writer(self._files.database, self._durability, busy_seconds)
 
     def close(self) -> None:
         """Leave a note of how far the store has come, and close everything."""
