@@ -273,3 +273,27 @@ def test_a_log_without_its_database_is_told(path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match=r"missing or empty, but .*jobs\.db-wal holds"):
         SQLiteStore(path)
     assert not path.exists()
+
+
+def test_a_cold_copy_that_comes_back_with_its_run_folder_repeats_no_version(path: Path) -> None:
+    """Everything is as it was, even the note: only the kernel knows that the file was changed."""
+    away = path.with_name("away")
+    away.mkdir()
+    shutil.copy2(path, away / path.name)
+    shutil.copytree(path.with_name("jobs.db-run"), away / "jobs.db-run")
+    old = grant(path)
+    shutil.copy2(away / path.name, path)
+    shutil.copy2(away / "jobs.db-run" / "continuity", path.with_name("jobs.db-run") / "continuity")
+    assert_old_holders_are_refused(path, old)
+
+
+def test_two_restores_within_one_second_grant_different_versions(path: Path) -> None:
+    backup(path)
+    versions = []
+    for _ in range(5):
+        for part in path.parent.glob("jobs.db*"):
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
+        shutil.copy(saved(path), path)
+        versions += [lease.version for lease in grant(path)]
+    assert versions == sorted(versions)
+    assert len(set(versions[::2])) == 5

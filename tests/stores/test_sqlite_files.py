@@ -277,3 +277,12 @@ def test_files_are_private_whatever_the_umask_allows(tmp_path: Path) -> None:
         store.close()
     finally:
         os.umask(before)
+
+
+def test_a_file_with_two_names_is_refused(tmp_path: Path) -> None:
+    """SQLite keeps a log for each name: what is written under one is lost under the other."""
+    SQLiteStore(tmp_path / "jobs.db").close()
+    (tmp_path / "other.db").hardlink_to(tmp_path / "jobs.db")
+    for name in ("jobs.db", "other.db"):
+        with pytest.raises(StoreUnavailableError, match="hard links"):
+            SQLiteStore(tmp_path / name)

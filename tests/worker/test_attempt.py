@@ -244,3 +244,19 @@ def test_an_attempt_that_cannot_even_be_described_has_failed() -> None:
 
     context = BrokenContext(lease_of(), NoSink())
     assert outcome_of(lambda: 1 / 0, context) == BROKE_OFF
+
+
+def test_a_group_without_end_is_described_by_itself() -> None:
+    group: ExceptionGroup[Exception] = ExceptionGroup("g", [ValueError("deep inside")])
+    for _ in range(60):
+        group = ExceptionGroup("g", [group, group])
+    described = describe_error(group)
+    assert described.type == "ExceptionGroup"
+    assert "g (2 sub-exceptions)" in described.message
+    assert "deep inside" not in (described.traceback or "")
+
+
+def test_a_small_group_is_described_as_a_whole() -> None:
+    described = describe_error(ExceptionGroup("g", [ValueError("one"), KeyError("two")]))
+    assert "ValueError: one" in (described.traceback or "")
+    assert "KeyError: 'two'" in (described.traceback or "")

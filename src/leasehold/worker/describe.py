@@ -16,6 +16,8 @@ from leasehold.core.outcome import JobError
 
 TRACEBACK_LENGTH_MAX: Final = 16 * 1024
 MESSAGE_LENGTH_MAX: Final = 4 * 1024
+GROUPED_MAX: Final = 500
+"""Of a group with more errors in it, or more causes behind it, only the group itself is shown."""
 FRAMES_MAX: Final = 1000
 """More frames than that, the outermost first, are left out."""
 
@@ -24,6 +26,9 @@ T = TypeVar("T")
 # The descriptors of the base classes: no metaclass and no subclass can stand in their way.
 _name_of_type: Final = type.__dict__["__qualname__"].__get__
 _traceback_of: Final = BaseException.__dict__["__traceback__"].__get__
+_cause_of: Final = BaseException.__dict__["__cause__"].__get__
+_context_of: Final = BaseException.__dict__["__context__"].__get__
+_exceptions_of: Final = BaseExceptionGroup.__dict__["exceptions"].__get__
 
 
 def describe_error(error: BaseException, skip_file: str | None = None) -> JobError:
@@ -99,9 +104,32 @@ def _traceback(error: BaseException, skip_file: str | None) -> str:
     return text
 
 
-def _whole_traceback(error: BaseException, trace: TracebackType | None) -> list[str]:
+def _whole_traceback(error: BaseException, trace: TracebackType | None) -> list[str] | None:
+    if _is_too_wide(error):
+        return None
     lines = traceback.format_exception(type(error), error, trace, limit=-FRAMES_MAX)
     return [str(line) for line in lines]
+
+
+def _is_too_wide(error: BaseException) -> bool:
+    """Whether it is a group of more errors than can be written down.
+
+    An error that is in a group twice is written twice: a group of the same group, and so on, has no
+    end within a lifetime.
+    """
+    left, seen = [error], {id(error)}
+    for _ in range(GROUPED_MAX):
+        if not left:
+            return False
+        one = left.pop()
+        if isinstance(one, BaseExceptionGroup):
+            left.extend(_exceptions_of(one))
+        for before in (_cause_of(one), _context_of(one)):
+            # These are written once, however often they are met.
+            if before is not None and id(before) not in seen:
+                seen.add(id(before))
+                left.append(before)
+    return bool(left)
 
 
 def _below(trace: Any, skip_file: str | None) -> TracebackType | None:

@@ -69,15 +69,19 @@ class Continuity:
         """Whether another process had the store open when this one came."""
         return self._somebody_else_holds_it
 
-    def is_unbroken(self, now: Progress) -> bool:
-        """Whether all that was ever written to the store is still in it, as far as can be told."""
-        how, noted = self._read()
+    def is_unbroken(self, now: Progress, changed_at: int) -> bool:
+        """Whether all that was ever written to the store is still in it, as far as can be told.
+
+        `changed_at` is the change time of the database, as the kernel keeps it: whoever puts an
+        older file back, and this note with it, cannot put that back.
+        """
+        how, noted, noted_change = self._read()
         if noted is None:
             return False
         if self._somebody_else_holds_it:
             # They have gone on since the last note.
             return noted.clock <= now.clock and noted.version_floor <= now.version_floor
-        return how == _LEFT and noted == now
+        return how == _LEFT and noted == now and noted_change == changed_at
 
     def noted(self) -> Progress | None:
         """How far the store had come when the last note was taken, if it can be read."""
@@ -87,24 +91,24 @@ class Continuity:
         """The store has come so far, and goes on from there."""
         self._note(_IN_USE, now)
 
-    def note_left(self, now: Progress) -> None:
+    def note_left(self, now: Progress, changed_at: int) -> None:
         """The store is left there, unless others go on with it."""
         if self._try(fcntl.LOCK_EX):
-            self._note(_LEFT, now)
+            self._note(_LEFT, now, changed_at)
 
     def close(self) -> None:
         os.close(self._fd)
 
-    def _read(self) -> tuple[bytes, Progress | None]:
+    def _read(self) -> tuple[bytes, Progress | None, int]:
         try:
-            how, clock, version_floor = os.pread(self._fd, 100, 0).split()
-            return how, Progress(int(clock), int(version_floor))
+            how, clock, version_floor, changed_at = os.pread(self._fd, 100, 0).split()
+            return how, Progress(int(clock), int(version_floor)), int(changed_at)
         except ValueError:
-            return b"", None
+            return b"", None, 0
 
-    def _note(self, how: bytes, now: Progress) -> None:
+    def _note(self, how: bytes, now: Progress, changed_at: int = 0) -> None:
         # Always as long as the one before. Nothing is synced: after a restart no note is trusted.
-        note = b"%-8b %-24d %-24d\n" % (how, now.clock, now.version_floor)
+        note = b"%-8b %-24d %-24d %-24d\n" % (how, now.clock, now.version_floor, changed_at)
         os.pwrite(self._fd, note, 0)
 
     def _try(self, kind: int) -> bool:

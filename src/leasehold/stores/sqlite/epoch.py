@@ -8,7 +8,8 @@ nothing, since versions only have to grow; so whoever opens the store to write r
 store is known to go on where it was left:
 
     a backup                bears a mark, which the first opening takes away
-    a copy of the file      is another file, or is not where the note of the last close says
+    a copy of the file      is another file, is not where the note of the last close says, or was
+                            changed since by somebody else, which the kernel tells
     a snapshot of the disk  comes back after another start of the machine
     a process was killed    and nobody else had the store open: it cannot be told from the above
 
@@ -32,7 +33,11 @@ from leasehold.stores.sqlite.identity import ensure_store_id
 from leasehold.stores.sqlite.transaction import transaction
 
 _SHIFT: Final = 20
-"""Seconds since 1970, shifted this far, stay below 2^53: exact wherever numbers are doubles."""
+"""Seconds since 1970, shifted this far, stay below 2^53: exact wherever numbers are doubles.
+
+The part below the seconds is time too, in steps of about a microsecond: no store grants leases as
+fast as that, so two copies that come back within one second count from different floors.
+"""
 
 READ: Final = "SELECT value FROM meta WHERE key = ?"
 WRITE: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
@@ -41,7 +46,7 @@ UNMARK: Final = "DELETE FROM meta WHERE key = 'copy'"
 # Above all that was counted from the last floor, even if the clock shows no later time.
 RAISE: Final = f"""
     UPDATE store_state SET
-        version_floor = max((max(version_floor, ?) >> {_SHIFT}) + 1, ?) << {_SHIFT}
+        version_floor = max(((max(version_floor, ?) >> {_SHIFT}) + 1) << {_SHIFT}, ?)
 """  # noqa: S608  # our own number
 
 
@@ -60,10 +65,12 @@ def open_epoch(
         ensure_store_id(db, env)
         was_marked = _read(db, "copy") is not None
         before = {key: _read(db, key) for key in now}
-        if before["identity"] is not None and not _goes_on(db, before, now, continuity):
+        if before["identity"] is not None and not _goes_on(
+            db, before, now, continuity, files.changed_at()
+        ):
             left = continuity.noted()
             floor = 0 if left is None else left.version_floor
-            db.execute(RAISE, (floor, env.now_micros() // 1_000_000))
+            db.execute(RAISE, (floor, (env.now_micros() << _SHIFT) // 1_000_000))
             db.execute(UNMARK)
         if before != now:
             for key, value in now.items():
@@ -81,6 +88,7 @@ def _goes_on(
     before: dict[str, str | None],
     now: dict[str, str],
     continuity: Continuity,
+    changed_at: int,
 ) -> bool:
     """Whether the store is known to be where it was left."""
     return (
@@ -88,7 +96,7 @@ def _goes_on(
         # Where the system does not tell one start from another, every opening may be the first.
         and bool(now["boot"])
         and _read(db, "copy") is None
-        and continuity.is_unbroken(Progress.of(db))
+        and continuity.is_unbroken(Progress.of(db), changed_at)
     )
 
 

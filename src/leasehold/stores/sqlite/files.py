@@ -77,6 +77,12 @@ class StoreFiles:
             )
         if self.database.is_dir():
             raise StoreUnavailableError(f"cannot open {self.database}: it is a folder")
+        if self.database.exists() and self.database.stat().st_nlink > 1:
+            raise StoreUnavailableError(
+                f"cannot open {self.database}: the file has other names too (hard links), and "
+                "SQLite keeps a log for each name: writes under one would be lost under the other. "
+                "Remove the other names, or make a copy with `queuectl backup`"
+            )
         kind = file_system(folder)
         if kind in NETWORK_FILE_SYSTEMS:
             raise StoreUnavailableError(
@@ -112,6 +118,12 @@ class StoreFiles:
     def log_index(self) -> Path:
         """SQLite's index of its log, which it can always make anew."""
         return self.database.with_name(self.database.name + "-shm")
+
+    def changed_at(self) -> int:
+        """When the kernel last saw the database change; nobody can set this time."""
+        with suppress(FileNotFoundError):
+            return self.database.stat().st_ctime_ns
+        return 0
 
     def has_content(self) -> bool:
         """Whether there is more than an empty file."""

@@ -23,7 +23,7 @@ from leasehold.stores.sqlite.disk import DiskReserve
 from leasehold.stores.sqlite.files import FileId, StoreFiles
 from leasehold.stores.sqlite.identity import has_store_id
 from leasehold.stores.sqlite.lanes import Lanes
-from leasehold.stores.sqlite.leftovers import has_log
+from leasehold.stores.sqlite.leftovers import has_log, set_foreign_log_aside
 from leasehold.stores.sqlite.life import Deaths
 from leasehold.stores.sqlite.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.readers import Readers
@@ -91,13 +91,20 @@ class Foundation:
 
     def _prepare(self) -> None:
         """Make the store or bring it up to date; one that is needs no write, and no lock."""
-        # Where a killed process has left a log, it has to be seen whose it is: under the lock.
-        is_left = has_log(self._files) and not is_held(self._files.continuity)
-        if self._files.has_content() and not is_left:
+        self._look_at_log()
+        if self._files.has_content():
             with self._readers.lend() as db:
                 if is_up_to_date(db, self._files.database) and has_store_id(db):
                     return
         self._open_to_write()
+
+    @shielded
+    def _look_at_log(self) -> None:
+        """Where a killed process has left a log, see whose it is, before anybody replays it."""
+        if has_log(self._files) and not is_held(self._files.continuity):
+            with self._side.lock:
+                if not is_held(self._files.continuity):
+                    set_foreign_log_aside(self._files)
 
     def _open_to_write(self) -> None:
         """Open the write side if it is not; the first write does it anyway."""

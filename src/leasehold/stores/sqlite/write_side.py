@@ -90,12 +90,19 @@ class WriteSide:
         db, self._db = self._db, None
         continuity, self._continuity = self._continuity, None
         lock, self._lock = self._lock, None
-        if continuity is not None and db is not None:
-            # Without a note the next opening takes the store for one that may be older.
-            with suppress(apsw.Error, OSError):
-                continuity.note_left(Progress.of(db))
-            continuity.close()
-        if db is not None:
-            db.close()
-        if lock is not None:
-            lock.close()
+        progress = None
+        try:
+            if db is not None:
+                with suppress(apsw.Error):
+                    progress = Progress.of(db)
+                db.close()
+            if continuity is not None and progress is not None:
+                # Without a note the next opening takes the store for one that may be older. It is
+                # taken last: to close the last connection changes the file.
+                with suppress(OSError):
+                    continuity.note_left(progress, self._files.changed_at())
+        finally:
+            if continuity is not None:
+                continuity.close()
+            if lock is not None:
+                lock.close()
