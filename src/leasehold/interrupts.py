@@ -132,6 +132,13 @@ class Shield:
         """Whether a signal waits for the shield to open. Always False in other threads."""
         return bool(self._noted) and _get_ident() == self._main and self._depth > 0
 
+    def take_noted(self) -> list[int]:
+        """The signals noted so far, for whoever delivers them in another way."""
+        noted = list(self._noted) if self.is_interrupted() else []
+        if noted:
+            self._noted.clear()
+        return noted
+
     def acquire(self, lock: threading.Lock, limit_seconds: float | None = None) -> bool:
         """Acquire a lock inside the shield; False when the time ran out. Raises Interrupted."""
         if _get_ident() != self._main:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable
 from itertools import product
@@ -183,7 +184,7 @@ def test_an_open_connection_of_the_application_bars_the_child(path: Path, throug
     submit(store, "a")
     connection = store.connect()
     link = path.with_name("link.db")
-    link.hardlink_to(path)
+    link.symlink_to(path)
 
     def use() -> None:
         match through:
@@ -404,3 +405,34 @@ class _Ears:
 
 class _Deaf(_Ears):
     pass
+
+
+# One that comes in the very moment in which a hook is called is dropped by Python.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_signals_during_a_fork_are_heard_after_it_and_stop_nothing(path: Path) -> None:
+    def ring(signum: int, frame: object) -> None:
+        raise TimeoutError
+
+    store = SQLiteStore(path)
+    before = signal.signal(signal.SIGALRM, ring)
+    heard = 0
+    try:
+        for number in range(60):
+            try:
+                submit(store, f"p{number}")
+                signal.setitimer(signal.ITIMER_REAL, 0.0001 + number % 20 * 0.0001)
+                pid = os.fork()
+                if pid == 0:
+                    os._exit(0)
+                os.waitpid(pid, 0)
+                # Whatever came during the fork comes now.
+                signal.sigtimedwait([], 0.05)
+            except TimeoutError:
+                heard += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert heard
+    assert store.stats().submitted == 60
+    store.close()

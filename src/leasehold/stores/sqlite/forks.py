@@ -31,9 +31,11 @@ import apsw
 
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreLostError
-from leasehold.interrupts import SHIELD, shielded
+from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.files import FileId
 
+RESEND_SECONDS: Final = 0.001
+"""After that time the fork has returned, and a signal is the application's to hear."""
 EXIT_SECONDS: Final = 1.0
 """How long the end of the process waits for the reads and writes of each store."""
 PATIENCE_SECONDS: Final = 5.0
@@ -134,11 +136,23 @@ def refusal(path: Path, reason: str) -> str:
     )
 
 
-@shielded
 def _before() -> None:
+    # Signals are held back until after the fork: were one of the hooks below cut short, the stores
+    # would stay stopped for ever.
+    SHIELD.__enter__()
+    is_prepared = False
+    try:
+        is_prepared = _prepare()
+    finally:
+        if not is_prepared:
+            _open_shield()
+
+
+def _prepare() -> bool:
+    """Close every store; False if another thread's fork is in the way."""
     _notice_unannounced_fork()
     if not _process.mutex.acquire(timeout=PATIENCE_SECONDS):
-        return  # A fork in another thread hangs; the child finds that nothing was prepared.
+        return False  # A fork in another thread hangs; the child finds that nothing was prepared.
     fork = _process.fork = _Fork()
     deadline = SYSTEM.clock.monotonic() + PATIENCE_SECONDS
     for store in list(_process.stores):
@@ -150,9 +164,9 @@ def _before() -> None:
             del fork.open_because[store]
         else:
             fork.open_because[store] = reason
+    return True
 
 
-@shielded
 def _after_in_parent() -> None:
     fork = _process.fork
     if fork is None or fork.thread != threading.get_ident():
@@ -163,10 +177,24 @@ def _after_in_parent() -> None:
     finally:
         _process.fork = None
         _process.mutex.release()
+        _open_shield()
 
 
 def _after_in_child() -> None:
-    _adopt(_process.fork)
+    fork = _process.fork
+    try:
+        _adopt(fork)
+    finally:
+        if fork is not None and fork.thread == threading.get_ident():
+            _open_shield()
+
+
+def _open_shield() -> None:
+    """Let signals through again. Python drops what a hook raises: those that came are sent anew."""
+    noted = SHIELD.take_noted()
+    SHIELD.__exit__(None, None, None)
+    for signum in noted:
+        threading.Timer(RESEND_SECONDS, os.kill, (os.getpid(), signum)).start()
 
 
 def _notice_unannounced_fork() -> None:
