@@ -75,8 +75,8 @@ class WriteSide:
             open_epoch(db, self._files, file, continuity, self._durability, self._env)
             open_clock(db, self._env)
         except BaseException:
-            db.close()
             continuity.close()
+            db.close()
             raise
         self._continuity, self._db = continuity, db
         return db
