@@ -99,7 +99,8 @@ def test_it_says_when_it_begins(make_queue: MakeQueue) -> None:
 
     queue.run_worker(until_empty=True, on_ready=note)
     [(worker_id, workers)] = registered
-    assert workers == [worker_id]
+    # With nothing to do it may have left again before the look.
+    assert workers in ([worker_id], [])
 
 
 def test_tasks_with_names_of_their_own_are_loaded_from_a_module(
