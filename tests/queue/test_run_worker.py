@@ -93,14 +93,21 @@ def test_plain_functions_run_in_processes_on_demand(make_queue: MakeQueue) -> No
 def test_it_says_when_it_begins(make_queue: MakeQueue) -> None:
     queue = make_queue(num_workers=0)
     registered = []
+    looked = threading.Event()
+
+    # Without a job it might have left again before the look.
+    @queue.task(name="stay")
+    def stay() -> None:
+        assert looked.wait(60)
 
     def note(worker_id: str) -> None:
         registered.append((worker_id, [worker.id for worker in queue.workers()]))
+        looked.set()
 
+    stay.submit()
     queue.run_worker(until_empty=True, on_ready=note)
     [(worker_id, workers)] = registered
-    # With nothing to do it may have left again before the look.
-    assert workers in ([worker_id], [])
+    assert workers == [worker_id]
 
 
 def test_tasks_with_names_of_their_own_are_loaded_from_a_module(
