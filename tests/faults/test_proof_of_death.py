@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.files import StoreFiles
 from support.lives import die, enter
 
 
@@ -33,4 +35,36 @@ def test_a_worker_that_comes_back_under_its_old_id_is_not_robbed(
     assert store.recover().recovered == 0
     assert [worker.id for worker in store.workers()] == ["w"]
     lives[0].close()
+    store.close()
+
+
+def test_sweeps_that_look_at_once_do_not_take_each_other_for_the_worker(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "jobs.db")
+    die(enter(store, "w"))
+    (lock,) = StoreFiles.at(tmp_path / "jobs.db").workers.iterdir()
+    with lock.open() as other_sweep:
+        fcntl.flock(other_sweep, fcntl.LOCK_SH)
+        assert store.dead_workers() == {"w"}
+    store.close()
+
+
+def test_a_dead_worker_is_buried_only_when_its_jobs_have_been_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SQLiteStore(tmp_path / "jobs.db")
+    life = enter(store, "w")
+    store.submit([Draft(id="a", task="t")])
+    assert store.exchange((), LeaseRequest(worker="w", lease_seconds=3600)).leases
+    die(life)
+    # The death cannot be seen while the job is looked at, and can be before and afterwards.
+    answers = [{"w"}, set(), {"w"}]
+    monkeypatch.setattr(store._deaths, "find", lambda: answers.pop(0))
+    assert store.recover().recovered == 0
+    assert answers == []
+    monkeypatch.undo()
+    assert store.dead_workers() == {"w"}
+    report = store.recover()
+    assert report.recovered == 1
+    assert report.workers_proved_dead == ("w",)
+    assert store.dead_workers() == set()
     store.close()

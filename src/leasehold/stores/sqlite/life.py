@@ -83,10 +83,11 @@ class Deaths:
             except FileNotFoundError:
                 continue
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Shared, so that sweeps that look at the same moment do not take each other for it.
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 found.append((os.read(fd, 4096).decode(), path))
             except BlockingIOError:
-                pass  # Alive, or being looked at by another sweep this very moment.
+                pass  # Alive.
             finally:
                 os.close(fd)
         return found

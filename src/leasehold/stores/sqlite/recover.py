@@ -40,6 +40,8 @@ STILL_LOST: Final = """
     SELECT running.version, id, worker, expires_at, heartbeat_at
     FROM running JOIN job USING (seq) WHERE seq = ?
 """
+# Who still holds a job stays dead for the next sweep, which finds the job by its holder.
+STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"
 FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ?"
 # A worker that left no lock file behind (another machine's disk image, a killed start-up) is
 # forgotten a day after its last sign of life, once it holds nothing.
@@ -125,10 +127,12 @@ def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepRepo
 
 def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -> SweepReport:
     """Forget workers whose jobs have been taken back."""
-    step.executemany(FORGET_WORKER, [(worker,) for worker in dead])
+    holding = {worker for (worker,) in step.execute(STILL_HOLDING)}
+    done = sorted(set(dead) - holding)
+    step.executemany(FORGET_WORKER, [(worker,) for worker in done])
     before = step.now - SILENT_MICROS
     step.executemany(FORGET_SILENT, [(worker, before) for worker in silent])
-    return SweepReport(workers_proved_dead=tuple(sorted(dead)))
+    return SweepReport(workers_proved_dead=tuple(done))
 
 
 def _take_back(
