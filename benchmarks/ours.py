@@ -26,8 +26,8 @@ from leasehold.core.retention import Scope
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM
 from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite.connection import Durability, open_writer
-from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.disk.connection import Durability, open_writer
+from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.worker.pruner import Pruner
 
 SLOTS = 8

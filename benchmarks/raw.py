@@ -13,15 +13,15 @@ import apsw
 
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.connection import Durability, open_writer
-from leasehold.stores.sqlite.files import StoreFiles
-from leasehold.stores.sqlite.finish import INSERT_FINISHED
-from leasehold.stores.sqlite.lease import GRANT
-from leasehold.stores.sqlite.order import READY_IN_LANE
-from leasehold.stores.sqlite.ready import ENTER_NEW, LEAVE
-from leasehold.stores.sqlite.settle import END_LEASE, INSERT_ATTEMPT
-from leasehold.stores.sqlite.step import READ_STATE, WRITE_STATE
-from leasehold.stores.sqlite.submit import INSERT_JOB
+from leasehold.stores.sqlite.disk.connection import Durability, open_writer
+from leasehold.stores.sqlite.disk.files import StoreFiles
+from leasehold.stores.sqlite.leasing.finish import INSERT_FINISHED
+from leasehold.stores.sqlite.leasing.lease import GRANT
+from leasehold.stores.sqlite.leasing.order import READY_IN_LANE
+from leasehold.stores.sqlite.leasing.ready import ENTER_NEW, LEAVE
+from leasehold.stores.sqlite.leasing.settle import END_LEASE, INSERT_ATTEMPT
+from leasehold.stores.sqlite.submitting.submit import INSERT_JOB
+from leasehold.stores.sqlite.writing.step import READ_STATE, WRITE_STATE
 
 PAYLOAD = b'{"args":[],"kwargs":{}}'
 LANE = "INSERT INTO lane (id, queue, task) VALUES (1, 'default', 'benchmarks.tasks:noop')"

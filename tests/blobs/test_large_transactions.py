@@ -396,7 +396,9 @@ def test_a_result_whose_commit_failed_goes_with_the_clean_up(
 
     job = still.queue.submit("thread", BIG[:200_000])
     with monkeypatch.context() as patch:
-        patch.setattr("leasehold.stores.sqlite.transaction_verbs.HeldTransaction.complete", refuse)
+        patch.setattr(
+            "leasehold.stores.sqlite.writing.transaction_verbs.HeldTransaction.complete", refuse
+        )
         assert drain(still.queue).failed == 1
     assert (still.rows(), len(still.files())) == ([], 1)
     still.queue.prune(force=True)

@@ -13,8 +13,8 @@ from leasehold.core.lease import LeaseRequest
 from leasehold.env import Env
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.connection import Durability
-from leasehold.stores.sqlite.migrate import migrate
+from leasehold.stores.sqlite.disk.connection import Durability
+from leasehold.stores.sqlite.schema.migrate import migrate
 from support.faulty_vfs import Image, Operation, crash_images, disk_under_sqlite
 from support.sqlite_workload import (
     CALLS,
@@ -48,7 +48,7 @@ class Recording(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def _many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.connection.WAL_PAGES_BEFORE_CHECKPOINT", 30)
+    monkeypatch.setattr("leasehold.stores.sqlite.disk.connection.WAL_PAGES_BEFORE_CHECKPOINT", 30)
 
 
 def record(folder: Path, durability: Durability, *, syncs_lie: bool = False) -> Recording:
@@ -150,7 +150,7 @@ def _another_boot(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine starts again when the recording ends, as it does after a loss of power."""
     boots = iter(["the first start"])
     monkeypatch.setattr(
-        "leasehold.stores.sqlite.epoch.boot_id", lambda: next(boots, "another start")
+        "leasehold.stores.sqlite.disk.epoch.boot_id", lambda: next(boots, "another start")
     )
 
 
@@ -209,7 +209,7 @@ def test_a_store_that_was_full_until_now_repeats_no_version_once_it_is_normal(
             store.exchange((), LeaseRequest(worker="w"))
             granted.append((len(disk.operations), held(store)))
         store.close()
-    monkeypatch.setattr("leasehold.stores.sqlite.epoch.boot_id", lambda: "another start")
+    monkeypatch.setattr("leasehold.stores.sqlite.disk.epoch.boot_id", lambda: "another start")
     for point, how, image in crash_images(disk.operations, SEEDS[0], at_first):
         store = open_image(folder / "image", image, "normal")
         store.recover()
@@ -237,7 +237,7 @@ def test_normal_durability_is_not_full_durability(folder: Path) -> None:
 def test_without_a_new_epoch_a_lost_grant_is_repeated(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.epoch._goes_on", lambda *_: True)
+    monkeypatch.setattr("leasehold.stores.sqlite.disk.epoch._goes_on", lambda *_: True)
     recording = record(folder, "normal")
     problems = crash_everywhere(folder, recording, "normal", SEEDS[0])
     assert problems

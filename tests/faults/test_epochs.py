@@ -22,7 +22,7 @@ class Machine:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = folder / "jobs.db"
         self.boots = 0
-        monkeypatch.setattr("leasehold.stores.sqlite.epoch.boot_id", lambda: str(self.boots))
+        monkeypatch.setattr("leasehold.stores.sqlite.disk.epoch.boot_id", lambda: str(self.boots))
 
     def open(self, durability: str = "normal", year: int = 2030) -> SQLiteStore:
         env = Env(clock=ManualClock(datetime(year, 1, 1, tzinfo=UTC)))

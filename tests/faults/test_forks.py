@@ -17,7 +17,7 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
 from leasehold.errors import LeaseholdError, StoreLostError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite import forks as store_forks
+from leasehold.stores.sqlite.disk import forks as store_forks
 from support.forking import Scene, play
 
 pytestmark = pytest.mark.faults

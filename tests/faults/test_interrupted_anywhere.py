@@ -27,7 +27,8 @@ from leasehold.core.store import Store
 from leasehold.env import SYSTEM
 from leasehold.interrupts import SHIELD
 from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite import SQLiteStore, forks
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.disk import forks
 from support.interrupting import Instruction, Interrupter, chosen
 
 # Not by a signal, as usual: it is signals that a hanging shield would hold back.

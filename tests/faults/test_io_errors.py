@@ -23,7 +23,7 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.writing.step import Step
 from support.faulty_vfs import Disk, Failure, disk_under_sqlite
 from support.sqlite_workload import (
     CALLS,
@@ -42,7 +42,7 @@ CALLS_AFTERWARDS = 4
 
 @pytest.fixture(autouse=True)
 def _many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.connection.WAL_PAGES_BEFORE_CHECKPOINT", 30)
+    monkeypatch.setattr("leasehold.stores.sqlite.disk.connection.WAL_PAGES_BEFORE_CHECKPOINT", 30)
 
 
 @pytest.fixture

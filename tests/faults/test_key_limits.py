@@ -20,7 +20,7 @@ from leasehold.core.queue_config import QueueConfig
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.writing.step import Step
 from support.acknowledged import Acknowledged
 from support.zygote import Zygote, zygote
 

@@ -17,32 +17,28 @@ from leasehold.core.lease import LeaseRequest, SweepReport
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
-from leasehold.stores.sqlite import (
-    SQLiteStore,
-    dependents,
-    inheritance,
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.keeping import prune
+from leasehold.stores.sqlite.leasing import (
     key_slots,
-    lanes,
     lease,
-    linking,
     locate,
     order,
     parking,
     people,
-    prune,
     ready,
     rebalance,
     recover,
     relimit,
     renew,
-    setting_verbs,
     settle,
-    step,
-    submit,
 )
-from leasehold.stores.sqlite.clock import StoreClock
-from leasehold.stores.sqlite.step import Step
-from leasehold.stores.sqlite.writer import Writer
+from leasehold.stores.sqlite.rules import setting_verbs
+from leasehold.stores.sqlite.submitting import dependents, inheritance, lanes, linking, submit
+from leasehold.stores.sqlite.writing import step
+from leasehold.stores.sqlite.writing.clock import StoreClock
+from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.writing.writer import Writer
 from leasehold.testing.conformance import StoreConformance
 from support.lives import die, enter
 

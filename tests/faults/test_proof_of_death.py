@@ -10,7 +10,7 @@ import pytest
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.files import StoreFiles
+from leasehold.stores.sqlite.disk.files import StoreFiles
 from support.lives import die, enter
 
 

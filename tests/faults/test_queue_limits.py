@@ -16,7 +16,7 @@ from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.writing.step import Step
 from support.acknowledged import Acknowledged
 from support.zygote import Zygote, zygote
 

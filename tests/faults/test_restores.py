@@ -193,7 +193,7 @@ def test_a_snapshot_of_the_whole_disk_repeats_no_version(
     old = grant(path)
     shutil.copy(snapshot / "jobs.db", path)
     shutil.copytree(snapshot / "run", path.with_name("jobs.db-run"), dirs_exist_ok=True)
-    monkeypatch.setattr("leasehold.stores.sqlite.epoch.boot_id", lambda: "another start")
+    monkeypatch.setattr("leasehold.stores.sqlite.disk.epoch.boot_id", lambda: "another start")
     assert_old_holders_are_refused(path, old)
 
 

@@ -18,7 +18,7 @@ from leasehold.cli.exits import Exit
 from leasehold.core.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.holder import holder_of
+from leasehold.stores.sqlite.disk.holder import holder_of
 from support.stuck_children import stuck
 
 pytestmark = pytest.mark.faults

@@ -13,11 +13,12 @@ import pytest
 
 from leasehold.core.lease import Settled, Settlement
 from leasehold.env import Env, ManualClock
-from leasehold.stores.sqlite import SQLiteStore, transaction_verbs
-from leasehold.stores.sqlite.application import ApplicationConnection
-from leasehold.stores.sqlite.settings import KnownSettings
-from leasehold.stores.sqlite.step import Step
-from leasehold.stores.sqlite.transaction_verbs import HeldTransaction, KeepsTransactions
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.rules.settings import KnownSettings
+from leasehold.stores.sqlite.writing import transaction_verbs
+from leasehold.stores.sqlite.writing.application import ApplicationConnection
+from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction, KeepsTransactions
 from leasehold.testing.conformance.transacting import TransactingClauses
 from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses
 
@@ -110,7 +111,7 @@ def anybody_opens_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_commits_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.application._may_commit", lambda _: False)
+    monkeypatch.setattr("leasehold.stores.sqlite.writing.application._may_commit", lambda _: False)
 
 
 def committed_before_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +127,9 @@ def committed_before_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_write_beside_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.foundation.check_not_inside", lambda _: None)
+    monkeypatch.setattr(
+        "leasehold.stores.sqlite.writing.foundation.check_not_inside", lambda _: None
+    )
 
 
 def a_refused_call_leaves_something(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,8 @@ from leasehold.core.store import Store
 from leasehold.core.timing import Every
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError
-from leasehold.stores.sqlite import SQLiteStore, queues
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.rules import queues
 from support.metering import metered, steps_on
 
 SMALL, LARGE = 100, 100_000

@@ -26,9 +26,10 @@ from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite import SQLiteStore, key_slots, parking, rebalance
-from leasehold.stores.sqlite import lease as leasing
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.leasing import key_slots, parking, rebalance
+from leasehold.stores.sqlite.leasing import lease as leasing
+from leasehold.stores.sqlite.writing.step import Step
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
     [Complete(), Complete(), Fail(JobError("OSError", "x")), Release(), Snooze(3)]

@@ -20,7 +20,8 @@ from leasehold.core.status import Event, Status
 from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore, dependents
-from leasehold.stores.sqlite import SQLiteStore, step
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.writing import step
 from leasehold.testing.conformance.base import assert_history_replays
 
 QUEUES = ("a", "b")

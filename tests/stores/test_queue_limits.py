@@ -25,7 +25,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError, QueueFullError
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.writing.step import Step
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
     [Complete(), Fail(JobError("OSError", "x")), Release(), Snooze(3)]
@@ -241,7 +241,7 @@ def test_a_full_lane_is_not_scanned_past(tmp_path: Path) -> None:
         return row
 
     def leased(step: Step) -> list[str]:
-        from leasehold.stores.sqlite import lease as leasing
+        from leasehold.stores.sqlite.leasing import lease as leasing
 
         step.db.row_trace = count
         try:

@@ -15,7 +15,8 @@ from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.retention import RetentionPolicy, Scope
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
-from leasehold.stores.sqlite import SQLiteStore, prune, prune_lanes
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.keeping import prune, prune_lanes
 
 FORCE = Scope(force=True)
 SHORT = RetentionPolicy(completed_seconds=60, cancelled_seconds=60)

@@ -17,9 +17,11 @@ from leasehold.core.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import InvalidScheduleError, StoreFullError
 from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite import SQLiteStore, schedule_row, schedules
-from leasehold.stores.sqlite.files import StoreFiles
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.disk.files import StoreFiles
+from leasehold.stores.sqlite.rules import schedules
+from leasehold.stores.sqlite.schema import schedule_row
+from leasehold.stores.sqlite.writing.step import Step
 
 PING = ScheduleDraft(name="ping", timing=Every(60), job=Draft(id="ping", task="work"))
 PONG = ScheduleDraft(name="pong", timing=Every(60), job=Draft(id="pong", task="work"))

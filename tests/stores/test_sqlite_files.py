@@ -25,9 +25,11 @@ from leasehold.errors import (
     StoreVersionError,
 )
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite import files as store_files
-from leasehold.stores.sqlite.files import StoreFiles, file_system
-from leasehold.stores.sqlite.migrate import APPLICATION_ID, migrations
+from leasehold.stores.sqlite.disk import connection
+from leasehold.stores.sqlite.disk import files as store_files
+from leasehold.stores.sqlite.disk.files import StoreFiles, file_system
+from leasehold.stores.sqlite.schema import migrate
+from leasehold.stores.sqlite.schema.migrate import migrations
 
 
 def make_database(path: Path, *statements: str) -> None:
@@ -54,19 +56,24 @@ def test_a_store_of_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -
         SQLiteStore(path)
 
 
-def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_a_store_of_an_older_version_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "jobs.db"
-    number, script = migrations()[0]
-    make_database(path, script)
-    make_database(
-        path, f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {number}"
-    )
     store = SQLiteStore(path)
     store.submit([Draft(id="a", task="t")])
+    store.close()
+    later = [*migrations(), (len(migrations()) + 1, "CREATE TABLE later (one INTEGER)")]
+    monkeypatch.setattr(migrate, "migrations", lambda: later)
+    monkeypatch.setattr(connection, "migrations", lambda: later)
+    store = SQLiteStore(path)
     assert len(store.exchange((), LeaseRequest(worker="w")).leases) == 1
-    assert store.describe()["schema_version"] == migrations()[-1][0]
+    assert store.describe()["schema_version"] == later[-1][0]
     assert store.check() == []
     store.close()
+    monkeypatch.undo()
+    with pytest.raises(StoreVersionError, match="newer Leasehold"):
+        SQLiteStore(path)
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
@@ -205,7 +212,7 @@ def test_a_restart_of_the_machine_raises_versions(
     store.close()
     assert lease_after_reopening(path, durability) == 1
     # Without fsync grants may be lost with the power; with it, the disk may be an older snapshot.
-    monkeypatch.setattr("leasehold.stores.sqlite.epoch.boot_id", lambda: "another start")
+    monkeypatch.setattr("leasehold.stores.sqlite.disk.epoch.boot_id", lambda: "another start")
     version = lease_after_reopening(path, durability)
     assert 2**40 < version < 2**53
     # And only once per start.

@@ -14,11 +14,13 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.env import Env, ManualClock
-from leasehold.stores.sqlite import SQLiteStore, lanes, metrics, migrate, sampling
-from leasehold.stores.sqlite import lease as leasing
-from leasehold.stores.sqlite.step import Step
-from leasehold.stores.sqlite.submit import PlainSubmit
-from leasehold.stores.sqlite.writer import _Ticket
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.leasing import lease as leasing
+from leasehold.stores.sqlite.reading import metrics, sampling
+from leasehold.stores.sqlite.submitting import lanes
+from leasehold.stores.sqlite.submitting.submit import PlainSubmit
+from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.writing.writer import _Ticket
 
 
 @pytest.fixture
@@ -178,40 +180,3 @@ def test_what_is_too_old_is_forgotten_in_small_writes(
     clock.advance(60)
     store.submit([Draft(id="two", task="t")])
     assert kept() == 2
-
-
-def test_a_file_from_before_there_were_metrics_starts_with_none(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    older = [each for each in migrate.migrations() if each[0] <= 5]
-    db = apsw.Connection(str(path))
-    for number, script in older:
-        db.execute(script)
-        db.execute(f"PRAGMA user_version = {number}").fetchall()
-    db.execute(f"PRAGMA application_id = {migrate.APPLICATION_ID}").fetchall()
-    db.execute("INSERT INTO lane (queue, task, pending, total_submitted) VALUES ('q', 't', 2, 5)")
-    db.execute("UPDATE store_state SET next_seq = 3")
-    for seq, priority in ((1, 50), (2, 100)):
-        db.execute(
-            "INSERT INTO job (seq, id, lane, priority, born, created_at, max_retries, allowance, "
-            "payload) VALUES (?1, 'job-' || ?1, 1, ?2, 2, 1, 3, 4, x'5b5d')",
-            (seq, priority),
-        )
-        db.execute(
-            "INSERT INTO ready (lane, rank, seq, version, attempts, events, available_at) "
-            "VALUES (1, ?, ?, 0, 0, 1, 1)",
-            (100 - priority, seq),
-        )
-    db.close()
-    clock = ManualClock()
-    store = SQLiteStore(path, env=Env(clock=clock))
-    assert store.check() == []
-    store.submit([Draft(id="new", task="t", queue="q")])
-    clock.advance(60)
-    store.submit([Draft(id="newer", task="t", queue="q")])
-    assert [point.submitted for point in store.series("q", minutes=2)] == [1, 1]
-    figures = store.metrics("q")
-    assert (figures.submitted, figures.totals["submitted"]) == (2, 7)
-    by_band = {"low": 0, "medium": 3, "high": 0, "critical": 1}
-    assert figures.pending_by_priority == by_band
-    assert [day.submitted for day in store.daily("q", days=400)][-1] == 2
-    store.close()

@@ -15,13 +15,11 @@ from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.core.priority import default_tier
 from leasehold.core.queue_config import QueueConfig
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
-from leasehold.stores.sqlite import SQLiteStore, migrate, order, queues, ready, rebalance
-from leasehold.stores.sqlite.connection import open_writer
-from leasehold.stores.sqlite.files import StoreFiles, create_private
-from leasehold.stores.sqlite.step import READ_STATE
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.leasing import order, ready, rebalance
+from leasehold.stores.sqlite.rules import queues
+from leasehold.stores.sqlite.writing.step import READ_STATE
 
 ALL = LeaseRequest(worker="w", limit=100_000)
 
@@ -172,31 +170,3 @@ def test_whoever_comes_next_goes_on_with_a_change(store: SQLiteStore) -> None:
         store.recover()
     assert rows(store, "rescoring") == 0
     assert [lease.job_id for lease in store.exchange(request=ALL).leases][:3] == ["3", "4", "5"]
-
-
-def test_a_store_from_before_scoring_is_brought_up_to_date(
-    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "old.db"
-    env = Env(clock=clock)
-    now = to_micros(clock.now())
-    with monkeypatch.context() as then:
-        before = [(number, script) for number, script in migrate.migrations() if number < 6]
-        then.setattr(migrate, "migrations", lambda: before)
-        create_private(path)
-        old = open_writer(StoreFiles.at(path).database, "full")
-    # By hand, since today's code cannot work with the tables of then.
-    old.execute("INSERT INTO lane (id, queue, task, pending) VALUES (1, 'default', 'work', 3)")
-    old.execute("UPDATE store_state SET next_seq = 4")
-    for seq, priority, attempts, deadline in ((1, 50, 0, None), (2, 50, 1, None), (3, 40, 0, now)):
-        job = (seq, f"job-{seq}", 1, priority, 2, now, 3, 4, None, None, deadline, *(None,) * 7)
-        old.execute(f"INSERT INTO job VALUES ({', '.join('?' * 19)})", (*job, b"[]"))
-        state = (1, 100 - priority, seq, attempts, attempts, 1, now, None)
-        old.execute("INSERT INTO ready VALUES (?, ?, ?, ?, ?, ?, ?, ?)", state)
-    old.close()
-    store = SQLiteStore(path, env=env)
-    assert store.check() == []
-    assert len(store.search(JobFilter(statuses=(Status.PENDING,))).jobs) == 3
-    leases = store.exchange(request=ALL).leases
-    assert [lease.job_id for lease in leases] == ["job-3", "job-1", "job-2"]
-    store.close()

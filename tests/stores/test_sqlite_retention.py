@@ -12,12 +12,10 @@ from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError, Outcome
 from leasehold.core.retention import RetentionPolicy, Scope
-from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
-from leasehold.stores.sqlite import SQLiteStore, migrate, prune, prune_lanes
-from leasehold.stores.sqlite.connection import open_writer
-from leasehold.stores.sqlite.files import create_private
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.keeping import prune, prune_lanes
 
 FORCE = Scope(force=True)
 EMERGENCY = Scope(emergency=True)
@@ -179,36 +177,3 @@ def test_a_daily_one_leaves_room_for_the_next_day(store: SQLiteStore, clock: Man
     free, pages = one(store, "PRAGMA freelist_count"), one(store, "PRAGMA page_count")
     assert 0 < free <= pages / 4
     assert store.check() == []
-
-
-def test_a_store_from_before_retention_is_brought_up_to_date(
-    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "old.db"
-    before = [(number, script) for number, script in migrate.migrations() if number < 5]
-    env = Env(clock=clock)
-    with monkeypatch.context() as then:
-        then.setattr(migrate, "migrations", lambda: before)
-        create_private(path)
-        db = open_writer(path, "full")
-    # As that version would have left it: today's code cannot write to such a file any more.
-    db.execute("INSERT INTO lane (id, queue, task, completed) VALUES (1, 'default', 't', 3)")
-    for seq in (1, 2, 3):
-        at = to_micros(clock.now())
-        db.execute(
-            "INSERT INTO job (seq, id, lane, priority, born, created_at, max_retries, allowance, "
-            "payload) VALUES (?, ?, 1, 50, 2, ?, 3, 4, x'')",
-            (seq, f"job-{seq}", at),
-        )
-        db.execute(
-            "INSERT INTO finished (seq, status, finished_at, available_at, version, attempts, "
-            "events) VALUES (?, 5, ?, ?, 1, 1, 3)",
-            (seq, at, at),
-        )
-    db.execute("UPDATE store_state SET next_seq = 4, clock = ?", (at,))
-    db.close()
-    clock.advance(8 * 24 * 3600)
-    store = SQLiteStore(path, env=env)
-    assert clean(store) == 3
-    assert len(store.search_archive(JobFilter()).jobs) == 3
-    store.close()

@@ -27,8 +27,8 @@ from leasehold.errors import (
     TransactionError,
 )
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite import application as application_module
-from leasehold.stores.sqlite.application import ApplicationConnection
+from leasehold.stores.sqlite.writing import application as application_module
+from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.testing.conformance.base import draft, get, lease_one, submit
 from leasehold.testing.conformance.waking import Ears
 

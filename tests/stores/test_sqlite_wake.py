@@ -13,8 +13,8 @@ import pytest
 
 from leasehold.env import SYSTEM
 from leasehold.errors import StoreClosedError
-from leasehold.stores.sqlite.step import Hints
-from leasehold.stores.sqlite.wake import READY, Wake
+from leasehold.stores.sqlite.disk.wake import READY, Wake
+from leasehold.stores.sqlite.writing.step import Hints
 
 PATIENCE_SECONDS = 20
 

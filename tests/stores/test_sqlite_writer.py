@@ -19,9 +19,9 @@ from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import DuplicateJobError, LeaseholdError, StoreUnavailableError
 from leasehold.interrupts import Interrupted
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite import lease as leasing
-from leasehold.stores.sqlite.read import FIND_IDS
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.leasing import lease as leasing
+from leasehold.stores.sqlite.reading.read import FIND_IDS
+from leasehold.stores.sqlite.writing.step import Step
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_an_interrupted_leader_lets_the_others_go_on(store: SQLiteStore) -> None
 def test_a_foreign_lock_is_reported_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("leasehold.stores.sqlite.disk.connection.BUSY_SECONDS", 0.05)
     store = SQLiteStore(tmp_path / "jobs.db")
     intruder = apsw.Connection(str(tmp_path / "jobs.db"))
     intruder.execute("BEGIN IMMEDIATE")

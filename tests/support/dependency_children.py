@@ -15,7 +15,8 @@ from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome
 from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Status
 from leasehold.env import SYSTEM, Env
-from leasehold.stores.sqlite import SQLiteStore, step
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.writing import step
 
 AT_ONCE = 3
 FAN_OUT_MAX = 10

@@ -11,7 +11,8 @@ from leasehold.core.lease import Lease, LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Release
 from leasehold.core.records import Submitted, WorkerInfo
 from leasehold.env import SYSTEM, Env
-from leasehold.stores.sqlite import SQLiteStore, parking
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.leasing import parking
 
 TASKS = ("one", "two")
 KEYS = ("a", "a", "b", None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from leasehold import TaskQueue
 from leasehold.blobs.folder import FolderBlobs
-from leasehold.stores.sqlite.transaction_verbs import HeldTransaction
+from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
 from support import large_tasks
 from support.transaction_tasks import ADD_ROW, MAKE_ROWS
 

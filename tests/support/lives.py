@@ -7,7 +7,7 @@ import os
 from leasehold.core.records import WorkerInfo
 from leasehold.env import EPOCH
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.life import LockedLife
+from leasehold.stores.sqlite.disk.life import LockedLife
 
 
 def enter(store: SQLiteStore, worker: str) -> LockedLife:

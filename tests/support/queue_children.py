@@ -10,10 +10,11 @@ from leasehold.core.lease import Lease, LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Release
 from leasehold.core.records import Submitted, WorkerInfo
 from leasehold.env import SYSTEM, Env
-from leasehold.stores.sqlite import SQLiteStore, slots
-from leasehold.stores.sqlite import lease as leasing
-from leasehold.stores.sqlite.gate import Gate
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.leasing import lease as leasing
+from leasehold.stores.sqlite.leasing import slots
+from leasehold.stores.sqlite.submitting.gate import Gate
+from leasehold.stores.sqlite.writing.step import Step
 
 TASKS = ("one", "two")
 

@@ -21,8 +21,8 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.connection import Durability
-from leasehold.stores.sqlite.life import LockedLife
+from leasehold.stores.sqlite.disk.connection import Durability
+from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.testing.conformance.base import assert_history_replays, said
 from support.lives import die, enter
 

@@ -20,8 +20,9 @@ from leasehold.core.retry import Constant
 from leasehold.core.status import Status
 from leasehold.env import SYSTEM, ClockReading, Env, SystemClock
 from leasehold.errors import LeaseholdError
-from leasehold.stores.sqlite import SQLiteStore, connection
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.disk import connection
+from leasehold.stores.sqlite.writing.step import Step
 
 ENOUGH_PENDING = 60
 MAX_RETRIES = 2

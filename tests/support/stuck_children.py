@@ -13,7 +13,7 @@ from pathlib import Path
 from leasehold.core.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.step import Step
+from leasehold.stores.sqlite.writing.step import Step
 
 
 def stop_inside_a_write(store: SQLiteStore) -> None:

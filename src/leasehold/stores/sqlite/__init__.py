@@ -1,13 +1,9 @@
 """The SQLite store: one file, any number of processes on one machine.
 
-Read it in this order: migrations/0001_jobs.sql (what is kept), foundation.py, writer.py and step.py
-(how a write happens), ready.py, order.py and rebalance.py (who is pending, who comes first), then
-one file per verb: submit, lease, settle, renew, recover, people, read.
-Jobs that wait for others: linking, dependents, inheritance, graph. Jobs that come again and again:
-schedules. Queues with rules: rules, gate, slots, room, queues. Limits per key: parking, key_slots,
-relimit, key_check. Defaults for all: settings, setting_verbs. What is old: cleaning, cleanup,
-prune, prune_lanes, archive, vacuum. Figures over time: measuring, sampling, metrics. The
-application's own transactions: turn, application, transaction_verbs. store.py puts them together.
+`store.py` has the verbs, each handed to the module that knows it. Read on in this order: `schema`
+(what is kept), `writing` (how a write happens: foundation, writer, step), `leasing` (who is
+pending, who comes first, leases and how they end), `submitting`, `rules`, `keeping`, `reading`; and
+`disk` for the files themselves.
 """
 
 from leasehold.stores.sqlite.store import SQLiteStore

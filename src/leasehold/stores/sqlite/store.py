@@ -40,34 +40,24 @@ from leasehold.errors import (
     LeaseLostError,
     QueueFullError,
 )
-from leasehold.stores.sqlite import (
-    clock_repair,
-    dependents,
-    graph,
-    inspection,
-    linking,
-    people,
-    read,
-    records,
-    recover,
-    renew,
-    settle,
-    submit,
-)
-from leasehold.stores.sqlite import lease as leasing
-from leasehold.stores.sqlite.application import is_inside
-from leasehold.stores.sqlite.archive_verbs import KeepsArchive
-from leasehold.stores.sqlite.lanes import STATS, Lanes, stats_of
-from leasehold.stores.sqlite.life import LockedLife
-from leasehold.stores.sqlite.locate import bump_events, locate
-from leasehold.stores.sqlite.metrics_verbs import KeepsMetrics
-from leasehold.stores.sqlite.queue_verbs import KeepsQueues
-from leasehold.stores.sqlite.rebalance import LAGS, rebalance
-from leasehold.stores.sqlite.recover import Suspects
-from leasehold.stores.sqlite.schedules import KeepsSchedules, fire_due
-from leasehold.stores.sqlite.setting_verbs import KeepsSettings
-from leasehold.stores.sqlite.step import Step
-from leasehold.stores.sqlite.transaction_verbs import KeepsTransactions
+from leasehold.stores.sqlite.disk.life import LockedLife
+from leasehold.stores.sqlite.keeping.archive_verbs import KeepsArchive
+from leasehold.stores.sqlite.leasing import lease as leasing
+from leasehold.stores.sqlite.leasing import people, recover, renew, settle
+from leasehold.stores.sqlite.leasing.locate import bump_events, locate
+from leasehold.stores.sqlite.leasing.rebalance import LAGS, rebalance
+from leasehold.stores.sqlite.leasing.recover import Suspects
+from leasehold.stores.sqlite.reading import inspection, read, records
+from leasehold.stores.sqlite.reading.metrics_verbs import KeepsMetrics
+from leasehold.stores.sqlite.rules.queue_verbs import KeepsQueues
+from leasehold.stores.sqlite.rules.schedules import KeepsSchedules, fire_due
+from leasehold.stores.sqlite.rules.setting_verbs import KeepsSettings
+from leasehold.stores.sqlite.submitting import dependents, graph, linking, submit
+from leasehold.stores.sqlite.submitting.lanes import STATS, Lanes, stats_of
+from leasehold.stores.sqlite.writing import clock_repair
+from leasehold.stores.sqlite.writing.application import is_inside
+from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.writing.transaction_verbs import KeepsTransactions
 
 T = TypeVar("T")
 

@@ -1,0 +1,118 @@
+"""Keeping lease versions from being granted twice, even when the store itself went back in time.
+
+A store goes back when it is restored from a copy, or when the machine lost power under `normal`
+durability. Then versions that were handed out may be unknown to it. So, whenever that could have
+happened, the floor under all versions to come is raised above anything granted before: to the wall
+clock, in a part of the number that counting alone never reaches. Raising it for nothing costs
+nothing, since versions only have to grow; so whoever opens the store to write raises it unless the
+store is known to go on where it was left:
+
+    a backup                bears a mark, which the first opening takes away
+    a copy of the file      is another file, is not where the note of the last close says, or was
+                            changed since by somebody else, which the kernel tells
+    a snapshot of the disk  comes back after another start of the machine
+    a process was killed    and nobody else had the store open: it cannot be told from the above
+
+What cannot be told: a machine that is snapshotted with its memory and resumed goes on within the
+same start, with its processes, and every file is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import apsw
+
+from leasehold.env import Env
+from leasehold.stores.sqlite.disk.continuity import Continuity, Progress
+from leasehold.stores.sqlite.disk.files import FileId, StoreFiles, boot_id
+from leasehold.stores.sqlite.disk.identity import ensure_store_id
+from leasehold.stores.sqlite.writing.failures import translated
+from leasehold.stores.sqlite.writing.transaction import transaction
+
+_SHIFT: Final = 20
+"""Seconds since 1970, shifted this far, stay below 2^53: exact wherever numbers are doubles.
+
+The part below the seconds is time too, in steps of about a microsecond: no store grants leases as
+fast as that, so two copies that come back within one second count from different floors.
+"""
+
+READ: Final = "SELECT value FROM meta WHERE key = ?"
+WRITE: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+MARK: Final = "INSERT OR REPLACE INTO meta VALUES ('copy', '1')"
+UNMARK: Final = "DELETE FROM meta WHERE key = 'copy'"
+# Above all that was counted from the last floor, even if the clock shows no later time.
+RAISE: Final = f"""
+    UPDATE store_state SET
+        version_floor = max(((max(version_floor, ?) >> {_SHIFT}) + 1) << {_SHIFT}, ?)
+"""  # noqa: S608  # our own number
+
+
+def open_epoch(
+    db: apsw.Connection,
+    files: StoreFiles,
+    file: FileId,
+    continuity: Continuity,
+    durability: str,
+    env: Env,
+) -> None:
+    """Raise the floor unless the store goes on where it was left. Call it under the file lock."""
+    now = {"identity": f"{file[0]}:{file[1]}", "boot": boot_id()}
+    was_marked = False
+    with translated(files.database), _synced(db, durability), transaction(db):
+        ensure_store_id(db, env)
+        was_marked = _read(db, "copy") is not None
+        before = {key: _read(db, key) for key in now}
+        if before["identity"] is not None and not _goes_on(
+            db, before, now, continuity, files.changed_at()
+        ):
+            left = continuity.noted()
+            floor = 0 if left is None else left.version_floor
+            db.execute(RAISE, (floor, (env.now_micros() << _SHIFT) // 1_000_000))
+            db.execute(UNMARK)
+        if before != now:
+            for key, value in now.items():
+                db.execute(WRITE, (key, value))
+    if was_marked:
+        # The mark goes from the file itself too: what lies in the log from now on is this store's.
+        # Where that fails, so does the opening: nothing was acknowledged yet.
+        with translated(files.database):
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    continuity.note_in_use(Progress.of(db))
+
+
+def _goes_on(
+    db: apsw.Connection,
+    before: dict[str, str | None],
+    now: dict[str, str],
+    continuity: Continuity,
+    changed_at: int,
+) -> bool:
+    """Whether the store is known to be where it was left."""
+    return (
+        before == now
+        # Where the system does not tell one start from another, every opening may be the first.
+        and bool(now["boot"])
+        and _read(db, "copy") is None
+        and continuity.is_unbroken(Progress.of(db), changed_at)
+    )
+
+
+def mark_as_copy(db: apsw.Connection) -> None:
+    """Let whoever opens this copy know that others may have gone on from where it was made."""
+    db.execute(MARK)
+
+
+@contextmanager
+def _synced(db: apsw.Connection, durability: str) -> Iterator[None]:
+    """Sync what is written inside: were it lost together with grants, nobody would miss them."""
+    db.execute("PRAGMA synchronous = FULL")
+    yield
+    db.execute(f"PRAGMA synchronous = {durability}")
+
+
+def _read(db: apsw.Connection, key: str) -> str | None:
+    row = db.execute(READ, (key,)).fetchone()
+    return None if row is None else str(row[0])

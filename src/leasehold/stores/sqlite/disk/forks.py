@@ -1,0 +1,252 @@
+"""Forks: nothing of SQLite may be inherited.
+
+SQLite keeps a table of the POSIX locks that its process holds on each file. A forked child inherits
+the table but not the locks: it believes itself protected, takes none of its own, and whoever closes
+the file next deletes the write-ahead log under it. Acknowledged commits are lost then, and nothing
+looks damaged.
+
+So before a fork every store of the process stops at a gate, lets its writes and reads end and
+closes its connections. Afterwards parent and child both go on with the same object, and open the
+file again when they next use it. The child makes its locks and conditions anew, for the threads
+that may have held them are not there.
+
+Where that cannot be done (an application's connection is open, the forking thread is itself inside
+a read or a write, or others take too long), the parent keeps its connections, and in the child
+every use of that file is refused, through whatever path or store, before anything is acknowledged.
+The same holds for a fork that was not made by Python, whose hooks did not run: it is recognised by
+the process id.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import apsw
+
+from leasehold.env import SYSTEM
+from leasehold.errors import LeaseholdError, StoreLostError
+from leasehold.interrupts import SHIELD
+from leasehold.stores.sqlite.disk.files import FileId
+
+RESEND_SECONDS: Final = 0.001
+"""After that time the fork has returned, and a signal is the application's to hear."""
+EXIT_SECONDS: Final = 1.0
+"""How long the end of the process waits for the reads and writes of each store."""
+PATIENCE_SECONDS: Final = 5.0
+"""How long a fork waits for reads and writes of other threads, in all stores together."""
+
+NOT_PREPARED: Final = (
+    "it was open while the process was forked by other means than Python's os.fork(), so that it "
+    "could not be closed before"
+)
+
+
+class Forkable(Protocol):
+    """An open store, as forks see it."""
+
+    def close_for_fork(self, seconds: float) -> str | None:
+        """Stop and close every connection; the answer says why it could not be done."""
+
+    def resume_after_fork(self) -> None:
+        """In the parent: let everybody go on."""
+
+    def begin_anew_in_child(self) -> None:
+        """In the child, with nothing inherited: make anew what threads of the parent held."""
+
+    def inherited_file(self) -> FileId | None:
+        """The file that connections of this store may have open."""
+
+    def connections_of_others(self) -> list[apsw.Connection]:
+        """Connections to it that the application holds."""
+
+
+class _Fork:
+    """What is known while a fork is under way."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.open_because: dict[Forkable, str] = {}
+        """Stores that could not be closed, and why."""
+        self.closed: set[Forkable] = set()
+
+
+class _Process:
+    """What this process knows of its stores; one per process, made anew in a forked child."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.mutex = threading.RLock()
+        """Held from before a fork until after it: stores are opened before or after, not during.
+
+        Taken and freed inside the shield: an interrupt that left it held would let no other thread
+        open a store, or fork, ever again.
+        """
+        self.stores: weakref.WeakSet[Forkable] = weakref.WeakSet()
+        self.fork: _Fork | None = None
+        self.inherited: dict[FileId, str] = {}
+        """Files of which connections of an ancestor live on here, and why."""
+        self.kept: list[object] = []
+        """Stores whose connections must never be closed here."""
+
+
+_process = _Process()
+
+
+def register(store: Forkable) -> None:
+    """Mind this store when the process forks. Call it before its first connection is opened."""
+    _notice_unannounced_fork()
+    with SHIELD, _process.mutex:
+        _process.stores.add(store)
+
+
+def forget(store: Forkable) -> None:
+    """It is closed."""
+    with SHIELD, _process.mutex:
+        _process.stores.discard(store)
+
+
+def refuse_inherited(file: FileId, path: Path) -> None:
+    """Raise StoreLostError where connections of an ancestor to this file live on here."""
+    _notice_unannounced_fork()
+    if _process.inherited:
+        reason = _process.inherited.get(file)
+        if reason is not None:
+            raise StoreLostError(refusal(path, reason))
+
+
+def why_inherited(file: FileId | None) -> str:
+    """Why a store that the parent had open could not be closed before the fork."""
+    _notice_unannounced_fork()
+    return NOT_PREPARED if file is None else _process.inherited.get(file, NOT_PREPARED)
+
+
+def refusal(path: Path, reason: str) -> str:
+    """What a child is told that must not use a file."""
+    return (
+        f"{path} cannot be used in this forked process, since {reason}: SQLite cannot tell the "
+        "locks of parent and child apart, and commits would be lost. Fork before the connection is "
+        "opened or after it is closed, or start the process with multiprocessing's spawn method or "
+        "subprocess"
+    )
+
+
+def _before() -> None:
+    # Signals are held back until after the fork: were one of the hooks below cut short, the stores
+    # would stay stopped for ever.
+    SHIELD.__enter__()
+    is_prepared = False
+    try:
+        is_prepared = _prepare()
+    finally:
+        if not is_prepared:
+            _open_shield()
+
+
+def _prepare() -> bool:
+    """Close every store; False if another thread's fork is in the way."""
+    _notice_unannounced_fork()
+    if not _process.mutex.acquire(timeout=PATIENCE_SECONDS):
+        return False  # A fork in another thread hangs; the child finds that nothing was prepared.
+    fork = _process.fork = _Fork()
+    deadline = SYSTEM.clock.monotonic() + PATIENCE_SECONDS
+    for store in list(_process.stores):
+        # Until it is known to be closed: whatever goes wrong, the child must not use it.
+        fork.open_because[store] = "closing it before the fork failed"
+        reason = store.close_for_fork(max(0.0, deadline - SYSTEM.clock.monotonic()))
+        if reason is None:
+            fork.closed.add(store)
+            del fork.open_because[store]
+        else:
+            fork.open_because[store] = reason
+    return True
+
+
+def _after_in_parent() -> None:
+    fork = _process.fork
+    if fork is None or fork.thread != threading.get_ident():
+        return  # Another thread's: this fork was not prepared.
+    try:
+        for store in list(_process.stores):
+            store.resume_after_fork()
+    finally:
+        _process.fork = None
+        _process.mutex.release()
+        _open_shield()
+
+
+def _after_in_child() -> None:
+    fork = _process.fork
+    try:
+        _adopt(fork)
+    finally:
+        if fork is not None and fork.thread == threading.get_ident():
+            _open_shield()
+
+
+def _open_shield() -> None:
+    """Let signals through again. Python drops what a hook raises: those that came are sent anew."""
+    noted = SHIELD.take_noted()
+    SHIELD.__exit__(None, None, None)
+    for signum in noted:
+        threading.Timer(RESEND_SECONDS, os.kill, (os.getpid(), signum)).start()
+
+
+def _notice_unannounced_fork() -> None:
+    if _process.pid != os.getpid():
+        _adopt(None)
+
+
+def _adopt(fork: _Fork | None) -> None:
+    """Begin a child's own record, from what its parent prepared for the fork."""
+    global _process  # one per process, and this is another process
+    parent, _process = _process, _Process()
+    _process.inherited = parent.inherited
+    _process.kept = parent.kept
+    if fork is None or fork.thread != threading.get_ident():
+        fork = _Fork()  # Nothing was prepared for this one.
+    for store in list(parent.stores):
+        if store in fork.closed:
+            store.begin_anew_in_child()
+            _process.stores.add(store)
+            continue
+        reason = fork.open_because.get(store, NOT_PREPARED)
+        file = store.inherited_file()
+        if file is not None:
+            _process.inherited[file] = reason
+        _keep_for_ever([store, *store.connections_of_others()])
+
+
+def _keep_for_ever(inherited: list[object]) -> None:
+    """Let nothing close these connections, not even the interpreter when it ends."""
+    _process.kept += inherited
+    try:
+        import ctypes
+    except ImportError:
+        return  # Then they live as long as this module, which is nearly as long.
+    for item in inherited:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
+
+
+def _close_at_exit() -> None:
+    """Close connections that nobody has closed, so that no log is left behind.
+
+    The stores stay usable: another handler of the application may come after this one.
+    """
+    _notice_unannounced_fork()
+    for store in list(_process.stores):
+        # Whatever goes wrong now is as if the process had been killed, which does no harm.
+        with suppress(LeaseholdError, apsw.Error, OSError):
+            store.close_for_fork(EXIT_SECONDS)
+        store.resume_after_fork()
+
+
+atexit.register(_close_at_exit)
+os.register_at_fork(
+    before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+)

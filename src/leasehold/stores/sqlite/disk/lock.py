@@ -1,0 +1,211 @@
+"""The store's file lock, which makes processes write in turn.
+
+The kernel serves those who wait for it in the order they came, and would let them wait for ever. So
+the waiting is done by a thread of the lock's own: it keeps the place in the kernel's queue, while
+the caller waits for it no longer than agreed, and can be interrupted. A caller that gives up leaves
+the place to the next one in this process; if there is none when the lock comes, it is let go.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import StoreBusyError
+from leasehold.interrupts import SHIELD, Interrupted
+from leasehold.stores.sqlite.disk.holder import HolderNote, busy, holder_of, open_transaction_of
+
+LOCK_TIMEOUT_SECONDS: Final = 30.0
+"""How long a write waits for its turn, unless the store was opened with another limit."""
+LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
+
+
+class WriteLock:
+    """Held by one process at a time, and freed by the kernel when that process dies.
+
+    Within a process, one thread at a time may use one of these.
+    """
+
+    def __init__(
+        self, path: Path, env: Env = SYSTEM, timeout_seconds: float = LOCK_TIMEOUT_SECONDS
+    ) -> None:
+        self._path = path
+        self._timeout_seconds = timeout_seconds
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._note = HolderNote(fd, env)
+        self._line = _Line(fd)
+        self._fd = fd
+        _open_locks.add(self)
+
+    def acquire(self, doing: str) -> None:
+        """Take the lock. Raises StoreBusyError after the time agreed, or Interrupted."""
+        if self._line.is_standing or not _try(self._fd):
+            self._wait()
+        self._note.write(doing)
+
+    def release(self) -> None:
+        if self._fd >= 0:  # A process that was forked while it was held has lost it.
+            self._note.strike_out()
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _wait(self) -> None:
+        if self._line.wait(self._timeout_seconds):
+            return
+        # Its folder is the database's name with "-run" behind it.
+        database = Path(str(self._path.parent).removesuffix("-run"))
+        if open_transaction_of(database) is not None:
+            # Whoever holds the lock waits for that, too.
+            raise busy(database)
+        holder = holder_of(self._path)
+        waited = f"{database} stays locked: after {self._timeout_seconds:g} s of waiting,"
+        if holder is None:
+            raise StoreBusyError(f"{waited} another process still holds its write lock; try again")
+        raise StoreBusyError(
+            f"{waited} {holder.in_words()}",
+            holder_pid=holder.pid,
+            is_holder_stopped=holder.is_stopped,
+        )
+
+    def __enter__(self) -> None:
+        self.acquire("open the store")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def close(self) -> None:
+        _open_locks.discard(self)
+        self._line.close(join=True)
+        self.drop()
+
+    def drop(self) -> None:
+        """Close what is the kernel's, with no regard to threads: in a fork there are none."""
+        self._note.close()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            # Nobody is waited for: the interpreter may be about to end, and its threads with it.
+            self._line.close(join=False)
+            self.drop()
+
+
+class _Line:
+    """A place in the kernel's queue for the lock, kept by a thread that blocks there."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._mutex = threading.Lock()
+        self._asked = threading.Lock()
+        self._asked.acquire()
+        self._granted = threading.Lock()
+        self._granted.acquire()
+        self._thread: threading.Thread | None = None
+        self.is_standing = False
+        """Whether the thread is in the queue now, for a caller or for one who gave up."""
+        self._is_wanted = False
+        self._is_closed = False
+        self._waited_seconds = 0.0
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Until the lock is had; False when the time is over, counted from when the place was
+        taken: to be interrupted and to come back does not make it longer.
+        """
+        with self._mutex:
+            self._is_wanted = True
+            if not self.is_standing:
+                self._stand()
+        try:
+            if SHIELD.acquire(self._granted, max(0.0, timeout_seconds - self._waited_seconds)):
+                return True
+        except Interrupted as interrupted:
+            self._waited_seconds += interrupted.waited_seconds
+            if self._give_up():
+                raise
+            return True
+        except BaseException:
+            # Thrown in from outside, by whatever means: nobody is left to take the lock.
+            if not self._give_up():
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            raise
+        self._waited_seconds = 0.0
+        return not self._give_up()
+
+    def _stand(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(
+                target=self._keep_place, name="leasehold-write-lock", daemon=True
+            )
+            thread.start()
+            self._thread = thread
+        self.is_standing = True
+        self._waited_seconds = 0.0
+        self._asked.release()
+
+    def _give_up(self) -> bool:
+        """Leave the place to the next caller; False if the lock has come in this very moment."""
+        with self._mutex:
+            if self._granted.acquire(blocking=False):
+                return False
+            self._is_wanted = False
+            return True
+
+    def _keep_place(self) -> None:
+        while True:
+            self._asked.acquire()
+            if self._is_closed:
+                return
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            with self._mutex:
+                self.is_standing = False
+                if self._is_closed:
+                    return  # With the descriptor went the lock; its number may be another's now.
+                if self._is_wanted:
+                    self._granted.release()
+                else:
+                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self, *, join: bool) -> None:
+        """The thread ends, at the latest when the lock would have come."""
+        with self._mutex:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            if self._thread is None or self.is_standing:
+                return
+            self._asked.release()
+        if join:
+            self._thread.join()
+
+
+def _try(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+_open_locks: weakref.WeakSet[WriteLock] = weakref.WeakSet()
+
+
+def _let_go_in_fork() -> None:
+    # A forked child shares its parent's lock. Were the parent killed while it holds it, the child,
+    # which knows nothing of it, would keep everybody waiting for as long as it lives.
+    for lock in list(_open_locks):
+        lock.drop()
+
+
+os.register_at_fork(after_in_child=_let_go_in_fork)

@@ -1,0 +1,218 @@
+"""Waking other processes: one FIFO per process that wants to know, one byte per kind of news.
+
+After a commit the writer puts a byte into every other process's FIFO; a thread on the other side
+reads it and calls the listeners there. It takes some tens of microseconds, and nothing polls the
+database. A byte is only a hint: whoever is woken looks for itself, and a slow poll finds what a
+lost byte did not tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import select
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+from leasehold.core.records import Listener
+from leasehold.env import Env
+from leasehold.errors import StoreClosedError
+from leasehold.stores.sqlite.writing.step import Hints
+
+logger = logging.getLogger("leasehold.store")
+
+READY: Final = b"r"
+ENDED: Final = b"e"
+CANCEL: Final = b"c"
+_STOP: Final = b"."
+"""Wakes the receiver so that it sees that it is to stop; by itself it says nothing."""
+
+CLOSE_WAIT_SECONDS: Final = 10.0
+"""How long closing waits for a listener that is at work. The receiver cleans up behind it."""
+
+FOLDER_STAMP_MICROS: Final = 50_000
+"""How coarse a folder's time stamp may be: a listing made sooner after it is not trusted."""
+
+
+class Wake:
+    """Sends hints to listeners here and in other processes, and receives theirs."""
+
+    def __init__(self, folder: Path, env: Env) -> None:
+        self._folder = folder
+        self._folder_path = os.fspath(folder)
+        self._env = env
+        self._peers: dict[str, int] = {}
+        self._inbox: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._name = f"{os.getpid()}-{self._env.new_id()}"
+        self._listeners: list[Listener] = []
+        self._mutex = threading.Lock()
+        self._listed: tuple[int, int] = (-1, 0)
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def begin_anew(self) -> None:
+        """In a forked child: close what is the parent's, its listeners included, and start empty.
+
+        As long as the child had the parent's FIFO open, nobody could tell that the parent is gone.
+        """
+        inbox, self._inbox = self._inbox, None
+        peers, self._peers = self._peers, {}
+        for fd in (*peers.values(), *(() if inbox is None else (inbox,))):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self._begin()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call this listener from now on; the answer ends it."""
+        with self._mutex:
+            if self._closed:
+                raise StoreClosedError("the store is closed: there is nothing left to listen to")
+            self._listeners = [*self._listeners, listener]
+            if self._thread is None:
+                self._listen()
+
+        def end() -> None:
+            with self._mutex:
+                self._listeners = [other for other in self._listeners if other is not listener]
+
+        return end
+
+    def send(self, hints: Hints) -> None:
+        """Tell everybody, here and elsewhere, what a commit brought.
+
+        Nothing that goes wrong here is raised: what the caller wrote has been committed.
+        """
+        news = (
+            (READY if hints.ready else b"")
+            + (ENDED if hints.ended else b"")
+            + (CANCEL if hints.cancel_requested else b"")
+        )
+        self._tell_listeners(news, hints.ended, hints.cancel_requested)
+        try:
+            with self._mutex:
+                if not self._closed:
+                    self._tell_peers(news)
+        except OSError as error:
+            logger.warning("other processes could not be woken, and will look later: %s", error)
+
+    def _tell_listeners(
+        self, news: bytes, ended: Collection[str] | None, cancel_requested: Collection[str] | None
+    ) -> None:
+        for listener in self._listeners:
+            try:
+                if READY in news:
+                    listener.on_ready()
+                if ENDED in news:
+                    listener.on_ended(ended)
+                if CANCEL in news:
+                    listener.on_cancel_requested(cancel_requested)
+            except Exception:
+                logger.exception("a listener of the store failed; the others are told all the same")
+
+    def _tell_peers(self, news: bytes) -> None:
+        for name, fifo in list(self._find_peers().items()):
+            try:
+                os.write(fifo, news)
+            except BlockingIOError:
+                pass  # It is full of unread bytes: the peer will be awake for a long time.
+            except OSError:
+                self._forget(name)
+
+    def close(self) -> None:
+        """Stop listening, and leave no FIFO behind.
+
+        It never raises, and may be called again, by any thread, a listener's own included. The
+        FIFO belongs to the thread that reads it, which takes it away when it ends.
+        """
+        with self._mutex:
+            self._closed = True
+            self._listeners = []
+            for name in list(self._peers):
+                _close(self._peers.pop(name))
+            if self._inbox is not None:
+                # One that is full of bytes needs no other to wake its reader.
+                with contextlib.suppress(OSError):
+                    os.write(self._inbox, _STOP)
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_WAIT_SECONDS)
+
+    def _find_peers(self) -> dict[str, int]:
+        """Open FIFOs of the other processes; the folder is listed again only when it changed."""
+        # Asked after every commit, so not through pathlib, which takes longer than the kernel.
+        stamp = os.stat(self._folder_path).st_mtime_ns
+        listed_stamp, listed_at = self._listed
+        # A folder's stamp is as coarse as the kernel's tick: a FIFO made just after the listing may
+        # not have changed it.
+        if stamp == listed_stamp and listed_at - stamp // 1000 > FOLDER_STAMP_MICROS:
+            return self._peers
+        self._listed = (stamp, self._env.now_micros())
+        names = {entry.name for entry in self._folder.iterdir()} - {self._name}
+        for gone in self._peers.keys() - names:
+            _close(self._peers.pop(gone))
+        for name in names - self._peers.keys():
+            self._open(name)
+        return self._peers
+
+    def _open(self, name: str) -> None:
+        try:
+            flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            self._peers[name] = os.open(self._folder / name, flags)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                # Nobody reads it: its process is gone. A new one never uses an old name.
+                with contextlib.suppress(FileNotFoundError):
+                    (self._folder / name).unlink()
+            elif error.errno != errno.ENOENT:
+                raise
+
+    def _forget(self, name: str) -> None:
+        _close(self._peers.pop(name))
+        with contextlib.suppress(FileNotFoundError):
+            (self._folder / name).unlink()
+
+    def _listen(self) -> None:
+        path = self._folder / self._name
+        # Made under a name of its own and moved into place when it is open for reading: no sender
+        # can find it without a reader and take its process for dead.
+        hidden = self._folder.parent / self._name
+        os.mkfifo(hidden, 0o600)
+        # Open for writing too, so that it never reads as closed while no peer has it open.
+        self._inbox = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        hidden.rename(path)
+        self._thread = threading.Thread(
+            target=self._receive, args=(self._inbox,), name="leasehold-wake", daemon=True
+        )
+        self._thread.start()
+
+    def _receive(self, inbox: int) -> None:
+        poll = select.poll()
+        poll.register(inbox, select.POLLIN)
+        try:
+            while not self._closed:
+                poll.poll()
+                try:
+                    news = os.read(inbox, 65536)
+                except BlockingIOError:
+                    continue
+                self._tell_listeners(news, None, None)
+        finally:
+            # Under the lock, so that nobody writes to the number of a descriptor that is closed.
+            with self._mutex:
+                self._inbox = None
+                _close(inbox)
+            with contextlib.suppress(OSError):
+                (self._folder / self._name).unlink()
+
+
+def _close(fd: int) -> None:
+    """Close a descriptor; somebody else in this process may have closed it before."""
+    with contextlib.suppress(OSError):
+        os.close(fd)

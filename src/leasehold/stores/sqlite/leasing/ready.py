@@ -1,0 +1,205 @@
+"""The door of the ready table: every pending job enters, moves and leaves here, and nowhere else.
+
+Guard: a job's row is out of the other state tables when it enters, and goes into one of them in the
+write in which it leaves. Whoever keeps account of pending jobs does it here.
+
+`core.priority` says where a job stands. Nearly all stand where their own row in `job` says; only
+the others have a row in `place`, so that a job is found by its number in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from leasehold.core.priority import DEFAULT_SCORING, Place, Scoring, default_place, place
+from leasehold.stores.sqlite.leasing import parking
+from leasehold.stores.sqlite.reading.measuring import count_entered, count_left
+from leasehold.stores.sqlite.writing.step import Step
+
+# A new job's place is the default one, unless it has a deadline or its queue a max_priority.
+ENTER_NEW: Final = "INSERT INTO ready VALUES (?1, (100 - ?2) * 1000, ?3, ?4, 0, 0, 1, ?3, ?5)"
+ENTER: Final = "INSERT INTO ready VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+LEAVE: Final = "DELETE FROM ready WHERE lane = ? AND tier = ? AND turn = ? AND seq = ?"
+MOVE: Final = """
+    UPDATE ready SET tier = ?, turn = ? WHERE lane = ? AND tier = ? AND turn = ? AND seq = ?
+"""
+REMEMBER_PLACE: Final = """
+    INSERT INTO place (seq, tier, turn, crosses_at) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE
+    SET tier = excluded.tier, turn = excluded.turn, crosses_at = excluded.crosses_at
+"""
+FORGET_PLACE: Final = "DELETE FROM place WHERE seq = ?"
+
+AT_ITS_PLACE: Final = """
+    ready.lane = coalesce(place.lane, job.lane)
+    AND ready.tier = coalesce(place.tier, (100 - job.priority) * 1000)
+    AND ready.turn = coalesce(place.turn, job.created_at) AND ready.seq = job.seq
+"""
+"""Joins a job to its row in `ready`, once it is joined to `place` if it has a row there."""
+KEY_OF: Final = """
+    SELECT coalesce(place.lane, job.lane), coalesce(place.tier, (100 - priority) * 1000),
+           coalesce(turn, created_at), job.seq
+    FROM job LEFT JOIN place USING (seq) WHERE job.seq = ?
+"""
+LEAVE_BY_NUMBER: Final = f"""
+    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({KEY_OF})
+    RETURNING (SELECT lane FROM job WHERE job.seq = ready.seq),
+              (SELECT priority FROM job WHERE job.seq = ready.seq)
+"""  # noqa: S608  # our own names
+COUNT_EVENT: Final = f"""
+    UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({KEY_OF})
+"""  # noqa: S608  # our own names
+STANDING: Final = """
+    ready.lane, ready.tier, ready.turn, ready.seq, ready.attempts, ready.available_at, job.priority,
+    coalesce(raised.base, job.priority), job.created_at, job.deadline
+"""
+"""The columns of a Standing."""
+FIND: Final = f"""
+    SELECT {STANDING} FROM job LEFT JOIN place ON place.seq = job.seq
+        LEFT JOIN raised ON raised.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
+    WHERE job.seq = ?
+"""  # noqa: S608  # our own names
+# A parked job does not stand in the lane it belongs to.
+HOME: Final = "SELECT lane FROM job WHERE seq = ?"
+QUEUE_OF: Final = """
+    SELECT queue FROM lane WHERE id = ?1 UNION ALL SELECT queue FROM key_lane WHERE id = -?1
+"""
+
+Newcomer = tuple[int, int, int, int, str | None]
+"""lane, priority, the time now, number and parent_id of a job that was just submitted."""
+Key = tuple[int, int, int, int]
+"""lane, tier, turn and number: where a row stands in the ready table."""
+
+
+class Entry(NamedTuple):
+    """A job that is to be pending, with all that its place depends on."""
+
+    seq: int
+    lane: int
+    priority: int
+    base: int
+    """Its own priority, or the higher one that it has from those that wait for it."""
+    version: int
+    attempts: int
+    events: int
+    available_at: int
+    created_at: int
+    deadline: int | None
+    parent_id: str | None
+
+
+class Standing(NamedTuple):
+    """A pending job: where it stands, and all that its place depends on."""
+
+    lane: int
+    tier: int
+    turn: int
+    seq: int
+    attempts: int
+    available_at: int
+    priority: int
+    base: int
+    created_at: int
+    deadline: int | None
+
+
+def scoring_of(step: Step, lane: int) -> Scoring:
+    """What counts in the queue of a lane."""
+    if not step.rules:
+        return DEFAULT_SCORING
+    row: Any = step.execute(QUEUE_OF, (lane,)).fetchone()
+    rule = None if row is None else step.rules.get(row[0])
+    return DEFAULT_SCORING if rule is None else rule.config.scoring
+
+
+def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
+    """Let jobs in that were submitted in this very write, each at its default place."""
+    step.executemany(ENTER_NEW, newcomers)
+    count_entered(step.count, newcomers)
+
+
+def enter(step: Step, entries: Sequence[Entry]) -> None:
+    """Let jobs in that come from elsewhere, or that need a place of their own."""
+    rows: list[tuple[Any, ...]] = []
+    places: list[tuple[Any, ...]] = []
+    for each in entries:
+        found = _place(each, step.now, scoring_of(step, each.lane))
+        state = (each.version, each.attempts, each.events, each.available_at, each.parent_id)
+        rows.append((each.lane, found.tier, found.turn, each.seq, *state))
+        if found != default_place(each.priority, each.created_at):
+            places.append((each.seq, *found))
+    step.executemany(ENTER, rows)
+    step.executemany(REMEMBER_PLACE, places)
+    count_entered(step.count, [(each.lane, each.priority) for each in entries])
+    if step.rules.key_limits:
+        parking.enter(step, [row[:4] for row in rows])
+
+
+def leave(
+    step: Step, keys: Sequence[Key], counted: Sequence[tuple[int, int]], placed: Sequence[int]
+) -> None:
+    """Take jobs out whose rows were just read.
+
+    `counted` has the lane and priority of each; `placed` are those with a place of their own.
+    """
+    step.executemany(LEAVE, keys)
+    if placed:
+        step.executemany(FORGET_PLACE, [(seq,) for seq in placed])
+    count_left(step.count, counted)
+
+
+def leave_by_number(step: Step, seq: int) -> None:
+    """Take one job out, wherever it stands."""
+    counted = parking.counted(step, seq) if step.rules.key_limits else None
+    left: list[Any] = step.execute(LEAVE_BY_NUMBER, (seq,)).fetchall()
+    step.execute(FORGET_PLACE, (seq,))
+    count_left(step.count, left)
+    if counted is not None:
+        parking.left(step, counted)
+
+
+def reprioritize(step: Step, before: Standing, priority: int) -> None:
+    """Put a job where its new priority of its own wants it, and count it there."""
+    move(step, [before._replace(priority=priority, base=priority)])
+    home: Any = step.execute(HOME, (before.seq,)).fetchone()
+    count_left(step.count, [(home[0], before.priority)])
+    count_entered(step.count, [(home[0], priority)])
+
+
+def count_event(step: Step, seq: int) -> None:
+    """Count one more history event of a job that stays pending."""
+    step.execute(COUNT_EVENT, (seq,))
+
+
+def find(step: Step, seq: int) -> Standing | None:
+    """Where a job stands, if it is pending."""
+    row: Any = step.execute(FIND, (seq,)).fetchone()
+    return None if row is None else Standing(*row)
+
+
+def move(step: Step, standings: Sequence[Standing], scoring: Scoring | None = None) -> None:
+    """Put pending jobs where they belong now, going by what is said of them here."""
+    moved: list[tuple[Any, ...]] = []
+    placed: list[tuple[Any, ...]] = []
+    unplaced: list[tuple[Any, ...]] = []
+    counted = parking.counted_among(step, [each.seq for each in standings])
+    for each in standings:
+        found = _place(each, step.now, scoring or scoring_of(step, each.lane))
+        if found[:2] != (each.tier, each.turn):
+            moved.append((found.tier, found.turn, *each[:4]))
+        if found != default_place(each.priority, each.created_at) or each.seq in counted:
+            placed.append((each.seq, *found))
+        else:
+            unplaced.append((each.seq,))
+    step.executemany(MOVE, moved)
+    step.executemany(REMEMBER_PLACE, placed)
+    step.executemany(FORGET_PLACE, unplaced)
+    if counted:
+        parking.moved(step, counted.values())
+
+
+def _place(job: Entry | Standing, now: int, scoring: Scoring) -> Place:
+    return place(
+        job.base, job.attempts, job.available_at, job.created_at, job.deadline, now, scoring
+    )

@@ -1,0 +1,90 @@
+"""The rules of queues as a write needs them: read again only when somebody changed them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import apsw
+import msgspec
+
+from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
+
+LOAD: Final = f"""
+    SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},
+           {guarded("config", Kind.TEXT)} FROM queue
+"""  # noqa: S608  # our own names
+DELETED_BY: Final = " by "
+"""Stands between the state `deleting` and who deletes the queue."""
+
+_decode = msgspec.json.Decoder(QueueConfig).decode
+
+
+class Rule(NamedTuple):
+    """What a queue lets happen, and its limits."""
+
+    state: QueueState
+    config: QueueConfig
+    deleted_by: str | None = None
+    """Who deletes it, while it is being deleted."""
+    problem: str | None = None
+    """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
+
+
+class Known(dict[str, Rule]):
+    """The rules by queue."""
+
+    def __init__(self, rules: Mapping[str, Rule] = {}) -> None:
+        super().__init__(rules)
+        self.key_limits: Mapping[str, int] = {
+            queue: rule.config.key_concurrency
+            for queue, rule in rules.items()
+            if rule.config.key_concurrency is not None
+        }
+        """The queues that limit how many jobs of one key run at once, with that limit."""
+
+
+class Rules:
+    """Remembers the rules under the generation at which they were read."""
+
+    def __init__(self) -> None:
+        self._generation = 0
+        # Before the first change there is nothing to read.
+        self._known = Known()
+
+    def at(self, db: apsw.Connection, generation: int) -> Known:
+        """The rules by queue. `generation` must be committed: one that is not may come to nothing
+        and then be used again for other rules.
+        """
+        if generation != self._generation:
+            self._known = load(db)
+            self._generation = generation
+        return self._known
+
+
+def load(db: apsw.Connection) -> Known:
+    """The rules as they are now, inside this write or read."""
+    rows: Any = db.execute(LOAD)
+    return Known(dict(_rule_of(row) for row in rows))
+
+
+def unreadable_rules(db: apsw.Connection) -> Iterator[str]:
+    """The queues whose rules cannot be read, as sentences."""
+    for queue, rule in load(db).items():
+        if rule.problem is not None:
+            yield (
+                f"the rules of queue {queue!r} cannot be read: {rule.problem}; nothing is leased "
+                "or accepted there until they are set again, or this process is upgraded"
+            )
+
+
+def _rule_of(row: tuple[Any, ...]) -> tuple[str, Rule]:
+    name, state, config = row
+    queue = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    try:
+        told, _, actor = value_of("state", Kind.TEXT, state).partition(DELETED_BY)
+        known = _decode(value_of("config", Kind.TEXT, config))
+        return queue, Rule(QueueState(told), known, actor or None)
+    except UNREADABLE as error:
+        return queue, Rule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))

@@ -1,0 +1,527 @@
+-- A job's request is written once, to `job`; where it stands is told by the one
+-- narrow table that holds a row for it: ready, waiting, running or finished. Moving a job is deleting
+-- a small row and inserting another, and what has ended costs nothing to what has not.
+--
+-- Times are microseconds since 1970, UTC. Statuses and events are the numbers in codes.py.
+-- `version` is the latest lease version granted, `events` the number of history events so far.
+
+-- The one row that every write reads and raises: the store's clock, which never steps back; a floor
+-- under every lease version to come; and the next job number, never used twice.
+CREATE TABLE store_state (
+    one                 INTEGER PRIMARY KEY CHECK (one = 1),
+    clock               INTEGER NOT NULL,
+    version_floor       INTEGER NOT NULL,
+    next_seq            INTEGER NOT NULL,
+    -- Raised with every change of a queue's rules or state, and of a setting, so that every process
+    -- knows for nothing whether what it remembers of them is still true.
+    queue_generation    INTEGER NOT NULL DEFAULT 0,
+    -- The minute of the latest writes: what the counters grew by since the last look happened in it.
+    open_minute         INTEGER NOT NULL DEFAULT 0,
+    settings_generation INTEGER NOT NULL DEFAULT 0,
+    -- The store's clock against the machine's: core/clock.py says what these mean. They change when
+    -- the clocks of the machine disagree, so most writes only read them.
+    boot_id             TEXT NOT NULL DEFAULT '',
+    basis_clock         INTEGER NOT NULL DEFAULT 0,
+    basis_awake         INTEGER NOT NULL DEFAULT 0,
+    basis_boot          INTEGER NOT NULL DEFAULT 0,
+    doubt_since         INTEGER,
+    doubt_by            INTEGER NOT NULL DEFAULT 0,
+    clock_repairs       INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO store_state (one, clock, version_floor, next_seq) VALUES (1, 0, 0, 1);
+
+-- Facts about the file: who wrote it last, on which machine, how durably.
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- One lane per queue and task: jobs of one lane never change their order among themselves, so the
+-- best job of a queue is the best of its lanes' heads. It also keeps the counters, so that
+-- statistics never scan jobs.
+CREATE TABLE lane (
+    id                INTEGER PRIMARY KEY,
+    queue             TEXT NOT NULL,
+    task              TEXT NOT NULL,
+    scheduled         INTEGER NOT NULL DEFAULT 0,
+    blocked           INTEGER NOT NULL DEFAULT 0,
+    pending           INTEGER NOT NULL DEFAULT 0,
+    running           INTEGER NOT NULL DEFAULT 0,
+    failed            INTEGER NOT NULL DEFAULT 0,
+    completed         INTEGER NOT NULL DEFAULT 0,
+    dead              INTEGER NOT NULL DEFAULT 0,
+    cancelled         INTEGER NOT NULL DEFAULT 0,
+    total_submitted   INTEGER NOT NULL DEFAULT 0,
+    total_completed   INTEGER NOT NULL DEFAULT 0,
+    total_failed      INTEGER NOT NULL DEFAULT 0,
+    total_retried     INTEGER NOT NULL DEFAULT 0,
+    total_dead        INTEGER NOT NULL DEFAULT 0,
+    total_cancelled   INTEGER NOT NULL DEFAULT 0,
+    total_recovered   INTEGER NOT NULL DEFAULT 0,
+    total_rejected    INTEGER NOT NULL DEFAULT 0,
+    total_cleaned     INTEGER NOT NULL DEFAULT 0,
+    -- The circuit breaker: failures in a row, until when the lane is held back, and for how long
+    -- again when a probe is let through.
+    failures_in_row   INTEGER NOT NULL DEFAULT 0,
+    held_until        INTEGER,
+    hold_micros       INTEGER,
+    total_leased      INTEGER NOT NULL DEFAULT 0,
+    total_wait_micros INTEGER NOT NULL DEFAULT 0,
+    total_run_micros  INTEGER NOT NULL DEFAULT 0,
+    -- Pending jobs by bands of priority: below 50, below 75, below 100, and 100.
+    pending_low       INTEGER NOT NULL DEFAULT 0,
+    pending_medium    INTEGER NOT NULL DEFAULT 0,
+    pending_high      INTEGER NOT NULL DEFAULT 0,
+    pending_critical  INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (queue, task)
+);
+
+CREATE TABLE job (
+    seq                   INTEGER PRIMARY KEY,
+    id                    TEXT NOT NULL UNIQUE,
+    lane                  INTEGER NOT NULL REFERENCES lane,
+    priority              INTEGER NOT NULL,
+    born                  INTEGER NOT NULL,  -- the status it was created with
+    created_at            INTEGER NOT NULL,
+    max_retries           INTEGER NOT NULL,
+    allowance             INTEGER NOT NULL,
+    timeout_seconds       REAL,
+    lease_seconds         REAL,
+    deadline              INTEGER,
+    start_by              INTEGER,
+    result_ttl_seconds    REAL,
+    retry                 TEXT,
+    metadata              TEXT,
+    idempotency_key       TEXT,
+    parent_id             TEXT,
+    codec                 TEXT,  -- NULL for json
+    payload               BLOB NOT NULL,
+    limit_key             TEXT
+);
+CREATE INDEX job_by_parent ON job (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX job_by_start ON job (start_by) WHERE start_by IS NOT NULL;
+-- The jobs whose results have a time to live, so that the others need not be looked at.
+CREATE INDEX job_by_result_ttl ON job (seq) WHERE result_ttl_seconds IS NOT NULL;
+
+-- Pending jobs, in the order they are served. `core.priority` says what a tier and a turn are; within
+-- one lane and tier, the order never changes.
+CREATE TABLE ready (
+    lane         INTEGER NOT NULL,
+    tier         INTEGER NOT NULL,
+    turn         INTEGER NOT NULL,
+    seq          INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    attempts     INTEGER NOT NULL,
+    events       INTEGER NOT NULL,
+    available_at INTEGER NOT NULL,
+    parent_id    TEXT,
+    PRIMARY KEY (lane, tier, turn, seq)
+) WITHOUT ROWID;
+CREATE INDEX ready_by_parent ON ready (parent_id, lane, tier, turn, seq)
+    WHERE parent_id IS NOT NULL;
+-- The pending jobs whose turn is not the time since when they are available, by that time: those near
+-- their deadline, and those of a queue in strict order that were delayed or retried. Of the others, the
+-- first of each tier is the one that waits longest, so that the many cost nothing here.
+CREATE INDEX ready_by_age ON ready (lane, available_at)
+    WHERE available_at <> turn OR tier >= 1099511627776;
+
+-- Where the few pending jobs stand that do not stand at their default place: those with a deadline,
+-- those that were delayed, retried, or raised by others, and those counted for a limited key. The
+-- default place follows from the job's own row, so that the many cost nothing here.
+CREATE TABLE place (
+    seq        INTEGER PRIMARY KEY,
+    tier       INTEGER NOT NULL,
+    turn       INTEGER NOT NULL,
+    crosses_at INTEGER,  -- when it belongs into another tier
+    lane       INTEGER,  -- the lane number it stands under while it is parked
+    key_lane   INTEGER   -- what it is counted for
+);
+CREATE INDEX place_by_crossing ON place (crosses_at) WHERE crosses_at IS NOT NULL;
+-- Those of a key that leases see, in their order.
+CREATE INDEX place_shown ON place (key_lane, tier, turn, seq)
+    WHERE key_lane IS NOT NULL AND lane IS NULL;
+
+-- Lanes whose pending jobs are to be placed anew, because what counts in their queue has changed; and
+-- how far that has got.
+CREATE TABLE rescoring (
+    lane INTEGER PRIMARY KEY,
+    tier INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    seq  INTEGER NOT NULL
+);
+
+-- Limits per key: of one key, lane and tier, the best pending jobs stand in `ready` as ever, as many
+-- as the key has free slots. The others are parked: in `ready` too, in the same order, but under the
+-- lane number -key_lane.id, where no lease looks. One row per key and lane that has jobs pending or
+-- running, in queues with a key_concurrency only.
+CREATE TABLE key_lane (
+    id      INTEGER PRIMARY KEY,
+    queue   TEXT NOT NULL,
+    key     TEXT NOT NULL,
+    lane    INTEGER NOT NULL,
+    running INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (lane, key)
+);
+CREATE INDEX key_lane_by_key ON key_lane (queue, key);
+
+-- Scheduled, failed and blocked jobs; due is NULL for the blocked.
+CREATE TABLE waiting (
+    seq      INTEGER PRIMARY KEY,
+    status   INTEGER NOT NULL,
+    due      INTEGER,
+    since    INTEGER NOT NULL,
+    version  INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    events   INTEGER NOT NULL,
+    reason   TEXT
+);
+CREATE INDEX waiting_by_due ON waiting (due) WHERE due IS NOT NULL;
+
+-- Leases. Few rows, so that the sweep may read them all.
+CREATE TABLE running (
+    seq           INTEGER PRIMARY KEY,
+    version       INTEGER NOT NULL,
+    worker        TEXT NOT NULL,
+    acquired_at   INTEGER NOT NULL,
+    expires_at    INTEGER NOT NULL,
+    heartbeat_at  INTEGER NOT NULL,
+    attempts      INTEGER NOT NULL,
+    events        INTEGER NOT NULL,
+    leased_event  INTEGER NOT NULL,
+    available_at  INTEGER NOT NULL,
+    cancel_reason TEXT,
+    moved_by      INTEGER NOT NULL DEFAULT 0  -- how far the clock moved on without its holder
+);
+
+-- Completed, dead and cancelled jobs.
+CREATE TABLE finished (
+    seq          INTEGER PRIMARY KEY,
+    status       INTEGER NOT NULL,
+    finished_at  INTEGER NOT NULL,
+    started_at   INTEGER,
+    available_at INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    attempts     INTEGER NOT NULL,
+    events       INTEGER NOT NULL,
+    result       BLOB,
+    result_codec TEXT,  -- NULL for json
+    reason       TEXT
+);
+-- Status 5 is completed: the many that succeed pay nothing for finding the few that did not.
+CREATE INDEX finished_in_trouble ON finished (status, finished_at) WHERE status <> 5;
+
+-- One row per lease that ended. It stands for two history events: leased, and how that ended.
+CREATE TABLE attempt (
+    seq           INTEGER NOT NULL,
+    version       INTEGER NOT NULL,
+    number        INTEGER NOT NULL,
+    worker        TEXT NOT NULL,
+    started_at    INTEGER NOT NULL,
+    ended_at      INTEGER NOT NULL,
+    outcome       INTEGER NOT NULL,
+    after         INTEGER NOT NULL,
+    attempts      INTEGER NOT NULL,  -- spent when it had ended: fewer than number if handed back
+    leased_event  INTEGER NOT NULL,
+    ended_event   INTEGER NOT NULL,
+    message       TEXT,
+    error_type    TEXT,
+    error_message TEXT,
+    traceback     TEXT,
+    note          BLOB,
+    expires_at    INTEGER,
+    heartbeat_at  INTEGER,
+    PRIMARY KEY (seq, version)
+) WITHOUT ROWID;
+
+-- Every other history event. (The first one, created, is told by the job's own row.)
+CREATE TABLE event (
+    seq      INTEGER NOT NULL,
+    n        INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    event    INTEGER NOT NULL,
+    before   INTEGER NOT NULL,
+    after    INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    worker   TEXT,
+    version  INTEGER NOT NULL,
+    message  TEXT,
+    PRIMARY KEY (seq, n)
+) WITHOUT ROWID;
+
+CREATE TABLE idempotency (
+    queue      TEXT NOT NULL,
+    key        TEXT NOT NULL,
+    seq        INTEGER NOT NULL,
+    digest     BLOB NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (queue, key)
+) WITHOUT ROWID;
+
+CREATE TABLE progress (
+    seq      INTEGER PRIMARY KEY,
+    document TEXT NOT NULL
+);
+
+CREATE TABLE log (
+    seq  INTEGER NOT NULL,
+    n    INTEGER NOT NULL,
+    at   INTEGER NOT NULL,
+    line TEXT NOT NULL,
+    PRIMARY KEY (seq, n)
+) WITHOUT ROWID;
+
+CREATE TABLE worker (
+    id           TEXT PRIMARY KEY,
+    host         TEXT NOT NULL,
+    pid          INTEGER NOT NULL,
+    queues       TEXT NOT NULL,
+    slots        INTEGER NOT NULL,
+    started_at   INTEGER NOT NULL,
+    heartbeat_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE audit (
+    n      INTEGER PRIMARY KEY,
+    at     INTEGER NOT NULL,
+    actor  TEXT NOT NULL,
+    action TEXT NOT NULL,
+    count  INTEGER NOT NULL,
+    detail TEXT NOT NULL
+);
+
+-- Dependencies. `job` and its state tables know nothing of them, so that who uses none pays nothing;
+-- a blocked job has a row in `waiting` with no due time, and one in `blocker` for each job it waits for.
+
+-- One row per job that was submitted with dependencies.
+CREATE TABLE dependent (
+    seq      INTEGER PRIMARY KEY,
+    policy   INTEGER NOT NULL,  -- what a dependency's bad end does to it; the numbers in codes.py
+    due      INTEGER NOT NULL,  -- when it may run at the earliest, once nothing blocks it
+    ended_by INTEGER            -- the dependency whose end has ended it
+);
+
+-- Who depends on whom, for good. `needs` is the dependency's number; it may be discarded by now,
+-- which is why its id is kept too.
+CREATE TABLE dependency (
+    seq   INTEGER NOT NULL,
+    n     INTEGER NOT NULL,
+    needs INTEGER NOT NULL,
+    id    TEXT NOT NULL,
+    PRIMARY KEY (seq, n)
+) WITHOUT ROWID;
+CREATE INDEX dependency_by_needs ON dependency (needs, seq);
+
+-- Who still waits for whom. Deleting a row is the fence: a dependency's end counts once. Few rows,
+-- since what has ended blocks nobody: a store without waiting dependents has none.
+CREATE TABLE blocker (
+    needs INTEGER NOT NULL,
+    seq   INTEGER NOT NULL,
+    PRIMARY KEY (needs, seq)
+) WITHOUT ROWID;
+CREATE INDEX blocker_by_seq ON blocker (seq);
+
+-- Jobs that have ended and still block some: there were too many for one write, and the next goes on.
+-- A purged one is deleted when all of them were told of its end.
+CREATE TABLE resolving (
+    seq    INTEGER PRIMARY KEY,
+    purged INTEGER NOT NULL DEFAULT 0
+);
+
+-- Jobs that others wait for, with the priority they have from those, where it is above their own.
+CREATE TABLE raised (
+    seq  INTEGER PRIMARY KEY,
+    base INTEGER NOT NULL
+);
+
+-- Schedules: jobs that are submitted again and again. Times are microseconds since 1970, UTC.
+CREATE TABLE schedule (
+    name        TEXT PRIMARY KEY,
+    draft       TEXT NOT NULL,     -- what was asked for: timing, job and policies, as JSON
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    next_at     INTEGER,           -- the next tick that was not fired yet
+    due_at      INTEGER,           -- when to look; later than next_at if the job was refused
+    paused      INTEGER NOT NULL,
+    last_at     INTEGER,
+    last_job_id TEXT,
+    fired       INTEGER NOT NULL,
+    error       TEXT
+);
+-- Every exchange asks for the first due schedule: one seek, and none where there are no schedules.
+CREATE INDEX schedule_by_due ON schedule (due_at) WHERE due_at IS NOT NULL;
+
+-- Queues with rules of their own. A queue without a row here has none: it takes and runs everything.
+CREATE TABLE queue (
+    name         TEXT PRIMARY KEY,
+    state        TEXT NOT NULL,
+    config       TEXT NOT NULL,
+    -- How many of its jobs had ended at two moments, to measure how fast it drains.
+    older_at     INTEGER,
+    older_ended  INTEGER,
+    newer_at     INTEGER,
+    newer_ended  INTEGER
+) WITHOUT ROWID;
+
+-- Token buckets that are not full: when each will be, in nanoseconds since 1970.
+CREATE TABLE bucket (
+    queue   TEXT NOT NULL,
+    name    TEXT NOT NULL,
+    full_at INTEGER NOT NULL,
+    PRIMARY KEY (queue, name)
+) WITHOUT ROWID;
+CREATE INDEX bucket_by_time ON bucket (full_at);
+
+-- Settings of the store.
+CREATE TABLE setting (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL  -- JSON
+) WITHOUT ROWID;
+
+-- Retention: clean-ups and their records, the archive, and what is left of pruned jobs.
+
+-- One row per clean-up. While it goes on it is also its own memory: which phase it is in, and up to
+-- which job number it has looked. Whoever prunes next learns here whether it is its turn.
+CREATE TABLE cleanup (
+    run               INTEGER PRIMARY KEY,
+    mode              TEXT NOT NULL,
+    actor             TEXT NOT NULL,
+    started_at        INTEGER NOT NULL,
+    active_at         INTEGER NOT NULL,
+    ended_at          INTEGER,
+    phase             INTEGER NOT NULL,
+    position          INTEGER NOT NULL,
+    bound             INTEGER,  -- where the phase ends; NULL before it has been looked for
+    completed         INTEGER NOT NULL DEFAULT 0,
+    cancelled         INTEGER NOT NULL DEFAULT 0,
+    dead              INTEGER NOT NULL DEFAULT 0,
+    archived          INTEGER NOT NULL DEFAULT 0,
+    results_dropped   INTEGER NOT NULL DEFAULT 0,
+    histories_dropped INTEGER NOT NULL DEFAULT 0,
+    archive_dropped   INTEGER NOT NULL DEFAULT 0,
+    writes            INTEGER NOT NULL DEFAULT 0,
+    lock_micros       INTEGER NOT NULL DEFAULT 0,
+    -- Where it does not go in the order of job numbers alone: the lane, or the moment of an end, in
+    -- which it has come to `position`.
+    major             INTEGER NOT NULL DEFAULT 0
+);
+
+-- The archive: one partition per day on which jobs were archived. The day leads the primary key of a
+-- table WITHOUT ROWID, so a day is one contiguous piece of the tree: new jobs are added at its right
+-- end, and the oldest day is cut off at its left, some hundred rows a write. A table per day could be
+-- dropped by one statement, but not in bounded time: with auto_vacuum every page of it is visited
+-- under the write lock, and each new table makes every process prepare all its statements again.
+CREATE TABLE archive (
+    day           INTEGER NOT NULL,  -- of archived_at, counted from 1970, UTC
+    seq           INTEGER NOT NULL,
+    id            TEXT NOT NULL,
+    queue         TEXT NOT NULL,
+    task          TEXT NOT NULL,
+    status        INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    started_at    INTEGER,
+    finished_at   INTEGER NOT NULL,
+    archived_at   INTEGER NOT NULL,
+    attempts      INTEGER NOT NULL,
+    error_type    TEXT,
+    error_message TEXT,
+    reason        TEXT,
+    result        TEXT,  -- its summary
+    metadata      TEXT,
+    parent_id     TEXT,
+    PRIMARY KEY (day, seq)
+) WITHOUT ROWID;
+-- "What became of job X" must not read ninety days.
+CREATE INDEX archive_by_id ON archive (id);
+
+-- Idempotency keys stand for 24 hours, also if their job is pruned before.
+CREATE TABLE pruned_key (
+    seq        INTEGER PRIMARY KEY,
+    id         TEXT NOT NULL,
+    status     INTEGER NOT NULL,
+    queue      TEXT NOT NULL,
+    key        TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+);
+
+-- Metrics. The lanes' counters grow for ever; the first write of a new minute looks at them before it
+-- changes anything, and keeps what they grew by since the last look. So a series costs the jobs
+-- nothing. Minutes and days are counted from 1970, UTC.
+
+-- How long jobs waited (kind 0) and ran (kind 1), since the last look: the buckets of
+-- core/histogram.py. A handful of rows per lane, emptied every minute.
+CREATE TABLE measured (
+    lane   INTEGER NOT NULL,
+    kind   INTEGER NOT NULL,
+    bucket INTEGER NOT NULL,
+    jobs   INTEGER NOT NULL,
+    PRIMARY KEY (lane, kind, bucket)
+) WITHOUT ROWID;
+
+-- The counters as they were at the last look.
+CREATE TABLE sampled (
+    queue       TEXT PRIMARY KEY,
+    submitted   INTEGER NOT NULL,
+    leased      INTEGER NOT NULL,
+    completed   INTEGER NOT NULL,
+    failed      INTEGER NOT NULL,
+    retried     INTEGER NOT NULL,
+    dead        INTEGER NOT NULL,
+    cancelled   INTEGER NOT NULL,
+    recovered   INTEGER NOT NULL,
+    rejected    INTEGER NOT NULL,
+    cleaned     INTEGER NOT NULL,
+    wait_micros INTEGER NOT NULL,
+    run_micros  INTEGER NOT NULL,
+    pending     INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- What happened in each minute in which anything did. Histograms are JSON objects, bucket to number.
+CREATE TABLE minute (
+    queue          TEXT NOT NULL,
+    at             INTEGER NOT NULL,
+    submitted      INTEGER NOT NULL,
+    leased         INTEGER NOT NULL,
+    completed      INTEGER NOT NULL,
+    failed         INTEGER NOT NULL,
+    retried        INTEGER NOT NULL,
+    dead           INTEGER NOT NULL,
+    cancelled      INTEGER NOT NULL,
+    recovered      INTEGER NOT NULL,
+    rejected       INTEGER NOT NULL,
+    cleaned        INTEGER NOT NULL,
+    wait_micros    INTEGER NOT NULL,
+    run_micros     INTEGER NOT NULL,
+    pending_before INTEGER NOT NULL,
+    pending        INTEGER NOT NULL,
+    deepest        INTEGER NOT NULL,
+    waits          TEXT NOT NULL,
+    runs           TEXT NOT NULL,
+    PRIMARY KEY (queue, at)
+) WITHOUT ROWID;
+-- To forget the oldest of whichever queue.
+CREATE INDEX minute_by_time ON minute (at);
+
+-- The sums of the minutes of each day.
+CREATE TABLE day (
+    queue          TEXT NOT NULL,
+    at             INTEGER NOT NULL,
+    submitted      INTEGER NOT NULL,
+    leased         INTEGER NOT NULL,
+    completed      INTEGER NOT NULL,
+    failed         INTEGER NOT NULL,
+    retried        INTEGER NOT NULL,
+    dead           INTEGER NOT NULL,
+    cancelled      INTEGER NOT NULL,
+    recovered      INTEGER NOT NULL,
+    rejected       INTEGER NOT NULL,
+    cleaned        INTEGER NOT NULL,
+    wait_micros    INTEGER NOT NULL,
+    run_micros     INTEGER NOT NULL,
+    pending_before INTEGER NOT NULL,
+    pending        INTEGER NOT NULL,
+    deepest        INTEGER NOT NULL,
+    waits          TEXT NOT NULL,
+    runs           TEXT NOT NULL,
+    PRIMARY KEY (queue, at)
+) WITHOUT ROWID;
+CREATE INDEX day_by_time ON day (at);

@@ -1,0 +1,106 @@
+"""The row of a schedule, and what it becomes; one that cannot be read must not stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from leasehold.core.job import Draft
+from leasehold.core.limits import SECONDS_MAX
+from leasehold.core.schedule import Schedule, ScheduleDraft
+from leasehold.core.timing import Every
+from leasehold.env import from_micros
+from leasehold.errors import InvalidScheduleError
+from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
+
+KINDS: Final = {
+    "name": Kind.TEXT,
+    "draft": Kind.TEXT,
+    "created_at": Kind.MOMENT,
+    "updated_at": Kind.MOMENT,
+    "next_at": Kind.MOMENT_OR_NULL,
+    "due_at": Kind.MOMENT_OR_NULL,
+    "paused": Kind.WHOLE,
+    "last_at": Kind.MOMENT_OR_NULL,
+    "last_job_id": Kind.TEXT_OR_NULL,
+    "fired": Kind.WHOLE,
+    "error": Kind.TEXT_OR_NULL,
+}
+_GUARDED: Final = ", ".join(guarded(f"schedule.{name}", kind) for name, kind in KINDS.items())
+# The rowid is there for one whose very name cannot be read.
+ALL: Final = f"SELECT {_GUARDED}, rowid FROM schedule ORDER BY schedule.name"  # noqa: S608  # our own names
+ONE: Final = f"SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.name = ?"  # noqa: S608  # as above
+DUE: Final = f"""
+    SELECT {_GUARDED}, rowid FROM schedule
+    WHERE schedule.due_at <= ? ORDER BY schedule.due_at LIMIT ?
+"""  # noqa: S608  # our own names
+AHEAD: Final = f"""
+    SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.due_at > ? ORDER BY schedule.name
+"""  # noqa: S608  # our own names
+
+_decode_draft = msgspec.json.Decoder(ScheduleDraft).decode
+
+
+def schedule_of(row: tuple[Any, ...]) -> Schedule:
+    """The schedule that a row tells; raises InvalidScheduleError if it cannot be read here."""
+    try:
+        values = {
+            name: value_of(name, kind, fetched)
+            for (name, kind), fetched in zip(KINDS.items(), row, strict=False)
+        }
+        return Schedule(
+            draft=_decode_draft(values["draft"]),
+            created_at=from_micros(values["created_at"]),
+            updated_at=from_micros(values["updated_at"]),
+            next_at=_moment(values["next_at"]),
+            due_at=_moment(values["due_at"]),
+            paused=bool(values["paused"]),
+            last_at=_moment(values["last_at"]),
+            last_job_id=values["last_job_id"],
+            fired=values["fired"],
+            error=values["error"],
+        )
+    except UNREADABLE as problem:
+        raise InvalidScheduleError(
+            f"schedule {name_of(row)!r} makes no sense on this machine: {problem_of(problem)}"
+        ) from problem
+
+
+def schedule_carefully(row: tuple[Any, ...]) -> Schedule:
+    """The same; for one that cannot be read, something to show in its place, with the error."""
+    try:
+        return schedule_of(row)
+    except InvalidScheduleError as error:
+        draft = ScheduleDraft(
+            name=name_of(row),
+            timing=Every(SECONDS_MAX),
+            job=Draft(id="unreadable", task="unreadable"),
+        )
+        never = from_micros(0)
+        return Schedule(
+            draft=draft, created_at=never, updated_at=never, next_at=None, due_at=None,
+            error=str(error),
+        )  # fmt: skip
+
+
+def name_of(row: tuple[Any, ...]) -> str:
+    """The name of a schedule, as far as it can be read."""
+    name = row[0]
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+
+
+def unreadable_schedules(db: apsw.Connection) -> Iterator[str]:
+    """The schedules that cannot be read, as sentences."""
+    for row in db.execute(ALL).fetchall():
+        try:
+            schedule_of(row)
+        except InvalidScheduleError as error:
+            yield f"{error}; it is not fired"
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)

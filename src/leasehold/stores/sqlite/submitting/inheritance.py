@@ -1,0 +1,156 @@
+"""Bases of jobs that others wait for: `raised` has a row for each whose base is above its priority.
+
+Guard: who waits for whom is told by `blocker`, in the same write. A row in `raised` goes when
+nobody above the job waits for it any more, or when it has ended and all who wait have been told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import apsw
+
+from leasehold.core import inheritance
+from leasehold.stores.sqlite.leasing import ready
+from leasehold.stores.sqlite.writing.step import Step
+
+# Who of the jobs with these numbers waits for one that stands lower.
+WAITING_ABOVE: Final = """
+    SELECT DISTINCT blocker.seq, coalesce(above.base, job.priority)
+    FROM blocker CROSS JOIN job USING (seq) CROSS JOIN job AS needed ON needed.seq = blocker.needs
+        LEFT JOIN raised ON raised.seq = blocker.needs
+        LEFT JOIN raised AS above ON above.seq = blocker.seq
+    WHERE blocker.seq BETWEEN ? AND ?
+        AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
+"""
+# What has ended waits for nothing, and is not put anywhere any more.
+NEEDS: Final = """
+    SELECT needs FROM blocker
+    WHERE seq = ? AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
+"""
+RAISED_NEEDS: Final = """
+    SELECT needs FROM blocker CROSS JOIN raised ON raised.seq = needs WHERE blocker.seq = ?
+"""
+WAITING_FOR: Final = """
+    SELECT blocker.seq, coalesce(raised.base, job.priority)
+    FROM blocker CROSS JOIN job USING (seq) LEFT JOIN raised ON raised.seq = blocker.seq
+    WHERE needs = ?
+"""
+BASE: Final = """
+    SELECT coalesce(raised.base, priority) FROM job LEFT JOIN raised USING (seq) WHERE job.seq = ?
+"""
+OWN: Final = "SELECT priority FROM job WHERE seq = ?"
+RAISE: Final = "INSERT OR REPLACE INTO raised VALUES (?, ?)"
+FALL_BACK: Final = "DELETE FROM raised WHERE seq = ?"
+
+_TOO_LOW: Final = """
+    SELECT DISTINCT needed.id
+    FROM blocker JOIN job USING (seq) JOIN job AS needed ON needed.seq = needs
+        LEFT JOIN raised ON raised.seq = blocker.seq LEFT JOIN raised AS own ON own.seq = needs
+    WHERE needs NOT IN (SELECT seq FROM finished)
+        AND coalesce(own.base, needed.priority) < coalesce(raised.base, job.priority)
+    LIMIT 10
+"""
+_TOO_HIGH: Final = """
+    SELECT job.id FROM raised JOIN job USING (seq)
+    WHERE seq NOT IN (SELECT seq FROM finished) AND (raised.base <= job.priority
+        OR raised.base > coalesce((
+            SELECT max(coalesce(above.base, waiting.priority))
+            FROM blocker JOIN job AS waiting ON waiting.seq = blocker.seq
+                LEFT JOIN raised AS above ON above.seq = blocker.seq
+            WHERE needs = raised.seq), 0))
+    LIMIT 10
+"""
+
+
+def raise_needed(step: Step, first: int, last: int) -> None:
+    """Raise what the jobs with these numbers, which have begun to wait, wait for."""
+    waiting: list[Any] = step.execute(WAITING_ABOVE, (first, last)).fetchall()
+    if waiting:
+        _raise(step, waiting)
+
+
+def reprioritized(step: Step, seq: int, before: int, priority: int) -> None:
+    """A job's own priority has changed: so may its base, and those of the jobs it waits for."""
+    row: Any = step.execute("SELECT base FROM raised WHERE seq = ?", (seq,)).fetchone()
+    before = max(before, 0 if row is None else row[0])
+    after = max((priority, *(base for _, base in _waiting_for(step, seq))))
+    _write(step, {seq: after})
+    if after > before:
+        _raise(step, [(seq, after)])
+    elif after < before:
+        step.lowered.update(_needs(step, seq))
+
+
+def waits_no_more(step: Step, seq: int) -> None:
+    """Note whom a blocked job may have raised; call it while `blocker` still says so."""
+    if step.somebody_waits:
+        step.lowered.update(needed for (needed,) in _all(step, RAISED_NEEDS, seq))
+
+
+def ended(step: Step, seq: int) -> None:
+    """All who waited for a job have been told of its end: nobody raises it any more."""
+    step.execute(FALL_BACK, (seq,))
+
+
+def lower(step: Step) -> None:
+    """Let those fall that were raised by somebody who does not wait for them any more."""
+    # Some may be gone by now: a purge takes those that wait and those that they wait for.
+    suspects = [seq for seq in sorted(step.lowered) if _all(step, OWN, seq)]
+    step.lowered = set()
+    fallen = inheritance.lowered(
+        suspects,
+        lambda seq: _needs(step, seq),
+        lambda seq: _base(step, seq),
+        lambda seq: _number(step, OWN, seq),
+        lambda seq: _waiting_for(step, seq),
+    )
+    _write(step, fallen)
+
+
+def problems(db: apsw.Connection) -> Iterator[str]:
+    """Whatever would let a job wait for one that is served after it should be."""
+    for (job_id,) in db.execute(_TOO_LOW):
+        yield f"job {job_id} stands lower than a job that waits for it"
+    for (job_id,) in db.execute(_TOO_HIGH):
+        yield f"job {job_id} stands higher than all that wait for it"
+
+
+def _raise(step: Step, waiting: list[tuple[int, int]]) -> None:
+    bases = inheritance.raised(waiting, lambda seq: _needs(step, seq), lambda seq: _base(step, seq))
+    _write(step, bases)
+
+
+def _write(step: Step, bases: Mapping[int, int]) -> None:
+    for seq, base in bases.items():
+        if base > _number(step, OWN, seq):
+            step.execute(RAISE, (seq, base))
+        else:
+            step.execute(FALL_BACK, (seq,))
+        standing = ready.find(step, seq)
+        if standing is not None:
+            ready.move(step, [standing])
+            step.hints.ready = True
+
+
+def _needs(step: Step, seq: int) -> list[int]:
+    return [needed for (needed,) in _all(step, NEEDS, seq)]
+
+
+def _waiting_for(step: Step, seq: int) -> Iterable[tuple[int, int]]:
+    found: Any = step.db.cursor().execute(WAITING_FOR, (seq,))
+    return found  # type: ignore[no-any-return]  # rows of two numbers, read as they are asked for
+
+
+def _base(step: Step, seq: int) -> int:
+    return _number(step, BASE, seq)
+
+
+def _number(step: Step, statement: str, seq: int) -> int:
+    row: Any = step.execute(statement, (seq,)).fetchone()
+    return int(row[0])
+
+
+def _all(step: Step, statement: str, seq: int) -> list[Any]:
+    return step.execute(statement, (seq,)).fetchall()

@@ -1,0 +1,299 @@
+"""The application's own connection to the store's file.
+
+It is an apsw connection, configured as the store's own writer is. What is added: its transactions
+take their turn with everybody else's, and what was submitted in one wakes workers once it is
+committed, whichever way that is done.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+import apsw
+
+from leasehold.errors import TransactionError
+from leasehold.interrupts import shielded
+from leasehold.stores.sqlite.disk.connection import (
+    BUSY_SECONDS,
+    WAL_BYTES_KEPT,
+    WAL_PAGES_BEFORE_CHECKPOINT,
+    Durability,
+)
+from leasehold.stores.sqlite.rules.known import Rules
+from leasehold.stores.sqlite.rules.settings import KnownSettings
+from leasehold.stores.sqlite.writing.failures import translated
+from leasehold.stores.sqlite.writing.step import Hints
+from leasehold.stores.sqlite.writing.transaction import begin, wait_when_busy
+from leasehold.stores.sqlite.writing.turn import Turn
+
+_open_transactions: Final[weakref.WeakValueDictionary[tuple[int, Path], ApplicationConnection]] = (
+    weakref.WeakValueDictionary()
+)
+"""By thread and file, the connection that has a transaction open there, as far as is known.
+
+One that was dropped without a word is closed by then, and its transaction rolled back.
+"""
+
+
+class ApplicationConnection(apsw.Connection):
+    """See `leasehold.core.transactions.Connection`."""
+
+    def __init__(
+        self,
+        database: Path,
+        durability: Durability,
+        turn: Turn,
+        after_commit: Callable[[Hints], None],
+    ) -> None:
+        # Never creates the file: the store has.
+        super().__init__(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
+        self.database = database
+        self.rules = Rules()
+        self.settings = KnownSettings()
+        """Both are its own: the store's belong to whoever leads its writes."""
+        self.hints = Hints()
+        """Whom to wake when the open transaction is committed."""
+        self.is_kept_open = False
+        """Whether nobody may commit now, because a job's completion is still to join."""
+        self.turn = turn
+        self._after_commit = after_commit
+        self._entered: list[Transaction] = []
+        self._note: str | None = None
+        self._key: tuple[int, Path] | None = None
+        self.pid = os.getpid()
+        self.is_closed = False
+        self._configure(durability)
+
+    def _configure(self, durability: Durability) -> None:
+        wait_when_busy(self, min(BUSY_SECONDS, self.turn.lock_timeout_seconds))
+        for pragma in (
+            f"synchronous = {durability.upper()}",
+            f"journal_size_limit = {WAL_BYTES_KEPT}",
+            "temp_store = MEMORY",
+        ):
+            self.execute(f"PRAGMA {pragma}").fetchall()
+        # A hook that knew its own connection would keep it alive for ever.
+        itself = weakref.ref(self)
+        # It takes the place of SQLite's automatic checkpoints, and so does their work too.
+        self.set_wal_hook(_committed)
+        self.set_rollback_hook(lambda: _rolled_back(itself))
+        self.set_commit_hook(lambda: _may_commit(itself))
+
+    # -- transactions ------------------------------------------------------------------------
+
+    def transaction(self) -> Transaction:
+        """A block that is one transaction; inside another one, a part that can be undone alone."""
+        return Transaction(self)
+
+    def __enter__(self) -> Self:
+        # apsw's own would begin without its turn, and fail when others have written meanwhile.
+        entered = self.transaction()
+        entered.__enter__()
+        self._entered.append(entered)
+        return self
+
+    def __exit__(
+        self,
+        etype: type[BaseException] | None,
+        evalue: BaseException | None,
+        etraceback: TracebackType | None,
+    ) -> Literal[False]:
+        self._entered.pop().__exit__(etype, evalue, etraceback)
+        return False
+
+    @shielded
+    def begin(self, purpose: str = "") -> None:
+        """Begin to write, in turn; waits for whoever writes now.
+
+        An interrupt may be delivered when it has begun: whoever calls it then rolls back.
+        """
+        self.turn.before_commit()
+        check_not_inside(self.database)
+        with translated(self.database), self.turn.taken():
+            begin(self)
+        self.take_note(purpose)
+
+    @shielded
+    def take_note(self, purpose: str = "") -> None:
+        """Let it be known that this thread has a transaction open here."""
+        if self._key is not None:
+            _open_transactions.pop(self._key, None)
+        self._key = (threading.get_ident(), self.database)
+        _open_transactions[self._key] = self
+        self._note = self._note or self.turn.note(purpose)
+
+    @shielded
+    def commit(self) -> None:
+        self.turn.before_commit()
+        with translated(self.database):
+            self.execute("COMMIT")
+        self.ended()
+
+    @shielded
+    def roll_back(self) -> None:
+        """Undo everything; harmless where SQLite has done so already."""
+        # A process that was forked inside the transaction leaves it alone: it is the parent's.
+        if self.pid == os.getpid() and self.in_transaction:
+            self.execute("ROLLBACK")
+        self.ended()
+
+    @shielded
+    def ended(self) -> None:
+        """The transaction is over, one way or the other: the thread may write elsewhere again."""
+        if self._key is not None:
+            _open_transactions.pop(self._key, None)
+            self._key = None
+        if self._note is not None:
+            self.turn.strike_out(self._note)
+            self._note = None
+
+    def tell(self) -> None:
+        """Wake whom the commit concerns."""
+        hints, self.hints = self.hints, Hints()
+        if hints:
+            self._after_commit(hints)
+
+    @shielded
+    def close(self, force: bool = False) -> None:
+        """Close it; an open transaction is rolled back. In a forked process it stays as it is."""
+        if self.pid != os.getpid():
+            return
+        super().close(force)
+        self.is_closed = True
+        self.hints = Hints()
+        self.ended()
+
+    def __del__(self) -> None:
+        # Closing it rolls back, for which SQLite calls a hook. Were it left to the garbage
+        # collector, that might have taken the hook apart by then, and the process would crash.
+        if getattr(self, "pid", None) == os.getpid():
+            self.close(force=True)
+
+
+class Transaction:
+    """One block of `with connection.transaction()`."""
+
+    def __init__(self, connection: ApplicationConnection) -> None:
+        self._connection = connection
+        self._savepoint: str | None = None
+        self._net: _SafetyNet | None = None
+
+    def __enter__(self) -> ApplicationConnection:
+        connection = self._connection
+        if connection.in_transaction:
+            self._savepoint = f"part_{id(self)}"
+            connection.execute(f"SAVEPOINT {self._savepoint}")
+            return connection
+        self._net = _SafetyNet(connection)
+        try:
+            connection.begin()
+            return connection
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        connection = self._connection
+        if self._savepoint is not None:
+            # Where all of it was rolled back, by SQLite or inside the block, the part is gone too.
+            if connection.in_transaction:
+                if kind is not None:
+                    connection.execute(f"ROLLBACK TO {self._savepoint}")
+                connection.execute(f"RELEASE {self._savepoint}")
+        elif kind is not None:
+            self._roll_back()
+        else:
+            try:
+                connection.commit()
+            finally:
+                # What was not committed is not to be, whatever kept it from it.
+                self._roll_back()
+
+    @shielded
+    def _roll_back(self) -> None:
+        if self._net is not None:
+            self._connection.roll_back()
+            self._net.connection = None
+            self._net = None
+
+
+class _SafetyNet:
+    """Rolls back what nobody else can end: an interrupt may strike in the very call of __exit__.
+
+    It is an object of its own so that it goes inside the shield, as a rule: an interrupt that
+    strikes in a finalizer is dropped by Python.
+    """
+
+    connection: ApplicationConnection | None = None
+
+    def __init__(self, connection: ApplicationConnection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        if self.connection is not None:
+            with suppress(apsw.ConnectionClosedError):  # Closing it has rolled back.
+                self.connection.roll_back()
+
+
+def is_inside(database: Path) -> bool:
+    """Whether this thread has a transaction open there."""
+    return bool(_open_transactions) and (threading.get_ident(), database) in _open_transactions
+
+
+def check_not_inside(database: Path) -> None:
+    """Refuse a write by a thread that has a transaction open: it would wait for itself."""
+    if is_inside(database):
+        raise TransactionError(
+            f"this thread has a transaction open on {database}, and what was asked now is a write "
+            "of its own, which would wait for it: submit with connection=..., or do it after the "
+            "commit (in asyncio code: await it)"
+        )
+
+
+def _committed(db: apsw.Connection, _schema: str, pages: int) -> int:
+    """Called by SQLite after a commit, when the write lock is free again."""
+    assert isinstance(db, ApplicationConnection)
+    db.ended()
+    if pages >= WAL_PAGES_BEFORE_CHECKPOINT:
+        _checkpoint(db)
+    db.tell()
+    return apsw.SQLITE_OK
+
+
+def _checkpoint(db: apsw.Connection) -> None:
+    try:
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    except apsw.Error:
+        # What was written is committed; the next commit, here or elsewhere, tries it again.
+        return
+
+
+def _rolled_back(itself: Callable[[], ApplicationConnection | None]) -> None:
+    connection = itself()
+    if connection is not None:
+        connection.hints = Hints()
+        connection.ended()
+
+
+def _may_commit(itself: Callable[[], Any]) -> bool:
+    connection = itself()
+    if connection is not None:
+        connection.turn.before_commit()
+    if connection is not None and connection.is_kept_open:
+        raise TransactionError(
+            "ctx.transaction() commits by itself, together with the job's completion, when the "
+            "task returns: all of it was rolled back now; leave out the COMMIT"
+        )
+    return False

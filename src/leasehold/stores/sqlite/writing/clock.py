@@ -1,0 +1,81 @@
+"""The store's clock: `core.clock` decides what time it is, and here it is read and written down."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+import apsw
+
+from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
+from leasehold.env import Env
+from leasehold.stores.sqlite.writing.transaction import transaction
+
+BASIS: Final = "boot_id, basis_clock, basis_awake, basis_boot, doubt_since, doubt_by, clock_repairs"
+READ_CLOCK: Final = f"SELECT clock, {BASIS} FROM store_state"  # noqa: S608  # our own names
+WRITE_CLOCK: Final = "UPDATE store_state SET clock = ?"
+WRITE_BASIS: Final = """
+    UPDATE store_state SET boot_id = ?, basis_clock = ?, basis_awake = ?, basis_boot = ?,
+        doubt_since = ?, doubt_by = ?, clock_repairs = ?
+"""
+# The holders of these leases have not lived through the time by which the clock moved on.
+MOVE_LEASES: Final = """
+    UPDATE running SET expires_at = expires_at + ?1, moved_by = moved_by + ?1,
+        heartbeat_at = min(heartbeat_at + ?1, ?2)
+"""
+MOVE_WORKERS: Final = "UPDATE worker SET heartbeat_at = min(heartbeat_at + ?1, ?2)"
+
+
+class StoreClock:
+    """What time it is, for all who write and look from this process.
+
+    Every write stores its time, so all processes agree about what was written. What was only looked
+    at is remembered by this process alone: looking writes nothing.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self._clock = env.clock
+        self._latest = 0
+        self._repairs = 0
+        self._mutex = threading.Lock()
+
+    def show(self, db: apsw.Connection) -> int:
+        """The time now, for who only looks."""
+        row: Any = db.execute(READ_CLOCK).fetchone()
+        basis = ClockBasis(*row[1:])
+        with self._mutex:
+            shown = self._shown(row[0], basis)
+            self._latest = show_time(shown, basis, self._clock.reading())
+            return self._latest
+
+    def tell(self, stored: int, basis: ClockBasis) -> StoreTime:
+        """The time of a write, given the time of the last one."""
+        with self._mutex:
+            time = tell_time(self._shown(stored, basis), basis, self._clock.reading())
+            if not time.shift:
+                # A jump that comes to nothing together with its write was never shown.
+                self._latest = time.now
+            return time
+
+    def _shown(self, stored: int, basis: ClockBasis) -> int:
+        """The latest time that was written, or shown here since the clock was last set back."""
+        if basis.repairs != self._repairs:
+            self._repairs, self._latest = basis.repairs, 0
+        return max(stored, self._latest)
+
+
+def open_clock(db: apsw.Connection, env: Env) -> None:
+    """Note what the clocks show when a store is first opened after a start of the machine."""
+    with transaction(db):
+        row: Any = db.execute(READ_CLOCK).fetchone()
+        basis, reading = ClockBasis(*row[1:]), env.clock.reading()
+        if basis.boot_id != reading.boot_id:
+            time = tell_time(row[0], basis, reading)
+            db.execute(WRITE_CLOCK, (time.now,))
+            db.execute(WRITE_BASIS, time.basis)
+
+
+def move_leases(db: apsw.Connection, time: StoreTime) -> None:
+    """Let every lease end as much later as the clock moved on without its holder."""
+    db.execute(MOVE_LEASES, (time.shift, time.now))
+    db.execute(MOVE_WORKERS, (time.shift, time.now))

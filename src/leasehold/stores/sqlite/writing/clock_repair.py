@@ -1,0 +1,120 @@
+"""Setting the store's clock back to the wall clock, with every time that came from it.
+
+Two kinds of times are later than the wall clock. What *happened* by the wrong clock has happened
+now. What was *put off* from a moment by the wrong clock is put off from now, by what is left of it.
+Anything else that lies ahead was set by a person or before the clock went wrong, and stays.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leasehold.core.clock import TOLERANCE_MICROS, basis_of_now
+from leasehold.core.clock_store import ClockRepair
+from leasehold.core.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.span import DAY_MICROS, MINUTE_MICROS
+from leasehold.env import ClockReading, from_micros
+from leasehold.errors import InvalidTransitionError
+from leasehold.stores.sqlite.leasing.people import audit
+from leasehold.stores.sqlite.leasing.rebalance import RESCORE
+from leasehold.stores.sqlite.rules.schedules import go_on_from
+from leasehold.stores.sqlite.writing.step import Step
+
+RUNNING: Final = "SELECT count(*) FROM running"
+WORKERS: Final = "SELECT id, host, pid FROM worker ORDER BY id"
+QUEUES: Final = "SELECT DISTINCT queue FROM lane"
+
+# ?1 is the new time, ?2 the old one. Those that go by when a job was created or began to wait come
+# before these times themselves are set back.
+PUT_OFF: Final = (
+    """UPDATE waiting SET due = ?1 + max(0, due - ?2) WHERE since > ?1 AND due > ?1""",
+    """UPDATE dependent SET due = ?1 + max(0, due - ?2) WHERE due > ?1
+       AND seq IN (SELECT seq FROM job WHERE created_at > ?1)""",
+    """UPDATE job SET start_by = ?1 + max(0, start_by - ?2) WHERE created_at > ?1
+       AND start_by > ?1""",
+    """UPDATE lane SET held_until = ?1 + max(0, held_until - ?2) WHERE held_until > ?1""",
+    """UPDATE bucket SET full_at = ?1 * 1000 + max(0, full_at - ?2 * 1000)
+       WHERE full_at > ?1 * 1000""",
+)
+# The place of a pending job follows from the time it was created, unless `place` says another.
+PLACES: Final = """
+    UPDATE ready SET turn = ?1 WHERE seq IN (SELECT seq FROM job WHERE created_at > ?1)
+        AND seq NOT IN (SELECT seq FROM place)
+"""
+HAPPENED: Final = {
+    "job": ("created_at",),
+    "ready": ("available_at",),
+    "waiting": ("since",),
+    "finished": ("finished_at", "started_at", "available_at"),
+    "attempt": ("started_at", "ended_at", "expires_at", "heartbeat_at"),
+    "event": ("at",),
+    "log": ("at",),
+    "schedule": ("created_at", "updated_at", "last_at"),
+    "audit": ("at",),
+    "queue": ("older_at", "newer_at"),
+    "cleanup": ("started_at", "active_at", "ended_at"),
+    "archive": ("created_at", "started_at", "finished_at", "archived_at"),
+}
+KEYS: Final = ("idempotency", "pruned_key")
+ARCHIVE_DAYS: Final = "UPDATE archive SET day = ?1 WHERE day > ?1"
+# The figures of minutes and days that have not come yet; the totals of the queues keep them.
+FIGURES: Final = {"minute": MINUTE_MICROS, "day": DAY_MICROS}
+OPEN_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
+
+
+def repair(step: Step, reading: ClockReading, actor: str) -> ClockRepair:
+    """Set the clock back, if it is ahead and nobody works."""
+    before, now = step.now, reading.wall
+    if before - now <= TOLERANCE_MICROS:
+        return ClockRepair(before=from_micros(before), after=from_micros(before), changed={})
+    _refuse_while_somebody_works(step)
+    changed = _set_back(step, now, before)
+    step.execute(OPEN_MINUTE, (now // MINUTE_MICROS,))
+    for (queue,) in step.execute(QUEUES).fetchall():
+        step.execute(RESCORE, (queue,))
+    step.some_rescoring = True
+    step.set_clock(now, basis_of_now(now, reading, step.clock_basis.repairs + 1))
+    answer = ClockRepair(before=from_micros(before), after=from_micros(now), changed=changed)
+    detail = {"before": answer.before.isoformat(), "changed": changed}
+    audit(step, actor, "repair_clock", sum(changed.values()), detail)
+    step.hints.ready = True
+    return answer
+
+
+def _refuse_while_somebody_works(step: Step) -> None:
+    ((running,),) = step.execute(RUNNING).fetchall()
+    workers = [f"{name} (pid {pid} on {host})" for name, host, pid in step.execute(WORKERS)]
+    if workers:
+        raise InvalidTransitionError(
+            f"the store's clock is not set back while workers live: stop {', '.join(workers)} first"
+        )
+    if running:
+        raise InvalidTransitionError(
+            f"the store's clock is not set back while {running} job(s) run: wait until they end, "
+            "or until their leases expire and `queuectl sweep` takes them back"
+        )
+
+
+def _set_back(step: Step, now: int, before: int) -> dict[str, int]:
+    changed: dict[str, int] = {}
+
+    def change(table: str, statement: str, *values: int) -> None:
+        step.execute(statement, values)
+        if rows := step.db.changes():
+            changed[table] = changed.get(table, 0) + rows
+
+    for statement in PUT_OFF:
+        change(statement.split()[1], statement, now, before)
+    step.execute(PLACES, (now,))
+    for table, columns in HAPPENED.items():
+        for column in columns:
+            change(table, f"UPDATE {table} SET {column} = ?1 WHERE {column} > ?1", now)  # noqa: S608  # our own names
+    change("archive", ARCHIVE_DAYS, now // DAY_MICROS)
+    latest = now + round(IDEMPOTENCY_SECONDS * 1e6)
+    for table in KEYS:
+        change(table, f"UPDATE {table} SET expires_at = ?1 WHERE expires_at > ?1", latest)  # noqa: S608  # our own names
+    for table, micros in FIGURES.items():
+        change(table, f"DELETE FROM {table} WHERE at > ?1", now // micros)  # noqa: S608  # our own names
+    if schedules := go_on_from(step, from_micros(now)):
+        changed["schedule"] = schedules
+    return changed

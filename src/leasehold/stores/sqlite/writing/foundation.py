@@ -1,0 +1,236 @@
+"""What every verb of the store stands on: the open files, one way to write and one to read."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import apsw
+
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
+from leasehold.interrupts import Interrupted, shielded
+from leasehold.stores.sqlite.disk import forks
+from leasehold.stores.sqlite.disk.connection import Durability, check_sqlite_version, is_up_to_date
+from leasehold.stores.sqlite.disk.continuity import is_held
+from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
+from leasehold.stores.sqlite.disk.identity import has_store_id
+from leasehold.stores.sqlite.disk.leftovers import has_log, set_foreign_log_aside
+from leasehold.stores.sqlite.disk.life import Deaths
+from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
+from leasehold.stores.sqlite.disk.readers import Readers
+from leasehold.stores.sqlite.disk.reserve import DiskReserve
+from leasehold.stores.sqlite.disk.wake import Wake
+from leasehold.stores.sqlite.disk.watch import FileWatch
+from leasehold.stores.sqlite.leasing import damage
+from leasehold.stores.sqlite.leasing.rebalance import rebalance
+from leasehold.stores.sqlite.schema.rows import UNREADABLE
+from leasehold.stores.sqlite.submitting import dependents
+from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
+from leasehold.stores.sqlite.writing.clock import StoreClock
+from leasehold.stores.sqlite.writing.step import Hints, Step
+from leasehold.stores.sqlite.writing.turn import Turn
+from leasehold.stores.sqlite.writing.write_side import WriteSide
+from leasehold.stores.sqlite.writing.writer import Writer
+
+T = TypeVar("T")
+
+logger = logging.getLogger("leasehold.store")
+
+
+class Foundation:
+    """An open store without its verbs."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        env: Env = SYSTEM,
+        durability: Durability = "full",
+        lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
+    ) -> None:
+        if durability not in ("full", "normal"):
+            raise InvalidJobError(f'durability is "full" or "normal", not {durability!r}')
+        if not 0 < lock_timeout_seconds <= LOCK_TIMEOUT_SECONDS_MAX:
+            raise InvalidJobError(
+                f"lock_timeout_seconds is above 0 and at most {LOCK_TIMEOUT_SECONDS_MAX:g}, "
+                f"not {lock_timeout_seconds!r}"
+            )
+        check_sqlite_version()
+        self._env = env
+        self._pid = os.getpid()
+        self._durability = durability
+        self._files = StoreFiles.at(path)
+        self._files.prepare()
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self._watch = FileWatch(self._files, env)
+        self._side = WriteSide(self._files, durability, env, self._watch, lock_timeout_seconds)
+        self._wake = Wake(self._files.wake, env)
+        self._unresolved = False
+        self._store_clock = StoreClock(env)
+        self._writer = Writer(
+            self._side, self._files, env, self._store_clock, self._check_place, self._after_commit
+        )
+        self._readers = Readers(self._files.database, self._watch)
+        self._deaths = Deaths(self._files.workers)
+        self._lanes = Lanes()
+        # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
+        self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
+        self._disk = DiskReserve(self._files, env)
+        self._turn = Turn(self._files, env, lock_timeout_seconds, self._check_place)
+        self._application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
+        forks.register(self)
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Make the store or bring it up to date; one that is needs no write, and no lock."""
+        self._look_at_log()
+        if self._files.has_content():
+            with self._readers.lend() as db:
+                if is_up_to_date(db, self._files.database) and has_store_id(db):
+                    return
+        self._open_to_write()
+
+    @shielded
+    def _look_at_log(self) -> None:
+        """Where a killed process has left a log, see whose it is, before anybody replays it."""
+        if has_log(self._files) and not is_held(self._files.continuity):
+            with self._side.lock:
+                if not is_held(self._files.continuity):
+                    set_foreign_log_aside(self._files)
+
+    def _open_to_write(self) -> None:
+        """Open the write side if it is not; the first write does it anyway."""
+        if not self._side.is_open:
+            self._writer.open()
+
+    @shielded
+    def close(self) -> None:
+        if self._pid != os.getpid():
+            return  # The parent's connections and locks are the parent's to close.
+        self._wake.close()
+        self._readers.close()
+        self._turn.close()
+        self._writer.close()
+        forks.forget(self)
+
+    # -- forks (see forks.py) ----------------------------------------------------------------
+
+    def close_for_fork(self, seconds: float) -> str | None:
+        if self._pid != os.getpid():
+            return "it was inherited before"
+        if self.connections_of_others():
+            return "a connection of the application to it (queue.connect()) was open"
+        if not self._writer.pause(seconds):
+            return "a write to it was under way"
+        if not self._readers.pause(seconds):
+            return "a read from it was under way"
+        self._side.close()
+        self._readers.close_idle()
+        return None
+
+    def resume_after_fork(self) -> None:
+        self._writer.resume()
+        self._readers.resume()
+
+    def begin_anew_in_child(self) -> None:
+        self._pid = os.getpid()
+        self._writer.begin_anew()
+        self._readers.begin_anew()
+        self._wake.begin_anew()
+        self._turn.begin_anew()
+
+    def inherited_file(self) -> FileId | None:
+        return self._watch.file
+
+    def connections_of_others(self) -> list[apsw.Connection]:
+        return [db for db in list(self._application_connections) if not db.is_closed]
+
+    # -- writing and reading -----------------------------------------------------------------
+
+    def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
+        self._check_process()
+        check_not_inside(self._files.database)
+        answer = self._run(operation)
+        if self._unresolved and go_on:
+            self._resolve_the_rest()
+        return answer
+
+    def _run(self, operation: Callable[[Step], T]) -> T:
+        """Write; what fails because a row cannot be read is tried again without that row."""
+        while True:
+            try:
+                return self._writer.run(operation)
+            except (*UNREADABLE, StoreError) as error:
+                # Of our own errors only the vaguest is looked into: SQLite refused a value. The
+                # others say what was wrongly asked for, or what to do.
+                if isinstance(error, LeaseholdError) and type(error) is not StoreError:
+                    raise
+                if not self._set_aside_damaged():
+                    raise
+
+    def _set_aside_damaged(self) -> int:
+        """Make dead letters of the jobs that cannot be read; answers how many."""
+        with self._readers.lend() as db:
+            found = damage.find(db)
+        if not found:
+            return 0
+        done = self._writer.run(lambda step: sum(damage.set_aside(step, each) for each in found))
+        for seq, problem in found[:10]:
+            logger.error("a job was set aside, number %d: it cannot be read: %s", seq, problem)
+        return done
+
+    def _after_commit(self, hints: Hints) -> None:
+        self._unresolved = self._unresolved or hints.unresolved
+        # A listener that waits inside the shield can be interrupted; but this write is done, and
+        # must not be taken for one that had not begun.
+        with contextlib.suppress(Interrupted):
+            self._wake.send(hints)
+
+    def _resolve_the_rest(self) -> None:
+        """Go on with dependents that were too many for one write; others write in between."""
+        try:
+            while self._unresolved:
+                self._unresolved = False
+                self._run(dependents.resolve)
+        except StoreError as error:
+            # What the caller asked for is durable; the next exchange or sweep goes on with this.
+            logger.warning("some dependents will be dealt with later: %s", error)
+
+    def _rebalance_the_rest(self) -> None:
+        """Place jobs anew that have to be; others write in between."""
+        try:
+            while self._run(rebalance):
+                pass
+        except StoreError as error:
+            # What the caller asked for is durable; the next lease or sweep goes on with this.
+            logger.warning("some jobs will be placed anew later: %s", error)
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[apsw.Connection]:
+        self._check_process()
+        with self._readers.lend() as db:
+            yield db
+
+    def _clock(self, db: apsw.Connection) -> int:
+        return self._store_clock.show(db)
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            reason = forks.why_inherited(self._watch.file)
+            if self._pid != os.getpid():
+                raise StoreLostError(forks.refusal(self._files.database, reason))
+
+    def _check_place(self) -> None:
+        """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
+        self._check_process()
+        self._watch.check()

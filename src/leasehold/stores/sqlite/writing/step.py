@@ -1,0 +1,308 @@
+"""What an operation works with inside a write: connection, time, counters and hints."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+import apsw
+
+from leasehold.core.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.clock import ClockBasis, StoreTime
+from leasehold.core.span import MINUTE_MICROS
+from leasehold.core.status import Event, Status
+from leasehold.env import Env
+from leasehold.stores.sqlite.reading import sampling
+from leasehold.stores.sqlite.reading.measuring import Measured
+from leasehold.stores.sqlite.rules import settings
+from leasehold.stores.sqlite.rules.known import Known, Rules, load
+from leasehold.stores.sqlite.schema.codes import EVENT_CODE, STATUS_CODE
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
+from leasehold.stores.sqlite.writing.clock import BASIS, WRITE_BASIS, StoreClock, move_leases
+
+# What is no number is above all numbers: a place that cannot be read is left out.
+READ_STATE: Final = f"""
+    SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
+           EXISTS (SELECT 1 FROM resolving),
+           (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
+           EXISTS (SELECT 1 FROM rescoring), settings_generation, open_minute, {BASIS}
+    FROM store_state
+"""  # noqa: S608  # our own names
+WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
+CLOSE_BREAKER: Final = """
+    UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
+"""
+NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
+NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
+INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class Hints:
+    """Whom to wake after the commit. Losing one costs time, never a job: nothing may hang on it."""
+
+    __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def __bool__(self) -> bool:
+        return self.ready or bool(self.ended) or bool(self.cancel_requested)
+
+    def clear(self) -> None:
+        self.ready = False
+        self.ended: list[str] = []
+        self.unresolved = False
+        """Whether this write left dependents to another one; the table `resolving` names them."""
+        self.cancel_requested: list[str] = []
+
+    def take(self, other: Hints) -> None:
+        """Add what another one holds, and leave it empty."""
+        if other:
+            self.ready = self.ready or other.ready
+            self.unresolved = self.unresolved or other.unresolved
+            self.ended += other.ended
+            self.cancel_requested += other.cancel_requested
+            other.clear()
+
+
+class Step:
+    """One write, from BEGIN to COMMIT, shared by the operations in it."""
+
+    def __init__(
+        self,
+        db: apsw.Connection,
+        env: Env,
+        now: int,
+        version_floor: int,
+        next_seq: int,
+        rules: Known,
+        known_settings: settings.Settings,
+    ) -> None:
+        self.db = db
+        self.execute = db.execute
+        self.executemany = db.executemany
+        self.random = env.random
+        self.now = now
+        """The store's clock, the same for the whole write."""
+        self.version_floor = version_floor
+        """No lease version at or below this is granted any more."""
+        self.next_seq = next_seq
+        self.new_lanes: set[tuple[str, str]] = set()
+        """Queue and task of the lanes that this write makes, or made and took back."""
+        self.succeeded: set[int] = set()
+        """Lanes in which a job was completed: their circuit breakers close."""
+        self.rules = rules
+        """The queues that have rules, by name."""
+        self.settings = known_settings
+        """What is set in the store."""
+        self.moved: dict[int, tuple[int, int]] = {}
+        """By lane, how many more jobs are pending and running; only while queues have rules."""
+        self.is_first = True
+        """Whether the operation under way is the first of its write; it needs no savepoint."""
+        self.hints = Hints()
+        self.ended: list[str] = []
+        """Jobs that ended in this operation: `dependents.resolve` must look at each of them."""
+        self.somebody_waits = False
+        """Whether any job may wait for another: if not, an end concerns nobody."""
+        self.some_unresolved = False
+        """Whether jobs that ended may still block others."""
+        self.dependents_left = DEPENDENTS_AT_ONCE
+        """How many more dependents this write may deal with."""
+        self.shown_left = SHOWN_AT_ONCE
+        """How many more parked jobs this write may show to leases."""
+        self.lowered: set[int] = set()
+        """Jobs that somebody does not wait for any more who may have raised their priority."""
+        self.next_crossing: int | None = None
+        """When the first pending job has to be placed anew, as far as earlier writes know."""
+        self.some_rescoring = False
+        """Whether jobs have to be placed anew since what counts in their queue has changed."""
+        self.measured = Measured()
+        self.ended_minute: int | None = None
+        """The minute that this write is the first to come after, if it is."""
+        self.clock_basis = ClockBasis()
+        """What is remembered of the machine's clocks."""
+        self.odd_time: StoreTime | None = None
+        """What is to be remembered of them from now on, if they disagree."""
+        self.newly_shown: set[int] = set()
+        """Jobs that leases see now because their key has a slot for them."""
+        self._rules_changed = False
+        self._settings_changed = False
+        self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
+
+    @classmethod
+    def begin(
+        cls,
+        db: apsw.Connection,
+        env: Env,
+        clock: StoreClock,
+        rules: Rules,
+        known_settings: settings.KnownSettings,
+    ) -> Step:
+        stored, floor, next_seq, generation, somebody_waits, some_unresolved, *rest = _row(
+            db.execute(READ_STATE)
+        )
+        next_crossing, some_rescoring, set_at, open_minute, *clock_basis = rest
+        basis = ClockBasis(*clock_basis)
+        time = clock.tell(stored, basis)
+        step = cls(
+            db,
+            env,
+            time.now,
+            floor,
+            next_seq,
+            rules.at(db, generation),
+            known_settings.at(db, set_at),
+        )
+        step.somebody_waits = bool(somebody_waits)
+        step.some_unresolved = bool(some_unresolved)
+        step.next_crossing = next_crossing
+        step.some_rescoring = bool(some_rescoring)
+        step.clock_basis = time.basis
+        if time.basis != basis:
+            step.odd_time = time
+        if step.now // MINUTE_MICROS > open_minute:
+            step.ended_minute = open_minute
+        step._prepare()
+        return step
+
+    def end(self) -> None:
+        """Write down the clock and what was used up; called once, before the commit."""
+        self.execute(WRITE_STATE, (self.now, self.version_floor, self.next_seq))
+        if self.odd_time is not None:
+            self.execute(WRITE_BASIS, self.clock_basis)
+
+    def set_clock(self, now: int, basis: ClockBasis) -> None:
+        """Let it be another time from here on, for this write and all that follow."""
+        self.now, self.clock_basis = now, basis
+        self.odd_time = StoreTime(now, 0, basis)
+
+    def _prepare(self) -> None:
+        """Before anything is changed, let leases end later if the clock moved on without their
+        holders; and in a new minute, keep what happened in the one before.
+        """
+        if self.odd_time is not None and self.odd_time.shift:
+            move_leases(self.db, self.odd_time)
+        if self.ended_minute is not None:
+            sampling.take(self.db, self.ended_minute, self.now // MINUTE_MICROS)
+
+    def job_ended(self, job_id: str) -> None:
+        """A job has ended: its dependents are to be dealt with, and whoever waits for it woken."""
+        self.ended.append(job_id)
+        self.hints.ended.append(job_id)
+
+    def count(self, lane: int, name: str, by: int = 1) -> None:
+        """Change a lane's counter (a column of `lane`)."""
+        self._tally[lane][name] += by
+
+    def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
+        """Count jobs of a lane from one status to another."""
+        tally = self._tally[lane]
+        tally[before.value] -= jobs
+        tally[after.value] += jobs
+
+    def rules_changed(self) -> None:
+        """Let every process read the rules of the queues again."""
+        self.execute(NEXT_GENERATION)
+        self._rules_changed = True
+        self.rules = load(self.db)
+
+    def settings_changed(self) -> None:
+        """Let every process read the settings again."""
+        self.execute(NEXT_SETTINGS)
+        self._settings_changed = True
+        self.settings = settings.load(self.db)
+
+    def flush(self) -> None:
+        """Write the counters, and what was measured."""
+        self.write_counters()
+        self.measured.write(self.db)
+
+    def write_counters(self) -> None:
+        """Write the counters, for who reads them in this very operation."""
+        for lane in self.succeeded:
+            self.execute(CLOSE_BREAKER, (lane,))
+            if self.db.changes():
+                self.hints.ready = True
+        self.succeeded.clear()
+        if self._tally:
+            for lane, tally in self._tally.items():
+                self.execute(_add_to(tuple(tally)), (*tally.values(), lane))
+                if self.rules:
+                    self._note_moves(lane, tally)
+            self._tally.clear()
+
+    def _note_moves(self, lane: int, tally: Mapping[str, int]) -> None:
+        pending, running = self.moved.get(lane, (0, 0))
+        self.moved[lane] = (pending + tally.get("pending", 0), running + tally.get("running", 0))
+
+    def undo(self) -> None:
+        """Take back what the current operation has written so far."""
+        if self.is_first:
+            # All of the write so far is its own, and the file lock keeps others out meanwhile.
+            self.execute("ROLLBACK")
+            self.execute("BEGIN IMMEDIATE")
+            self._prepare()
+        else:
+            self.execute("ROLLBACK TO operation")
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what an operation that failed has counted."""
+        self._tally.clear()
+        self.measured.clear()
+        self.succeeded.clear()
+        self.moved.clear()
+        self.lowered.clear()
+        self.newly_shown.clear()
+        self.ended.clear()
+        self.hints.clear()
+        if self._rules_changed:
+            self.rules = load(self.db)
+        if self._settings_changed:
+            self.settings = settings.load(self.db)
+
+    def record(
+        self,
+        seq: int,
+        n: int,
+        event: Event,
+        before: Status,
+        after: Status,
+        *,
+        attempts: int,
+        worker: str | None = None,
+        version: int = 0,
+        message: str = "",
+    ) -> None:
+        """Write one history event."""
+        self.execute(
+            INSERT_EVENT,
+            (
+                seq,
+                n,
+                self.now,
+                EVENT_CODE[event],
+                STATUS_CODE[before],
+                STATUS_CODE[after],
+                attempts,
+                worker,
+                version,
+                message or None,
+            ),
+        )
+
+
+@cache
+def _add_to(columns: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{name} = {name} + ?" for name in columns)
+    return f"UPDATE lane SET {changes} WHERE id = ?"  # noqa: S608  # our own names
+
+
+def _counters() -> defaultdict[str, int]:
+    return defaultdict(int)
+
+
+def _row(cursor: apsw.Cursor) -> Any:
+    return cursor.fetchone()

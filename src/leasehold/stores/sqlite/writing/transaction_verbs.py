@@ -1,0 +1,225 @@
+"""The store's verbs inside the application's own transactions.
+
+They are the same as elsewhere: each is an operation on a `Step`, and here the step is a part of a
+transaction that somebody else commits. So nothing that it learns may be remembered beyond it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+from urllib.parse import quote
+
+import apsw
+
+from leasehold.core.joblog import LogLine, check_progress
+from leasehold.core.lease import Settled, Settlement
+from leasehold.core.transactions import Connection
+from leasehold.errors import LeaseLostError, TransactionError
+from leasehold.interrupts import shielded
+from leasehold.stores.sqlite.leasing import renew, settle
+from leasehold.stores.sqlite.leasing.room import tell_of_room
+from leasehold.stores.sqlite.submitting.dependents import resolve
+from leasehold.stores.sqlite.writing.application import ApplicationConnection
+from leasehold.stores.sqlite.writing.failures import translated
+from leasehold.stores.sqlite.writing.foundation import Foundation
+from leasehold.stores.sqlite.writing.step import Step
+
+T = TypeVar("T")
+
+
+class KeepsTransactions(Foundation):
+    """Connections for applications, and what can be done inside their transactions."""
+
+    def connect(self) -> ApplicationConnection:
+        self._check_process()
+        # What is known of an older copy has to be acted on before anything is written.
+        self._open_to_write()
+        # A read, so that a closed store is found out here and not in the first transaction.
+        with self._read(), translated(self._files.database):
+            connection = self._watch.opened(
+                lambda: ApplicationConnection(
+                    self._files.database, self._durability, self._turn, self._after_commit
+                )
+            )
+            self._application_connections.add(connection)
+            return connection
+
+    def owns(self, connection: Connection) -> bool:
+        return (
+            isinstance(connection, ApplicationConnection)
+            and connection.database == self._files.database
+        )
+
+    def address(self) -> str | None:
+        return (
+            f"sqlite:///{quote(str(self._files.database))}?durability={self._durability}"
+            f"&lock_timeout_seconds={self._lock_timeout_seconds:g}"
+        )
+
+    @shielded
+    def open_transaction(self, job_id: str, version: int) -> HeldTransaction:
+        db = self.connect()
+        try:
+            db.begin(f", for job {job_id}")
+            self._refuse_stale(db, job_id, version)
+        except BaseException:
+            db.close()
+            raise
+        db.is_kept_open = True
+        return HeldTransaction(db, self._within, job_id, version)
+
+    def _refuse_stale(self, db: ApplicationConnection, job_id: str, version: int) -> None:
+        if db.execute(renew.HELD, (job_id, version)).fetchone() is None:
+            raise self._within(db, lambda step: renew.stale(step, job_id, version))
+
+    # -- inside ------------------------------------------------------------------------------
+
+    @shielded
+    def _within(self, connection: Connection, operation: Callable[[Step], T]) -> T:
+        """Carry out one operation as a part of the open transaction, or undo it alone."""
+        self._check_process()
+        db = self._check_connection(connection)
+        with translated(self._files.database), _plain_rows(db), _part(db):
+            step = Step.begin(db, self._env, self._store_clock, db.rules, db.settings)
+            # What stands before it in the transaction is not its own to roll back.
+            step.is_first = False
+            answer = operation(step)
+            resolve(step)
+            step.flush()
+            if step.moved or step.newly_shown:
+                tell_of_room(step)
+            step.end()
+        db.hints.take(step.hints)
+        db.take_note()
+        return answer
+
+    def _check_connection(self, connection: Connection) -> ApplicationConnection:
+        if not isinstance(connection, ApplicationConnection):
+            raise TransactionError(_foreign(connection))
+        if connection.database != self._files.database:
+            raise TransactionError(
+                f"the connection leads to {connection.database}, and the jobs are in "
+                f"{self._files.database}: use one from this queue's connect()"
+            )
+        if connection.pid != os.getpid():
+            raise TransactionError(
+                "the connection was made before this process was forked: call connect() here"
+            )
+        with translated(self._files.database):
+            if not connection.in_transaction:
+                raise TransactionError(
+                    "the connection has no open transaction: submit inside `with "
+                    "connection.transaction():`, or leave out connection="
+                )
+            if connection.pragma("query_only"):
+                raise TransactionError(
+                    "the connection only reads (PRAGMA query_only is on): use one that may write"
+                )
+        return connection
+
+
+class HeldTransaction:
+    """The transaction of one running job; see `leasehold.core.transactions.JobTransaction`."""
+
+    def __init__(
+        self,
+        db: ApplicationConnection,
+        within: Callable[[Connection, Callable[[Step], object]], object],
+        job_id: str,
+        version: int,
+    ) -> None:
+        self._db = db
+        self._within = within
+        self._job_id = job_id
+        self._version = version
+        self._is_over = False
+
+    @property
+    def connection(self) -> ApplicationConnection:
+        return self._db
+
+    @property
+    def is_open(self) -> bool:
+        return not self._is_over
+
+    def adopt(self) -> None:
+        self._db.take_note()
+
+    def report_progress(self, progress: bytes) -> None:
+        check_progress(self._job_id, progress)
+        self._fenced(
+            lambda step: renew.report_progress(step, self._job_id, self._version, progress)
+        )
+
+    def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
+        self._fenced(
+            lambda step: renew.append_log(step, self._job_id, self._version, lines, dropped)
+        )
+
+    @shielded
+    def complete(self, settlement: Settlement) -> Settled:
+        answer = self._fenced(lambda step: settle.settle(step, [settlement], {})[0])
+        assert isinstance(answer, Settled)
+        self._db.is_kept_open = False
+        self._db.commit()
+        self._is_over = True
+        self._db.close()
+        return answer
+
+    @shielded
+    def roll_back(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            # Closing it rolls back, also where a statement is still being read.
+            self._db.close()
+
+    def _fenced(self, operation: Callable[[Step], object]) -> object:
+        answer = self._within(self._db, operation)
+        if isinstance(answer, LeaseLostError):
+            raise answer
+        return answer
+
+
+@contextmanager
+def _part(db: apsw.Connection) -> Iterator[None]:
+    """Undo what is done inside if it raises; `Step.undo` knows the name."""
+    db.execute("SAVEPOINT operation")
+    try:
+        yield
+    except BaseException:
+        # Where the disk is full or failing, SQLite has rolled back the whole transaction.
+        if db.in_transaction:
+            db.execute("ROLLBACK TO operation")
+            db.execute("RELEASE operation")
+        raise
+    db.execute("RELEASE operation")
+
+
+@contextmanager
+def _plain_rows(db: apsw.Connection) -> Iterator[None]:
+    """The application may want its rows as something else than tuples; the store does not."""
+    row_trace, exec_trace = db.row_trace, db.exec_trace
+    db.row_trace = db.exec_trace = None
+    try:
+        yield
+    finally:
+        db.row_trace, db.exec_trace = row_trace, exec_trace
+
+
+def _foreign(connection: object) -> str:
+    """Why a connection that is none of ours cannot be used."""
+    kind = type(connection)
+    if kind.__module__.partition(".")[0] in ("sqlite3", "_sqlite3"):
+        return (
+            "this is a connection of the standard library's sqlite3, another SQLite than the one "
+            "the store uses: two of them on one file in one process drop each other's locks, and "
+            "commits are lost. Use an apsw connection from queue.connect(), for all your work on "
+            "this file"
+        )
+    return (
+        f"a {kind.__module__}.{kind.__qualname__} cannot carry the transaction: use a connection "
+        "from queue.connect(), which knows when to wake the workers"
+    )

@@ -1,0 +1,119 @@
+"""An application's turn to write, and a note of who has taken it.
+
+All who write take the file lock first, and keep it while they wait for SQLite's own write lock: so
+only one process at a time waits for that, and nobody is starved. The store's writer keeps the file
+lock until its commit. An application's transaction lets go of it as soon as it has begun: it may
+take its time, and whoever is next waits for it with patience, and not for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from leasehold.env import Env, from_micros
+from leasehold.errors import StoreClosedError
+from leasehold.interrupts import SHIELD
+from leasehold.stores.sqlite.disk.files import StoreFiles
+from leasehold.stores.sqlite.disk.holder import holder_of, is_stopped, open_transaction_of
+from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, WriteLock
+
+
+class Turn:
+    """What the transactions of all of a store's application connections begin with."""
+
+    def __init__(
+        self,
+        files: StoreFiles,
+        env: Env,
+        lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._files = files
+        self._env = env
+        self.lock_timeout_seconds = lock_timeout_seconds
+        self.before_commit = before_commit
+        """Raises where nothing may be committed any more."""
+        # The file lock is held by the process; among its threads this one decides.
+        self._mutex = threading.Lock()
+        self._lock: WriteLock | None = None
+        self._closed = False
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Stand in line, and be first in it until the end of the block. Only inside the shield:
+        it raises Interrupted.
+        """
+        # Another thread may wait for the lock, or for SQLite's, as long as each of them allows.
+        SHIELD.acquire(self._mutex)
+        try:
+            if self._closed:
+                raise StoreClosedError(f"the store {self._files.database} is closed")
+            if self._lock is None:
+                self._lock = WriteLock(self._files.write_lock, self._env, self.lock_timeout_seconds)
+            self._lock.acquire("begin an application's transaction")
+            try:
+                yield
+            finally:
+                self._lock.release()
+        finally:
+            self._mutex.release()
+
+    def note(self, purpose: str) -> str:
+        """Write down that a transaction was begun here and now; answers with the note."""
+        program = Path(sys.argv[0] or sys.executable).name
+        thread = threading.current_thread().name
+        since = self._env.now().isoformat(timespec="seconds")
+        note = f"{os.getpid()} ({program}, thread {thread}) since {since}{purpose}"
+        # Only whoever waits in vain reads it: that it cannot be written hinders nobody.
+        with suppress(OSError):
+            self._files.transaction_note.write_text(note, encoding="utf-8")
+        return note
+
+    def strike_out(self, note: str) -> None:
+        """The transaction of that note has ended."""
+        path = self._files.transaction_note
+        with suppress(OSError):
+            if path.read_text(encoding="utf-8") == note:
+                path.unlink()
+
+    def begin_anew(self) -> None:
+        """In a forked child: the parent's lock is closed there, and its threads are gone."""
+        self._mutex = threading.Lock()
+        self._lock = None
+
+    def close(self) -> None:
+        """Refuse further transactions. Call it inside the shield: it raises Interrupted."""
+        self._closed = True
+        SHIELD.acquire(self._mutex)
+        try:
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
+        finally:
+            self._mutex.release()
+
+
+def who_writes(files: StoreFiles) -> list[dict[str, Any]]:
+    """Who keeps others from writing at this moment: an open transaction first, for whoever holds
+    the lock may wait for it. Takes no lock, and so can tell while somebody holds it.
+    """
+    found = []
+    transaction = open_transaction_of(files.database)
+    if transaction is not None:
+        pid, note = transaction
+        since = note.rpartition(" since ")[2].partition(",")[0]
+        found.append((pid, "has a transaction open", since))
+    holder = holder_of(files.write_lock)
+    if holder is not None:
+        since = from_micros(holder.since_micros).isoformat(timespec="seconds")
+        found.append((holder.pid, f"holds the write lock, doing: {holder.doing}", since))
+    return [
+        {"pid": pid, "what": what, "since": since, "stopped": is_stopped(pid)}
+        for pid, what, since in found
+    ]

@@ -1,0 +1,108 @@
+"""What a process needs to write: the file lock, a connection, and the hold on the store's note.
+
+It is opened by the first write, not with the store: whoever only looks takes no lock, and is not
+kept waiting by somebody who has it. A fork closes it, and the next write opens it again. Making a
+store and bringing an old one up to date are writes, too.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import apsw
+
+from leasehold.env import Env
+from leasehold.stores.sqlite.disk.connection import BUSY_SECONDS, Durability, open_writer
+from leasehold.stores.sqlite.disk.continuity import Continuity, Progress
+from leasehold.stores.sqlite.disk.epoch import open_epoch
+from leasehold.stores.sqlite.disk.files import StoreFiles, create_private
+from leasehold.stores.sqlite.disk.leftovers import set_foreign_log_aside
+from leasehold.stores.sqlite.disk.lock import WriteLock
+from leasehold.stores.sqlite.disk.watch import FileWatch
+from leasehold.stores.sqlite.writing.clock import open_clock
+
+
+class WriteSide:
+    """Used by one thread at a time: whoever leads the writes."""
+
+    def __init__(
+        self,
+        files: StoreFiles,
+        durability: Durability,
+        env: Env,
+        watch: FileWatch,
+        lock_timeout_seconds: float,
+    ) -> None:
+        self._files = files
+        self._durability: Durability = durability
+        self._env = env
+        self._watch = watch
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self._lock: WriteLock | None = None
+        self._db: apsw.Connection | None = None
+        self._continuity: Continuity | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._db is not None
+
+    @property
+    def lock(self) -> WriteLock:
+        """The lock around every write, of all processes."""
+        if self._lock is None:
+            self._lock = WriteLock(self._files.write_lock, self._env, self._lock_timeout_seconds)
+        return self._lock
+
+    @property
+    def db(self) -> apsw.Connection:
+        """The connection that writes. The lock must be held."""
+        return self._db or self.open()
+
+    def open(self) -> apsw.Connection:
+        """Open the connection, and see to it that no version is granted twice."""
+        continuity = Continuity(self._files.continuity)
+        try:
+            if not continuity.is_shared:
+                set_foreign_log_aside(self._files)
+            create_private(self._files.database)
+            db = self._watch.opened(self._connect)
+        except BaseException:
+            continuity.close()
+            raise
+        file = self._watch.file
+        assert file is not None
+        try:
+            open_epoch(db, self._files, file, continuity, self._durability, self._env)
+            open_clock(db, self._env)
+        except BaseException:
+            continuity.close()
+            db.close()
+            raise
+        self._continuity, self._db = continuity, db
+        return db
+
+    def _connect(self) -> apsw.Connection:
+        busy_seconds = min(BUSY_SECONDS, self._lock_timeout_seconds)
+        return open_writer(self._files.database, self._durability, busy_seconds)
+
+    def close(self) -> None:
+        """Leave a note of how far the store has come, and close everything."""
+        db, self._db = self._db, None
+        continuity, self._continuity = self._continuity, None
+        lock, self._lock = self._lock, None
+        progress = None
+        try:
+            if db is not None:
+                with suppress(apsw.Error):
+                    progress = Progress.of(db)
+                db.close()
+            if continuity is not None and progress is not None:
+                # Without a note the next opening takes the store for one that may be older. It is
+                # taken last: to close the last connection changes the file.
+                with suppress(OSError):
+                    continuity.note_left(progress, self._files.changed_at())
+        finally:
+            if continuity is not None:
+                continuity.close()
+            if lock is not None:
+                lock.close()
