@@ -20,7 +20,7 @@ from leasehold.errors import DuplicateJobError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.keeping import prune
 from leasehold.stores.sqlite.leasing import (
-    key_slots,
+    grant,
     lease,
     locate,
     order,
@@ -278,9 +278,9 @@ MUTANTS: dict[str, Mutate] = {
     "promote before it is due": sql(lease, "FIND_DUE", "due <= ?", "(due <= ? OR 1)"),
     "never promote": sql(lease, "FIND_DUE", "due <= ?", "due IS NULL AND ?"),
     "attempts not counted": sql(
-        lease, "GRANT", "(?, ?, ?, ?, ?, ?, ?,", "(?, ?, ?, ?, ?, ?, ? - 1,"
+        grant, "GRANT", "(?, ?, ?, ?, ?, ?, ?,", "(?, ?, ?, ?, ?, ?, ? - 1,"
     ),
-    "leases that never expire": sql(lease, "GRANT", "(?, ?, ?, ?, ?,", "(?, ?, ?, ?, 1 << 60 | ?,"),
+    "leases that never expire": sql(grant, "GRANT", "(?, ?, ?, ?, ?,", "(?, ?, ?, ?, 1 << 60 | ?,"),
     "serve the last first": sql(
         order, "READY_IN_LANE", "ORDER BY tier, turn, ready.seq", "ORDER BY ready.seq DESC"
     ),
@@ -330,7 +330,7 @@ MUTANTS: dict[str, Mutate] = {
         parking, "FIRST_PARKED", "ORDER BY turn, seq", "ORDER BY turn DESC, seq DESC"
     ),
     "look for nobody parked in a group": sql(
-        key_slots, "PARKED_IN_GROUP", "= -parked.lane", "= parked.lane"
+        parking, "PARKED_IN_GROUP", "= -parked.lane", "= parked.lane"
     ),
     "forget what ran before the limit": sql(
         relimit, "COUNT_RUNNING", "limit_key IS NOT NULL", "limit_key IS NULL"

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from leasehold.core import leasing as walking
 from leasehold.core.job import Draft, Job
 from leasehold.core.lease import Lease, LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
@@ -27,8 +28,8 @@ from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.leasing import key_slots, parking, rebalance
 from leasehold.stores.sqlite.leasing import lease as leasing
+from leasehold.stores.sqlite.leasing import parking, rebalance
 from leasehold.stores.sqlite.writing.step import Step
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
@@ -345,14 +346,14 @@ def test_nobody_meets_a_job_of_a_full_key_twice(sqlite: SQLiteStore) -> None:
 
 
 PLANS: dict[str, tuple[str, tuple[object, ...]]] = {
-    "the last that is shown": (parking.LAST_SHOWN, (1, 2, 3)),
+    "the last that is shown": (parking.NTH_SHOWN, (1, 2, 3)),
     "the first that is parked": (parking.FIRST_PARKED, (-1, 2)),
     "what runs of a key": (parking.RUNNING_OF_KEY, ("q", "k")),
     "who is counted": (parking.COUNTED, ("[1]",)),
     "the key of a job": (parking.KEY_OF_PENDING, (1,)),
     "changing lanes": (parking.CHANGE_LANE, (-1, 1, 2, 3, 4)),
     "closing an account": (parking.CLOSE_ACCOUNT, (1,)),
-    "what is parked of a group": (key_slots.PARKED_IN_GROUP, ("g",)),
+    "what is parked of a group": (parking.PARKED_IN_GROUP, ("g",)),
 }
 
 
@@ -404,7 +405,7 @@ def test_a_limit_is_exact_while_the_pending_jobs_are_dealt_with(
 ) -> None:
     """Whoever set the limit was killed before the pass: leases and sweeps go on with it."""
     monkeypatch.setattr(rebalance, "PLACED_AT_ONCE", 7)
-    monkeypatch.setattr(key_slots, "TURNED_AWAY_AT_ONCE", 5)
+    monkeypatch.setattr(walking, "TURNED_AWAY_AT_ONCE", 5)
     monkeypatch.setattr(sqlite, "_rebalance_the_rest", lambda: None)
     sqlite.submit(of_key("a", 60, priority=80) + of_key("b", 3))
     held = sqlite.exchange(request=LeaseRequest(worker="w", limit=3)).leases

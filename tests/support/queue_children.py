@@ -11,8 +11,7 @@ from leasehold.core.outcome import Complete, Release
 from leasehold.core.records import Submitted, WorkerInfo
 from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.leasing import slots
+from leasehold.stores.sqlite.leasing import queue_limits
 from leasehold.stores.sqlite.submitting.gate import Gate
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -64,17 +63,17 @@ def crowd(path: str, name: str, seed: int, tell_fd: int) -> None:
 
 def crowd_carelessly(path: str, name: str, seed: int, tell_fd: int) -> None:
     """The same on a store that lets one too many in, to see that somebody would notice."""
-    honest_slots, honest_admit = slots.free_slots, Gate.admit
+    honest_slots, honest_admit = queue_limits.free_slots, Gate.admit
 
-    def one_too_many(step: Step, queues: tuple[str, ...]) -> dict[str, int]:
-        return {queue: free + 1 for queue, free in honest_slots(step, queues).items()}
+    def one_too_many(step: Step, queue: str) -> int:
+        return honest_slots(step, queue) + 1
 
     def now_and_then(gate: Gate, draft: Draft) -> Draft:
         if int(draft.id.rpartition("-")[2]) % 5 == 0:
             return draft
         return honest_admit(gate, draft)
 
-    vars(leasing)["free_slots"] = one_too_many
+    vars(queue_limits)["free_slots"] = one_too_many
     Gate.admit = now_and_then  # type: ignore[method-assign, assignment]
     crowd(path, name, seed, tell_fd)
 

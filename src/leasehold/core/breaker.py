@@ -8,6 +8,8 @@ pause one of them is leased as a probe, and its end decides.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from leasehold.core.limits import SECONDS_MAX
@@ -34,3 +36,41 @@ class Breaker(msgspec.Struct, frozen=True):
     def opens_at(self, failures_in_row: int) -> bool:
         """Whether so many failures in a row hold the task back."""
         return failures_in_row >= self.failures
+
+
+class BreakerState(NamedTuple):
+    """How the breaker of one task in one queue stands; a new one is closed. Times in microseconds.
+
+    A store loads and keeps it; these are its moves. When a job is completed it is as good as new.
+    """
+
+    failures_in_row: int = 0
+    held_until: int | None = None
+    """Nothing is leased before then, one job after it; None while the breaker is closed."""
+    pause_micros: int | None = None
+
+    def failed(self, rule: Breaker, now: int) -> BreakerState:
+        """One more attempt has failed.
+
+        >>> BreakerState().failed(Breaker(failures=1, pause_seconds=5), now=0).held_until
+        5000000
+        """
+        failures = self.failures_in_row + 1
+        if not rule.opens_at(failures):
+            return self._replace(failures_in_row=failures)
+        pause = round(rule.pause_seconds * 1e6)
+        return BreakerState(failures, now + pause, pause)
+
+    def probed(self, now: int) -> BreakerState:
+        """A job was let through: the task waits for its end, or for another pause."""
+        return self._replace(held_until=now + (self.pause_micros or 0))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether any number of jobs may be leased; of one that is not, one at a time."""
+        return self.held_until is None
+
+    def next_probe_at(self, now: int) -> int | None:
+        """When a job may be let through; None if it may be now."""
+        held_until = self.held_until
+        return None if held_until is None or held_until <= now else held_until

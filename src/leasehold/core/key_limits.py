@@ -26,6 +26,8 @@ Clauses of the store contract, which hold whichever method makes a job pending, 
 
 from __future__ import annotations
 
+from typing import Any
+
 Turn = tuple[int, int]
 """A job's turn and number: its place within its tier; the lower is served first."""
 
@@ -35,10 +37,11 @@ def free_slots(limit: int, running: int) -> int:
     return max(0, limit - running)
 
 
-def is_shown(own: Turn, last_shown: Turn | None, free: int) -> bool:
+def is_shown(own: tuple[Any, ...], last_shown: tuple[Any, ...] | None, free: int) -> bool:
     """Whether a job is among the best `free` ones of its key, task and tier.
 
-    `last_shown` is the last of the first `free` that are shown; None if there are fewer.
+    Both begin with a `Turn`. `last_shown` is the last of the first `free` that are shown; None if
+    there are fewer.
 
     >>> is_shown((5, 1), last_shown=None, free=2)
     True

@@ -43,8 +43,9 @@ def _wrong_counts(state: State) -> Iterator[str]:
         span = queue.since_last_look()
         if sum(span.runs.values()) != span.completed + span.failed:
             yield f"queue {name} has not measured as many runs as attempts ended"
-        if queue.lanes.parking is not None:
-            yield from queue.lanes.parking.problems(name, running_by_key(state, name))
+        shelf = queue.lanes.shelf
+        if shelf is not None and not queue.lanes.follows_a_change:
+            yield from shelf.problems(name, running_by_key(state, name))
     if len(state.running) != sum(queue.counts[Status.RUNNING] for queue in state.queues.values()):
         yield f"{len(state.running)} jobs are listed as running, which is not what the queues count"
 

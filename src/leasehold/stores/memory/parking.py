@@ -1,24 +1,23 @@
-"""Limits per key: which ready jobs of a key leases see, and which are parked.
+"""Limits per key: the shelf that `core.parking` works on, of one queue.
 
-`core.key_limits` says which. A parked job is in heaps of its own, by key, task and tier, where no
-lease looks but one that is narrowed to its group: that asks each key of the group for its best.
+A parked job is in heaps of its own, by key, task and tier, where no lease looks but one that is
+narrowed to its group: that asks each key of the group for its best.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
-from functools import partial
-from typing import Protocol, TypeVar
+from collections.abc import Container, Iterator, Sequence
+from typing import Protocol
 
-from leasehold.core.key_limits import Turn, free_slots, is_shown
+from leasehold.core import parking
+from leasehold.core.key_limits import free_slots
 from leasehold.stores.memory.heaps import Tiers
 from leasehold.stores.memory.record import Entry, Record
 
-Inner = TypeVar("Inner", str, tuple[str, str])
-Shelf = list[tuple[int, int, Record]]
-"""Shown jobs of one key, task and tier, in order: turn, number, job."""
+Job = tuple[int, int, Record]
+"""Turn, number, job."""
 
 
 class Shop(Protocol):
@@ -37,197 +36,237 @@ class Shop(Protocol):
         """Let a job forget its entry."""
 
 
-class Parking:
-    """The jobs of one queue that have a key."""
+class Verb(Protocol):
+    """What happens to a shelf under one hold of the store's lock."""
 
-    __slots__ = ("_groups", "_parked", "_shelves", "_shop", "limit", "running")
+    shown_left: int
+    """How many more parked jobs may be shown."""
 
-    def __init__(self, shop: Shop, limit: int, running: Counter[str]) -> None:
+    def wake(self) -> None:
+        """Tell whoever waits for jobs that there may be some."""
+
+
+class Account:
+    """A key in one task."""
+
+    __slots__ = ("key", "parked", "shown", "task")
+
+    def __init__(self, key: str, task: str) -> None:
+        self.key = key
+        self.task = task
+        self.shown: dict[int, list[Job]] = {}
+        """By tier, in order."""
+        self.parked = Tiers()
+
+
+class Shelf:
+    """The pending jobs of one queue that have a key."""
+
+    __slots__ = (
+        "_accounts", "_groups", "_shop", "_unfilled", "_verb", "limit", "running",
+    )  # fmt: skip
+
+    def __init__(self, shop: Shop, verb: Verb) -> None:
         self._shop = shop
-        self.limit = limit
-        self.running = running
+        self._verb = verb
+        self.limit = 0
+        self.running: Counter[str] = Counter()
         """How many jobs of each key run."""
-        self._shelves: dict[str, dict[tuple[str, int], Shelf]] = {}
-        """By key, then by task and tier."""
-        self._parked: dict[str, dict[str, Tiers]] = {}
+        self._unfilled: dict[Account, None] = {}
+        """Those of which more may be shown."""
+        self._accounts: dict[str, dict[str, Account]] = {}
         """By key and task."""
-        self._groups: dict[str, dict[tuple[str, str], Tiers]] = {}
-        """The parked jobs that have a parent once more: by that, key and task."""
-
-    def free(self, key: str) -> int:
-        """How many jobs more of a key may run."""
-        return free_slots(self.limit, self.running[key])
+        self._groups: dict[str, dict[Account, Tiers]] = {}
+        """The parked jobs that have a parent once more."""
 
     # -- what becomes of jobs ----------------------------------------------------------------
 
     def enter(self, record: Record) -> None:
-        """A job is ready: show it, or park it, or the one whose place it takes."""
-        key = _key(record)
-        shelf = self._shelf(key, record.draft.task, record.tier)
-        free = self.free(key)
-        if is_shown((record.turn, record.seq), _last_shown(shelf, free), free):
-            self._show(record, shelf)
-            if len(shelf) > free:
-                self.park(shelf[free][2])
-        else:
-            self._park(record)
-            self._tidy(record, shelf)
+        """A job is ready."""
+        parking.enter(self, self._account(record), record.tier, _job(record))
 
-    def leave(self, record: Record) -> bool:
-        """A job is not ready any more; whether another one took its place."""
+    def leave(self, record: Record) -> None:
+        """A job is not ready any more."""
+        account = self._account(record)
+        record.counted = False
         if record.parked:
-            self._forget_parked(record)
-            return False
-        self._forget_shown(record)
-        return self._fill(_key(record), record.draft.task, record.tier)
+            self._forget_parked(account, record)
+            self.close_if_unused(account)
+        else:
+            self._forget_shown(account, record)
+            parking.left(self, account, record.tier)
 
-    def park(self, record: Record) -> None:
-        """Leases are not to see a job that its key does not let run."""
-        self._forget_shown(record)
-        self._park(record)
+    def turn_away(self, record: Record) -> None:
+        """A lease has met a job although its key is full."""
+        account = self._account(record)
+        if record.counted:
+            self._forget_shown(account, record)
+        else:
+            self._shop.take_away(record)
+        self.take_in(account, record.tier, _job(record), parked=True)
 
-    def started(self, record: Record) -> None:
+    def started(self, key: str) -> None:
         """A job is leased; call it before the job leaves."""
-        self.running[_key(record)] += 1
+        self.running[key] += 1
 
-    def ended(self, record: Record) -> bool:
-        """A job's lease has ended; whether another one of its key may be leased now."""
-        key = _key(record)
-        was_full = not self.free(key)
+    def ended(self, key: str) -> None:
+        """A job's lease has ended."""
         self.running[key] -= 1
         if not self.running[key]:
             del self.running[key]
-        return self.fill(key) or (was_full and key in self._shelves)
-
-    def fill(self, key: str) -> bool:
-        """Show what may be leased of a key; whether there was anything."""
-        by_task = self._parked.get(key, {})
-        tiers = [(task, tier) for task, found in by_task.items() for tier in found.heaps]
-        shown = [self._fill(key, task, tier) for task, tier in tiers]
-        return any(shown)
+        parking.freed(self, {key: 1})
 
     def change_limit(self, limit: int) -> None:
         """What is shown beyond a lower limit is parked by the lease that meets it."""
         self.limit = limit
-        for key in list(self._parked):
-            self.fill(key)
+        self._unfilled = dict.fromkeys(self._all_accounts())
+
+    @property
+    def lags(self) -> bool:
+        """Whether there is more to show."""
+        return bool(self._unfilled)
+
+    def fill_some(self, accounts: int) -> None:
+        """Go on with showing what may be leased, as far as one pass may."""
+        while self._unfilled and accounts and self.shown_left:
+            account, _ = self._unfilled.popitem()
+            parking.fill_all(self, account)
+            accounts -= 1
+
+    # -- what `core.parking` asks for --------------------------------------------------------
+
+    @property
+    def shown_left(self) -> int:
+        return self._verb.shown_left
+
+    @shown_left.setter
+    def shown_left(self, left: int) -> None:
+        self._verb.shown_left = left
+
+    def free(self, account: Account) -> int:
+        return self.free_of(account.key)
+
+    def free_of(self, key: str) -> int:
+        """How many jobs more of a key may run."""
+        return free_slots(self.limit, self.running[key])
+
+    def accounts_of(self, key: str) -> Sequence[Account]:
+        return list(self._accounts.get(key, {}).values())
+
+    def nth_shown(self, account: Account, tier: int, n: int) -> Job | None:
+        shown = account.shown.get(tier, ())
+        return shown[n - 1] if n <= len(shown) else None
+
+    def first_parked(self, account: Account, tier: int) -> Job | None:
+        heap = account.parked.heaps.get(tier)
+        first = None if heap is None else heap.first()
+        return None if first is None else _job(first[2])
+
+    def parked_tiers(self, account: Account) -> Sequence[int]:
+        return list(account.parked.heaps)
+
+    def take_in(self, account: Account, tier: int, job: Job, *, parked: bool) -> None:
+        record = job[2]
+        record.counted = True
+        if not parked:
+            insort(account.shown.setdefault(tier, []), job)
+            self._shop.show(record)
+            return
+        entry = self._shop.stamp(record)
+        record.parked = True
+        account.parked.add(tier, entry)
+        if record.draft.parent_id is not None:
+            group = self._groups.setdefault(record.draft.parent_id, {})
+            group.setdefault(account, Tiers()).add(tier, entry)
+
+    def show(self, account: Account, tier: int, job: Job) -> None:
+        self._forget_parked(account, job[2])
+        self.take_in(account, tier, job, parked=False)
+        self._verb.wake()
+
+    def park(self, account: Account, tier: int, job: Job) -> None:
+        self._forget_shown(account, job[2])
+        self.take_in(account, tier, job, parked=True)
+
+    def tell_of_shown(self, account: Account) -> None:
+        if account.shown:
+            self._verb.wake()
+
+    def go_on_later(self, account: Account) -> None:
+        self._unfilled[account] = None
+
+    def close_if_unused(self, account: Account) -> None:
+        if not account.shown and not account.parked.live:
+            by_task = self._accounts[account.key]
+            by_task.pop(account.task, None)
+            if not by_task:
+                del self._accounts[account.key]
 
     # -- what there is -----------------------------------------------------------------------
 
     def records(self) -> Iterator[Record]:
         """The parked jobs, in no order."""
-        for tiers in self._tiers():
-            yield from tiers.records()
+        for account in self._all_accounts():
+            yield from account.parked.records()
 
-    def of_group(
-        self, parent_id: str, tasks: Container[str] | None
-    ) -> Iterator[tuple[Tiers, Callable[[], int]]]:
-        """The parked jobs of a group, each with what says how many more of its key may run."""
-        for (key, task), tiers in self._groups.get(parent_id, {}).items():
-            if tasks is None or task in tasks:
-                yield tiers, partial(self.free, key)
+    def of_group(self, parent_id: str, tasks: Container[str] | None) -> Iterator[tuple[str, Tiers]]:
+        """The parked jobs of a group, by key."""
+        for account, tiers in self._groups.get(parent_id, {}).items():
+            if tasks is None or account.task in tasks:
+                yield account.key, tiers
 
     def tiers(self) -> list[Tiers]:
         """All heaps, to see how healthy they are."""
         groups = [tiers for group in self._groups.values() for tiers in group.values()]
-        return [*self._tiers(), *groups]
+        return [*(account.parked for account in self._all_accounts()), *groups]
 
     def problems(self, name: str, running: Counter[str]) -> Iterator[str]:
         """Whatever would let too many jobs of a key run, or keep one from running for ever."""
         if running != self.running:
             yield f"queue {name} counts {self.running} as running by key, not {running}"
-        for key, by_task in self._parked.items():
-            for task, tiers in by_task.items():
-                for tier, heap in tiers.heaps.items():
-                    first = heap.first()
-                    shelf = self._shelves.get(key, {}).get((task, tier), [])
-                    free = self.free(key)
-                    if first is not None and is_shown(
-                        (first[2].turn, first[2].seq), _last_shown(shelf, free), free
-                    ):
-                        yield f"queue {name}, key {key}: job {first[2].id} is parked for nothing"
+        for account in self._all_accounts():
+            free = self.free(account)
+            for tier in account.parked.heaps:
+                first = self.first_parked(account, tier)
+                last = self.nth_shown(account, tier, free) if free else None
+                if first is not None and free and (last is None or first < last):
+                    job_id = first[2].id
+                    yield f"queue {name}, key {account.key}: job {job_id} is parked for nothing"
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _tiers(self) -> Iterator[Tiers]:
-        for by_task in self._parked.values():
+    def _account(self, record: Record) -> Account:
+        key, task = record.draft.limit_key, record.draft.task
+        assert key is not None
+        by_task = self._accounts.setdefault(key, {})
+        account = by_task.get(task)
+        if account is None:
+            account = by_task[task] = Account(key, task)
+        return account
+
+    def _all_accounts(self) -> Iterator[Account]:
+        for by_task in self._accounts.values():
             yield from by_task.values()
 
-    def _fill(self, key: str, task: str, tier: int) -> bool:
-        """Show parked jobs of a tier, the best first, while they are among the best."""
-        free = self.free(key)
-        shown = False
-        while True:
-            tiers = self._parked.get(key, {}).get(task)
-            heap = None if tiers is None else tiers.heaps.get(tier)
-            first = None if heap is None else heap.first()
-            if first is None:
-                return shown
-            record = first[2]
-            shelf = self._shelf(key, task, tier)
-            if not is_shown((record.turn, record.seq), _last_shown(shelf, free), free):
-                self._tidy(record, shelf)
-                return shown
-            self._forget_parked(record)
-            self._show(record, shelf)
-            if len(shelf) > free:
-                self.park(shelf[free][2])
-            shown = True
-
-    def _shelf(self, key: str, task: str, tier: int) -> Shelf:
-        return self._shelves.setdefault(key, {}).setdefault((task, tier), [])
-
-    def _show(self, record: Record, shelf: Shelf) -> None:
-        insort(shelf, (record.turn, record.seq, record))
-        self._shop.show(record)
-
-    def _forget_shown(self, record: Record) -> None:
-        shelf = self._shelf(_key(record), record.draft.task, record.tier)
-        del shelf[bisect_left(shelf, (record.turn, record.seq))]
-        self._tidy(record, shelf)
+    def _forget_shown(self, account: Account, record: Record) -> None:
+        shown = account.shown[record.tier]
+        del shown[bisect_left(shown, (record.turn, record.seq))]
+        if not shown:
+            del account.shown[record.tier]
         self._shop.take_away(record)
 
-    def _tidy(self, record: Record, shelf: Shelf) -> None:
-        """Keys come and go without number: an empty shelf must not stay."""
-        if not shelf:
-            shelves = self._shelves[_key(record)]
-            del shelves[record.draft.task, record.tier]
-            if not shelves:
-                del self._shelves[_key(record)]
-
-    def _park(self, record: Record) -> None:
-        entry = self._shop.stamp(record)
-        record.parked = True
-        key, task, parent = _key(record), record.draft.task, record.draft.parent_id
-        self._parked.setdefault(key, {}).setdefault(task, Tiers()).add(record.tier, entry)
-        if parent is not None:
-            group = self._groups.setdefault(parent, {})
-            group.setdefault((key, task), Tiers()).add(record.tier, entry)
-
-    def _forget_parked(self, record: Record) -> None:
+    def _forget_parked(self, account: Account, record: Record) -> None:
         self._shop.unstamp(record)
         record.parked = False
-        key, task, parent = _key(record), record.draft.task, record.draft.parent_id
-        _forget(self._parked, key, task, record.tier)
-        if parent is not None:
-            _forget(self._groups, parent, (key, task), record.tier)
+        account.parked.one_was_forgotten(record.tier)
+        if record.draft.parent_id is not None:
+            group = self._groups[record.draft.parent_id]
+            group[account].one_was_forgotten(record.tier)
+            if not group[account].live:
+                del group[account]
+                if not group:
+                    del self._groups[record.draft.parent_id]
 
 
-def _forget(where: dict[str, dict[Inner, Tiers]], outer: str, inner: Inner, tier: int) -> None:
-    tiers = where[outer][inner]
-    tiers.one_was_forgotten(tier)
-    if not tiers.live:
-        del where[outer][inner]
-        if not where[outer]:
-            del where[outer]
-
-
-def _last_shown(shelf: Shelf, free: int) -> Turn | None:
-    """The last of the first `free` that are shown; None if there are fewer."""
-    return shelf[free - 1][:2] if 0 < free <= len(shelf) else None
-
-
-def _key(record: Record) -> str:
-    key = record.draft.limit_key
-    assert key is not None
-    return key
+def _job(record: Record) -> Job:
+    return record.turn, record.seq, record

@@ -25,7 +25,6 @@ from leasehold.env import from_micros
 from leasehold.errors import InvalidQueueError
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.leasing import count_end
-from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.reading import search
 from leasehold.stores.memory.rules import Rule
 from leasehold.stores.memory.state import State
@@ -166,7 +165,8 @@ def _forget(state: State, queue: str, actor: str, force: bool, buried: int) -> N
     known = state.queues[queue]
     known.rule = None
     _limit_keys(state, queue, None)
-    known.lanes.rescore(DEFAULT_SCORING, state.now)
+    known.lanes.rescore(DEFAULT_SCORING)
+    known.lanes.rebalance(state.now)
     state.finished.put_together(queue)
     if not known.totals.submitted and not known.totals.rejected:
         del state.queues[queue]
@@ -196,9 +196,9 @@ def _info(state: State, name: str) -> QueueInfo:
         running=queue.counts[Status.RUNNING],
         counts=dict(queue.counts),
         held_until={
-            task: from_micros(breaker.held_until)
+            task: from_micros(at)
             for task, breaker in sorted(queue.breakers.items())
-            if breaker.held_until is not None and breaker.held_until > state.now
+            if (at := breaker.next_probe_at(state.now)) is not None
         },
     )
 
@@ -215,7 +215,7 @@ def _give(state: State, queue: str, config: QueueConfig) -> None:
     _rule(state, queue).config = config
     lanes = state.queues[queue].lanes
     if config.scoring != lanes.scoring:
-        lanes.rescore(config.scoring, state.now)
+        lanes.rescore(config.scoring)
     _limit_keys(state, queue, config.key_concurrency)
     if config.retention is None:
         state.finished.put_together(queue)
@@ -240,13 +240,14 @@ def running_of_key(state: State, queue: str, key: str) -> int:
 
 def _limit_keys(state: State, queue: str, limit: int | None) -> None:
     lanes = state.queues[queue].lanes
-    if limit is None:
-        if lanes.parking is not None:
-            lanes.limit_keys(None, state.now)
-    elif lanes.parking is None:
-        lanes.limit_keys(Parking(lanes, limit, running_by_key(state, queue)), state.now)
-    else:
-        lanes.parking.change_limit(limit)
+    if limit != lanes.key_limit:
+        lanes.limit_keys(limit, lambda: running_by_key(state, queue), state)
+
+
+def place_anew(state: State, queue: str) -> bool:
+    """Go on with placing pending jobs by changed rules; whether there may be more."""
+    known = state.queues.get(queue)
+    return known is not None and known.lanes.rebalance(state.now)
 
 
 def _rule(state: State, queue: str) -> Rule:

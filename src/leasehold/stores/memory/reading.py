@@ -59,7 +59,8 @@ def position(state: State, job_id: str) -> int | None:
     if record is None or record.status is not Status.PENDING:
         return None
     lanes = state.queues[record.draft.queue].lanes
-    lanes.rebalance(state.now)
+    while lanes.rebalance(state.now):
+        pass
     own = order_of(record, lanes.scoring, state.now)
     return sum(order_of(each, lanes.scoring, state.now) < own for each in lanes.records())
 

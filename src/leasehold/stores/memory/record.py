@@ -85,8 +85,10 @@ class Record(msgspec.Struct, eq=False, gc=False):
     turn: int = 0
     """Where it stands while it is ready; `core.priority` says what these are."""
     crosses_at: int | None = None
+    counted: bool = False
+    """It is ready, and counted for its key."""
     parked: bool = False
-    """It is ready, but its key does not let it run: it stands aside."""
+    """It is counted, but its key does not let it run: it stands aside."""
 
     @property
     def available_at(self) -> int:

@@ -12,7 +12,8 @@ from leasehold.core.status import Event
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.holding import held
-from leasehold.stores.memory.leasing import cancel_late, end_attempt, promote
+from leasehold.stores.memory.lease import cancel_late, promote
+from leasehold.stores.memory.leasing import end_attempt
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 

@@ -13,8 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.breaker import BreakerState
+from leasehold.core.budget import SHOWN_AT_ONCE
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.job import Draft
+from leasehold.core.queue_limits import lets_somebody_go_on
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
     CLEANUP_RECORDS_MAX,
@@ -30,9 +33,8 @@ from leasehold.env import Env, from_micros
 from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.figures import Figures
 from leasehold.stores.memory.finished import Finished
-from leasehold.stores.memory.heaps import Lanes
+from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
-from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
 from leasehold.stores.memory.settings import Settings
@@ -60,14 +62,6 @@ class Totals(msgspec.Struct):
     recovered: int = 0
     rejected: int = 0
     cleaned: int = 0
-
-
-class BreakerState(msgspec.Struct):
-    """A task's circuit breaker in one queue."""
-
-    failures_in_row: int = 0
-    held_until: int | None = None
-    hold_micros: int = 0
 
 
 class QueueState:
@@ -144,6 +138,8 @@ class State:
         """Above every lease version of a forgotten job, whose id may come back."""
         self.last_seq = 0
         self.now = 0
+        self.shown_left = SHOWN_AT_ONCE
+        """How many more parked jobs this verb may show to leases."""
         self.news: News | None = None
         """Collected only while somebody listens."""
         self._clock = env.clock
@@ -170,6 +166,7 @@ class State:
 
     def tick(self) -> None:
         """Read the clock, which never steps back here, and now and then forget what is too old."""
+        self.shown_left = SHOWN_AT_ONCE
         time = tell_time(self.now, self._clock_basis, self._clock.reading())
         self._clock_basis = time.basis
         if time.shift:
@@ -233,26 +230,28 @@ class State:
         before = record.status
         check(event, before, after, record.id)
         queue = self.queues[record.draft.queue]
-        if queue.lanes.parking is not None and record.draft.limit_key is not None:
-            self._count_for_key(queue.lanes.parking, record, after)
+        shelf, key = queue.lanes.shelf, record.draft.limit_key
+        if shelf is not None and key is not None and after is RUNNING:
+            shelf.started(key)
         self._leave(queue, record)
         record.status = after
         record.updated_at = self.now
         queue.counts[before] -= 1
         queue.counts[after] += 1
         self.tell(record, event, before=before, message=message)
-        if queue.rule is not None and queue.rule.has_room_again(before, queue.counts):
+        if queue.rule is not None and lets_somebody_go_on(
+            queue.rule.config,
+            pending=queue.counts[PENDING],
+            more_pending=-(before is PENDING),
+            more_running=-(before is RUNNING),
+        ):
             self.wake()
         if before is RUNNING:
             record.worker = None
             record.cancel_requested = None
+            if shelf is not None and key is not None:
+                shelf.ended(key)
         self._enter(queue, record)
-
-    def _count_for_key(self, parking: Parking, record: Record, after: Status) -> None:
-        if after is RUNNING:
-            parking.started(record)
-        elif record.status is RUNNING and parking.ended(record):
-            self.wake()
 
     def wake(self) -> None:
         """Tell listeners that something may be leased, or submitted, that could not be before."""
@@ -279,8 +278,7 @@ class State:
     def _leave(self, queue: QueueState, record: Record) -> None:
         status = record.status
         if status is PENDING:
-            if queue.lanes.forget_ready(record):
-                self.wake()
+            queue.lanes.forget_ready(record)
         elif status is RUNNING:
             del self.running[record.id]
         elif status in TERMINAL:

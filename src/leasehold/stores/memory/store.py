@@ -290,10 +290,19 @@ class MemoryStore:
     # -- queues with rules -------------------------------------------------------------------
 
     def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
-        return self._run(queues.create, queue, config, actor)
+        info = self._run(queues.create, queue, config, actor)
+        self._place_anew(queue)
+        return info
 
     def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
-        return self._run(queues.update, queue, changes, actor)
+        info = self._run(queues.update, queue, changes, actor)
+        self._place_anew(queue)
+        return info
+
+    def _place_anew(self, queue: str) -> None:
+        """What counts in a queue has changed: others do what they do while jobs are placed anew."""
+        while self._run(queues.place_anew, queue):
+            pass
 
     def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
         return self._run(queues.set_state, queue, state, actor)

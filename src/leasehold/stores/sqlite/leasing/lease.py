@@ -1,4 +1,4 @@
-"""Lease: promote what is due, then take the best available jobs.
+"""Lease: promote what is due, then take the best available jobs; `core.leasing` says which.
 
 A lease reads first and writes then: what cannot be read is found out before anything is granted. A
 job that is met and may not be leased, because it came too late or cannot be read, is taken out in
@@ -7,39 +7,36 @@ the same write, up to a budget (`core.budget`); the next exchange goes on.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from leasehold.core.breaker import BreakerState
 from leasehold.core.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
 from leasehold.core.lease import Lease, LeaseRequest
+from leasehold.core.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.messages import not_started_by
-from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier
+from leasehold.core.priority import DEFAULT_SCORING, Scoring
+from leasehold.core.queue_limits import UNLIMITED
 from leasehold.core.status import Status
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import aside, parking, ready
+from leasehold.stores.sqlite.leasing import aside, breakers, parking, ready
 from leasehold.stores.sqlite.leasing.finish import end_waiting
-from leasehold.stores.sqlite.leasing.key_slots import KEY, KeySlots
+from leasehold.stores.sqlite.leasing.grant import Grants, grant, read
 from leasehold.stores.sqlite.leasing.order import (
+    Candidate,
     Lane,
     Row,
     for_leasing,
     for_leasing_in_group,
     in_order,
 )
+from leasehold.stores.sqlite.leasing.parking import Account
+from leasehold.stores.sqlite.leasing.queue_limits import open_queues
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
-from leasehold.stores.sqlite.leasing.slots import free_slots
 from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.schema.rows import (
-    MOMENT_MAX,
-    UNREADABLE,
-    metadata_of,
-    problem_of,
-    retry_of,
-    seconds_of,
-)
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.writing.step import Step
 
 # A due job moves from waiting to ready, and its history says so. Guard: due, not blocked.
@@ -58,13 +55,27 @@ NEXT_DUE: Final = f"SELECT min(due) FROM waiting WHERE due <= {MOMENT_MAX}"  # n
 NEXT_PROBE: Final = "SELECT min(held_until) FROM lane WHERE pending > 0 AND held_until > ?"
 
 LANES_WITH_WORK: Final = """
-    SELECT id, queue, task, held_until, hold_micros FROM lane WHERE queue = ? AND pending > 0
+    SELECT id, task, failures_in_row, held_until, hold_micros FROM lane
+    WHERE queue = ? AND pending > 0
 """
-HOLD: Final = "UPDATE lane SET held_until = ?, hold_micros = ? WHERE id = ?"
-GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0)"
 
-_HOME: Final = 22
-"""The position of a job's own lane in a row; a parked one stands in another."""
+
+class Due(NamedTuple):
+    """A waiting job whose time has come; the columns of FIND_DUE."""
+
+    seq: int
+    status: int
+    due: int
+    version: int
+    attempts: int
+    events: int
+    """How many there are with that of its promotion."""
+    lane: int | None
+    priority: int
+    parent_id: str | None
+    created_at: int
+    deadline: int | None
+    base: int
 
 
 class Leased(NamedTuple):
@@ -78,24 +89,35 @@ class Leased(NamedTuple):
 
 def promote(step: Step) -> int:
     """Make due jobs pending; answers how many it found (at most PROMOTED_AT_ONCE)."""
-    due: list[tuple[Any, ...]] = step.execute(FIND_DUE, (step.now, PROMOTED_AT_ONCE)).fetchall()
-    if not due:
-        return 0
+    rows: list[Any] = step.execute(FIND_DUE, (step.now, PROMOTED_AT_ONCE)).fetchall()
     entries, events = [], []
-    for row in due:
-        if row[6] is None:
-            aside.waiting_job(step, row[0], "it belongs to no queue and task")
-    due = [row for row in due if row[6] is not None]
-    for seq, status, due_at, version, attempts, n, lane, priority, parent, *rest in due:
-        created_at, deadline, base = rest
-        state = (version, attempts, n, due_at, created_at, deadline, parent)
-        entries.append(Entry(seq, lane, priority, base, *state))
-        events.append((seq, n, step.now, status, attempts, version))
-        step.move(lane, Status.FAILED if status == 4 else Status.SCHEDULED, Status.PENDING)
-    step.executemany(FORGET_WAITING, [(row[0],) for row in due])
-    ready.enter(step, entries)
-    step.executemany(RECORD_PROMOTED, events)
-    return len(due)
+    for job in map(Due._make, rows):
+        if job.lane is None:
+            aside.waiting_job(step, job.seq, "it belongs to no queue and task")
+            continue
+        entries.append(
+            Entry(
+                seq=job.seq,
+                lane=job.lane,
+                priority=job.priority,
+                base=job.base,
+                version=job.version,
+                attempts=job.attempts,
+                events=job.events,
+                available_at=job.due,
+                created_at=job.created_at,
+                deadline=job.deadline,
+                parent_id=job.parent_id,
+            )
+        )
+        events.append((job.seq, job.events, step.now, job.status, job.attempts, job.version))
+        before = Status.FAILED if job.status == 4 else Status.SCHEDULED
+        step.move(job.lane, before, Status.PENDING)
+    if entries:
+        step.executemany(FORGET_WAITING, [(entry.seq,) for entry in entries])
+        ready.enter(step, entries)
+        step.executemany(RECORD_PROMOTED, events)
+    return len(entries)
 
 
 def next_due(step: Step) -> int | None:
@@ -104,295 +126,165 @@ def next_due(step: Step) -> int | None:
     return min((row[0] for row in moments if row and row[0] is not None), default=None)
 
 
-class _Look:
-    """One look at the lanes: where to look, and what was met that is not to be leased."""
-
-    __slots__ = ("free", "key_slots", "lanes", "late", "late_max", "probed", "probes")
-
-    def __init__(self, step: Step, request: LeaseRequest, late_max: int) -> None:
-        self.lanes: dict[int, tuple[str, str]] = {}
-        """Queue and task by number."""
-        self.probed: dict[int, int] = {}
-        """Lanes whose breaker lets one job through, and the pause until the next."""
-        self.probes: set[int] = set()
-        """Those of them of which that job was found."""
-        self.late: list[Row] = []
-        """Jobs that were never started in time, at most `late_max` of them."""
-        self.late_max = late_max
-        self.key_slots = KeySlots(step)
-        self.free = free_slots(step, request.queues) if step.rules else {}
-        """How many jobs more may run in the queues that are limited."""
-        for queue in dict.fromkeys(request.queues):
-            if self.free.get(queue) == 0:
-                continue
-            for number, name, task, held_until, pause in step.execute(LANES_WITH_WORK, (queue,)):
-                if request.tasks is not None and task not in request.tasks:
-                    continue
-                if held_until is None:
-                    self.lanes[number] = (name, task)
-                elif held_until <= step.now:
-                    self.lanes[number] = (name, task)
-                    self.probed[number] = pause
-
-    @property
-    def cut_short(self) -> bool:
-        """Whether to leave it at that for now: the next lease goes on."""
-        return len(self.late) >= self.late_max or self.key_slots.turned_too_many_away
-
-    def is_open(self, lane: int, queue: str) -> Callable[[], object] | None:
-        """What is asked before each further row of a lane is read; None if all may be."""
-        if lane in self.probed:
-            return lambda: lane not in self.probes and self.free.get(queue, 1)
-        return partial(self.free.get, queue) if queue in self.free else None
-
-
 def lease(step: Step, request: LeaseRequest) -> Leased:
     """Take up to `limit` jobs."""
     promote(step)
     rebalance(step)
-    leases: list[Lease] = []
-    numbers: list[tuple[int, int]] = []
+    leased = Leased([], [])
     left = PASSED_OVER_AT_ONCE
     while True:
-        # The counters say which lanes have work, so they must be true now.
-        step.write_counters()
-        look = _Look(step, request, left)
+        look = _Look(step, request, request.limit - len(leased.leases), left)
         if not look.lanes:
-            return Leased(leases, numbers)
-        rows = list(_best(step, request, look, request.limit - len(leases)))
-        grants, unreadable = _read(step, request, look.lanes, rows)
+            return leased
+        look.along_the_jobs()
+        grants, unreadable = read(step, request, look.lanes, look.taken)
         if unreadable:
             # Nothing is granted yet: without these, others are the best.
-            for row, problem in unreadable[:left]:
-                seq = row[2]
+            for seq, problem in unreadable[:left]:
                 aside.waiting_job(step, seq, problem_with(step.db, seq) or problem)
             left -= len(unreadable)
             if left > 0:
                 continue
             break
-        leases += grants.leases
-        numbers += grants.numbers
-        _grant(step, look, grants)
-        # Only now: to take these out or aside may move others, and those were read where they were.
-        look.key_slots.park_the_rest()
-        for row in look.late:
-            _, _, seq, _, available_at, version, attempts, events, job_id, *_ = row
-            late_row = (seq, row[_HOME], version, attempts, events, available_at, job_id, row[16])
-            cancel_late(step, late_row)
+        look.write(grants)
+        leased.leases.extend(grants.leases)
+        leased.numbers.extend(grants.numbers)
         left -= len(look.late)
-        if look.cut_short and len(leases) < request.limit:
+        is_short = len(leased.leases) < request.limit
+        if look.walk.is_cut_short and is_short:
             break
-        if not (look.late and step.newly_shown and len(leases) < request.limit):
-            return Leased(leases, numbers)
+        if not (look.late and step.newly_shown and is_short):
+            return leased
         # Others of their keys have taken the places of those that came too late.
     step.hints.ready = True
-    return Leased(leases, numbers, cut_short=True)
+    return leased._replace(cut_short=True)
 
 
-def _best(step: Step, request: LeaseRequest, look: _Look, limit: int) -> Iterator[Row]:
-    """The best available jobs, best first; those never started in time are put into `late`."""
-    free, key_slots = look.free, look.key_slots
-    limit = _limit(limit, look)
-    taken = 0
-    for row in _in_order(step, request, look):
-        lane, version, start_by = row[_HOME], row[5], row[16]
-        if start_by is not None and start_by < step.now and not version:
-            look.late.append(row)
-            if len(look.late) >= look.late_max:
-                return
-            continue
-        queue = look.lanes[lane][0]
-        if free.get(queue) == 0 or lane in look.probes:
-            continue
-        if row[KEY] is not None and not key_slots.take(queue, row):
-            if key_slots.turned_too_many_away:
-                return
-            continue
-        if lane in look.probed:
-            look.probes.add(lane)
-        if queue in free:
-            free[queue] -= 1
-        yield row
-        taken += 1
-        if taken >= limit:
+class _Look:
+    """One look at the jobs of a request: what is found, and what becomes of it."""
+
+    __slots__ = ("_request", "_step", "lanes", "late", "taken", "turned_away", "walk")
+
+    def __init__(self, step: Step, request: LeaseRequest, limit: int, late_max: int) -> None:
+        self._step = step
+        self._request = request
+        self.lanes: dict[int, OpenLane] = {}
+        """Those that have work, by number."""
+        self.taken: list[Candidate] = []
+        self.late: list[Candidate] = []
+        self.turned_away: list[Candidate] = []
+        # The counters say which lanes have work, so they must be true now.
+        step.write_counters()
+        queues = open_queues(step, request.queues)
+        for queue in queues:
+            for number, task, *breaker in step.execute(LANES_WITH_WORK, (queue.name,)):
+                if request.tasks is None or task in request.tasks:
+                    lane = open_lane(queue, task, BreakerState(*breaker), step.now)
+                    if lane is not None:
+                        self.lanes[number] = lane
+        with_work = {lane.queue for lane in self.lanes.values()}
+        self.walk = Walk(step.now, limit, with_work, partial(parking.free_of, step), late_max)
+
+    def along_the_jobs(self) -> None:
+        """Look at the jobs, the best first; nothing is written."""
+        walk, lanes = self.walk, self.lanes
+        if walk.is_over:
             return
+        take, cancel, park = Verdict.TAKE, Verdict.CANCEL, Verdict.PARK
+        for job in map(Candidate._make, self._in_order()):
+            verdict = walk.judge(lanes[job.lane], job.start_by, job.version, job.limit_key)
+            if verdict is take:
+                self.taken.append(job)
+            elif verdict is cancel:
+                self.late.append(job)
+            elif verdict is park:
+                self.turned_away.append(job)
+            if walk.is_over:
+                return
+
+    def write(self, grants: Grants) -> None:
+        """Grant what was taken, and see to the rest."""
+        step = self._step
+        for number, lane in self.lanes.items():
+            if lane.probe is not None and lane.is_over:
+                breakers.keep(step, number, lane.probe.probed(step.now))
+        grant(step, grants)
+        # Only now: to take these out or aside may move others, and those were read where they were.
+        parking.turn_away(
+            step,
+            [
+                (
+                    self.lanes[job.lane].queue.name,
+                    job.limit_key,
+                    job.lane,
+                    job.tier,
+                    (job.turn, job.seq),
+                )
+                for job in self.turned_away
+                if job.stands_in == job.lane and job.limit_key is not None
+            ],
+        )
+        for job in self.late:
+            cancel_late(step, job)
+
+    def _in_order(self) -> Iterable[Row]:
+        """The jobs of the lanes, best first; of a limited queue only while it has free slots."""
+        step, parent_id = self._step, self._request.parent_id
+        looked_into = [
+            Lane(number, self._scoring_of(lane), _asked_of(lane))
+            for number, lane in self.lanes.items()
+        ]
+        if parent_id is None:
+            return in_order(step.db, looked_into, step.now, for_leasing())
+        # What is parked behind jobs of other groups is the best of its own.
+        for account in parking.parked_in_group(step, parent_id) if step.rules.key_limits else ():
+            home = self.lanes.get(account.lane)
+            if home is not None and self._may_run(account, home):
+                may_run = partial(self._may_run, account, home)
+                looked_into.append(Lane(account.parked_lane, self._scoring_of(home), may_run))
+        return in_order(step.db, looked_into, step.now, for_leasing_in_group(), (parent_id,))
+
+    def _may_run(self, account: Account, home: OpenLane) -> bool:
+        return home.is_open and self.walk.free_of_key(account.queue, account.key) > 0
+
+    def _scoring_of(self, lane: OpenLane) -> Scoring:
+        rule = self._step.rules.get(lane.queue.name)
+        return DEFAULT_SCORING if rule is None else rule.config.scoring
 
 
-def _limit(limit: int, look: _Look) -> int:
-    """How many jobs to look for: no more than there are slots, where every queue is limited."""
-    queues = {queue for queue, _ in look.lanes.values()}
-    if queues <= look.free.keys():
-        return min(limit, sum(look.free[queue] for queue in queues))
-    return limit
+def _asked_of(lane: OpenLane) -> Callable[[], object] | None:
+    """What is asked before each further row of a lane is read; None if all may be."""
+    unlimited = lane.probe is None and lane.queue.free >= UNLIMITED
+    return None if unlimited else lambda: lane.is_open
 
 
-def _in_order(step: Step, request: LeaseRequest, look: _Look) -> Iterable[Row]:
-    """The jobs of these lanes, best first; of a limited queue only while it has free slots."""
-    rules = step.rules
-    scoring: dict[str, Scoring] = {}
-    looked_into = []
-    for number, (queue, _) in look.lanes.items():
-        if queue not in scoring:
-            scoring[queue] = rules[queue].config.scoring if queue in rules else DEFAULT_SCORING
-        looked_into.append(Lane(number, scoring[queue], look.is_open(number, queue)))
-    if request.parent_id is None:
-        return in_order(step.db, looked_into, step.now, for_leasing())
-    narrow = (request.parent_id,)
-    groups = look.key_slots.lanes_of_group(request.parent_id, look.lanes)
-    looked_into += [
-        Lane(number, scoring[queue], _both(look.is_open(home, queue), may_run))
-        for number, home, queue, may_run in groups
-    ]
-    return in_order(step.db, looked_into, step.now, for_leasing_in_group(), narrow)
+class Late(NamedTuple):
+    """A pending job that was not started in time."""
+
+    seq: int
+    lane: int
+    version: int
+    attempts: int
+    events: int
+    available_at: int
+    id: str
+    start_by: int
 
 
-def _both(one: Callable[[], object] | None, other: Callable[[], object]) -> Callable[[], object]:
-    return other if one is None else lambda: one() and other()
-
-
-def cancel_late(step: Step, row: tuple[Any, ...]) -> None:
+def cancel_late(step: Step, job: Late | Candidate) -> None:
     """A job that was not started in time is cancelled, with that reason."""
-    seq, lane, version, attempts, events, available_at, job_id, start_by = row
-    ready.leave_by_number(step, seq)
+    assert job.start_by is not None
+    ready.leave_by_number(step, job.seq)
     end_waiting(
         step,
-        seq=seq,
-        job_id=job_id,
-        lane=lane,
+        seq=job.seq,
+        job_id=job.id,
+        lane=job.lane,
         before=Status.PENDING,
         after=Status.CANCELLED,
-        version=version,
-        attempts=attempts,
-        events=events,
-        available_at=available_at,
-        reason=not_started_by(from_micros(start_by)),
+        version=job.version,
+        attempts=job.attempts,
+        events=job.events,
+        available_at=job.available_at,
+        reason=not_started_by(from_micros(job.start_by)),
     )
-
-
-class _Grants:
-    """What the rows of a lease come to: the leases, and what is to be written for them."""
-
-    __slots__ = ("granted", "leases", "left", "numbers", "of_keys", "placed", "taken", "waits")
-
-    def __init__(self) -> None:
-        self.leases: list[Lease] = []
-        self.numbers: list[tuple[int, int]] = []
-        self.taken: list[ready.Key] = []
-        self.granted: list[tuple[Any, ...]] = []
-        self.placed: list[int] = []
-        self.left: list[tuple[int, int]] = []
-        self.of_keys: Counter[tuple[str, str, int]] = Counter()
-        self.waits: dict[int, list[int]] = {}
-
-
-def _read(
-    step: Step, request: LeaseRequest, lanes: dict[int, tuple[str, str]], rows: list[Row]
-) -> tuple[_Grants, list[tuple[Row, str]]]:
-    """Make leases of rows; beside them, the rows of which none can be made, and why."""
-    now, floor, worker = step.now, step.version_floor, request.worker
-    acquired_at = from_micros(now)
-    expiries: dict[float, tuple[int, Any]] = {}
-    grants = _Grants()
-    unreadable: list[tuple[Row, str]] = []
-    by_task = request.lease_seconds_by_task or {}
-    default_seconds = request.lease_seconds or step.settings.lease_seconds
-    for row in rows:
-        (
-            tier,
-            turn,
-            seq,
-            lane,
-            available_at,
-            before,
-            attempts,
-            events,
-            job_id,
-            payload,
-            codec,
-            priority,
-            allowance,
-            lease_seconds,
-            timeout_seconds,
-            deadline,
-            _,
-            retry,
-            metadata,
-            parent_id,
-            created_at,
-            limit_key,
-            home,
-        ) = row
-        try:
-            queue, task = lanes[home]
-            if lease_seconds is not None:
-                seconds_of("lease_seconds", lease_seconds)
-            if timeout_seconds is not None:
-                seconds_of("timeout_seconds", timeout_seconds)
-            seconds = lease_seconds or by_task.get(task) or default_seconds
-            expiry = expiries.get(seconds)
-            if expiry is None:
-                micros = now + round(seconds * 1e6)
-                expiry = expiries[seconds] = (micros, from_micros(micros))
-            lease = Lease(
-                job_id=job_id,
-                version=max(before, floor) + 1,
-                worker=worker,
-                queue=queue,
-                task=task,
-                payload=payload,
-                codec=codec or "json",
-                priority=priority,
-                attempt=attempts + 1,
-                allowance=allowance,
-                acquired_at=acquired_at,
-                expires_at=expiry[1],
-                lease_seconds=seconds,
-                timeout_seconds=timeout_seconds,
-                deadline=None if deadline is None else from_micros(deadline),
-                retry=None if retry is None else retry_of(retry),
-                metadata=None if metadata is None else metadata_of(metadata),
-                parent_id=parent_id,
-            )
-            if (
-                type(payload) is not bytes
-                or type(job_id) is not str
-                or not 0 <= priority <= 100
-                or type(allowance) is not int
-            ):
-                raise ValueError("id, payload, priority or allowance are none")
-            n = events + 1
-            waited = now - available_at
-        except UNREADABLE as error:
-            unreadable.append((row, problem_of(error)))
-            continue
-        grants.leases.append(lease)
-        grants.taken.append((lane, tier, turn, seq))
-        if limit_key is not None:
-            grants.placed.append(seq)
-            grants.of_keys[queue, limit_key, home] += 1
-        elif deadline is not None or turn != created_at or tier != default_tier(priority):
-            grants.placed.append(seq)
-        grants.granted.append(
-            (seq, lease.version, worker, now, expiry[0], now, attempts + 1, n, n, available_at)
-        )
-        grants.numbers.append((seq, home))
-        grants.left.append((home, priority))
-        if home in grants.waits:
-            grants.waits[home].append(waited)
-        else:
-            grants.waits[home] = [waited]
-    return grants, unreadable
-
-
-def _grant(step: Step, look: _Look, grants: _Grants) -> None:
-    for lane in look.probes:
-        pause = look.probed[lane]
-        step.execute(HOLD, (step.now + pause, pause, lane))
-    for lane, waited in grants.waits.items():
-        step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
-        step.measured.waited(step.count, lane, waited)
-    ready.leave(step, grants.taken, grants.left, grants.placed)
-    step.executemany(GRANT, grants.granted)
-    if grants.of_keys and step.rules.key_limits:
-        parking.granted(step, grants.of_keys)
-        step.newly_shown.difference_update(grants.placed)

@@ -22,6 +22,7 @@ _LEASE: Final = f"""
     timeout_seconds, deadline, start_by, retry, metadata, job.parent_id, created_at, limit_key,
     job.lane
 """
+"""The columns of a Candidate."""
 READY_IN_LANE: Final = f"""
     SELECT {_LEASE} FROM ready JOIN job USING (seq) WHERE ready.lane = ?
     ORDER BY tier, turn, ready.seq
@@ -71,6 +72,35 @@ NEXT_TIER_OF_GROUP: Final = """
 Row = tuple[Any, ...]
 """Tier, turn, number, lane, available_at, then what was asked for."""
 _TIER, _TURN, _SEQ, _, _AVAILABLE = range(5)
+
+
+class Candidate(NamedTuple):
+    """A pending job as a lease reads it; what is in it may be damaged."""
+
+    tier: int
+    turn: int
+    seq: int
+    stands_in: int
+    """Its lane, or the number under which its key's parked jobs stand."""
+    available_at: int
+    version: int
+    attempts: int
+    events: int
+    id: str
+    payload: bytes
+    codec: str | None
+    priority: int
+    allowance: int
+    lease_seconds: float | None
+    timeout_seconds: float | None
+    deadline: int | None
+    start_by: int | None
+    retry: str | None
+    metadata: str | None
+    parent_id: str | None
+    created_at: int
+    limit_key: str | None
+    lane: int
 
 
 class Statements(NamedTuple):

@@ -1,24 +1,25 @@
-"""Limits per key: which pending jobs of a key leases see, and which are parked.
+"""Limits per key: the shelf that `core.parking` works on, as rows.
 
-`core.key_limits` says which. A parked job stands in `ready` under the lane number -key_lane.id, in
-the same order as ever; its row in `place` says so. Leases look into lanes above 0 only, so however
-many jobs wait for a key that is full, none of them is read.
+A parked job stands in `ready` under the lane number -key_lane.id, in the same order as ever; its
+row in `place` says so. Leases look into lanes above 0 only, so however many jobs wait for a key
+that is full, none of them is read. A column that says "parked" would have to lead the primary key
+of `ready` and two indexes on it, and every submit and lease of every job would pay for it; with
+the sign of the lane number, only jobs of limited keys pay. Who reads asks `place.lane IS NOT NULL`.
 
 Guard: what runs of a key is counted in `key_lane`, in the write that leases a job or ends its
-lease; a lease takes no more than that leaves free. After every write, of each key, lane and tier at
-least the best `free` jobs are shown. More may be, since a slot that is taken in one lane is taken
-from the others too: a lease parks those when it meets them, so nobody meets them twice.
+lease; a lease takes no more than that leaves free.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.key_limits import free_slots, is_shown
+from leasehold.core import parking
+from leasehold.core.key_limits import Turn, free_slots
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -58,7 +59,7 @@ COUNT: Final = """
     ON CONFLICT DO UPDATE SET lane = excluded.lane, key_lane = excluded.key_lane
 """
 ANY_SHOWN: Final = "SELECT seq FROM place WHERE key_lane = ? AND lane IS NULL LIMIT 1"
-LAST_SHOWN: Final = """
+NTH_SHOWN: Final = """
     SELECT turn, seq FROM place WHERE key_lane = ? AND lane IS NULL AND tier = ?
     ORDER BY turn, seq LIMIT 1 OFFSET ?
 """
@@ -70,12 +71,21 @@ CHANGE_LANE: Final = """
 """
 SAY_WHERE: Final = "UPDATE place SET lane = ? WHERE seq = ?"
 TIER_NOW: Final = "SELECT tier FROM place WHERE seq = ?"
-
+# The accounts that have parked jobs of a group: one seek for each of them.
+PARKED_IN_GROUP: Final = """
+    WITH RECURSIVE parked (lane) AS (
+        SELECT min(lane) FROM ready INDEXED BY ready_by_parent WHERE parent_id = ?1 AND lane < 0
+        UNION ALL
+        SELECT (SELECT min(lane) FROM ready INDEXED BY ready_by_parent
+                WHERE parent_id = ?1 AND lane > parked.lane AND lane < 0)
+        FROM parked WHERE parked.lane IS NOT NULL
+    )
+    SELECT key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
+    FROM parked CROSS JOIN key_lane ON key_lane.id = -parked.lane
+"""
 # Beyond the last job: none is placed anew, the account is looked at.
 LOOK_AGAIN_AT: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, 9223372036854775807, 0, 0)"
 
-COUNTED_MAX: Final = 100
-"""Up to how many free slots of a key the jobs that are shown for them are counted, one by one."""
 _NO_TIER: Final = 1 << 62
 """Beyond all tiers."""
 
@@ -88,6 +98,11 @@ class Account(NamedTuple):
     key: str
     lane: int
 
+    @property
+    def parked_lane(self) -> int:
+        """The lane number under which its parked jobs stand."""
+        return -self.id
+
 
 class Counted(NamedTuple):
     """A pending job that is counted for its key, and the tier in which it was found."""
@@ -97,26 +112,100 @@ class Counted(NamedTuple):
     account: Account
 
 
+class Shelf:
+    """The pending jobs of limited keys, in one write."""
+
+    __slots__ = ("_free", "_step")
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._free: dict[tuple[str, str], int] = {}
+
+    @property
+    def shown_left(self) -> int:
+        return self._step.shown_left
+
+    @shown_left.setter
+    def shown_left(self, left: int) -> None:
+        self._step.shown_left = left
+
+    def free(self, account: Account) -> int:
+        # Nothing that is done to a shelf changes what runs.
+        key = account.queue, account.key
+        if key not in self._free:
+            self._free[key] = free_of(self._step, *key)
+        return self._free[key]
+
+    def accounts_of(self, key: tuple[str, str]) -> Sequence[Account]:
+        return [Account(*row) for row in self._rows(ACCOUNTS_OF_KEY, key)]
+
+    def nth_shown(self, account: Account, tier: int, n: int) -> Turn | None:
+        return self._turn(NTH_SHOWN, (account.id, tier, n - 1))
+
+    def first_parked(self, account: Account, tier: int) -> Turn | None:
+        return self._turn(FIRST_PARKED, (account.parked_lane, tier))
+
+    def parked_tiers(self, account: Account) -> Iterator[int]:
+        tier = -1
+        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, _NO_TIER)):
+            tier = rows[0][0]
+            yield tier
+
+    def take_in(self, account: Account, tier: int, job: Turn, *, parked: bool) -> None:
+        turn, seq = job
+        where = account.parked_lane if parked else None
+        self._step.execute(COUNT, (seq, tier, turn, where, account.id))
+        if parked:
+            self._change_lane(tier, job, account.lane, account.parked_lane)
+
+    def show(self, account: Account, tier: int, job: Turn) -> None:
+        self._change_lane(tier, job, account.parked_lane, account.lane)
+        self._step.execute(SAY_WHERE, (None, job[1]))
+        self._step.newly_shown.add(job[1])
+
+    def park(self, account: Account, tier: int, job: Turn) -> None:
+        self._change_lane(tier, job, account.lane, account.parked_lane)
+        self._step.execute(SAY_WHERE, (account.parked_lane, job[1]))
+
+    def tell_of_shown(self, account: Account) -> None:
+        self._step.newly_shown.update(seq for (seq,) in self._rows(ANY_SHOWN, (account.id,)))
+
+    def go_on_later(self, account: Account) -> None:
+        self._step.execute(LOOK_AGAIN_AT, (account.parked_lane,))
+        self._step.some_rescoring = True
+
+    def close_if_unused(self, account: Account) -> None:
+        self._step.execute(CLOSE_ACCOUNT, (account.id,))
+
+    def account(self, queue: str, key: str, lane: int) -> Account:
+        """The account of a key in a lane, opened if need be."""
+        found = self._rows(FIND_ACCOUNT, (lane, key))
+        if found:
+            return Account(found[0][0], queue, key, lane)
+        self._step.execute(OPEN_ACCOUNT, (queue, key, lane))
+        return Account(self._step.db.last_insert_rowid(), queue, key, lane)
+
+    def _change_lane(self, tier: int, job: Turn, before: int, after: int) -> None:
+        self._step.execute(CHANGE_LANE, (after, before, tier, *job))
+
+    def _turn(self, statement: str, values: tuple[int, ...]) -> Turn | None:
+        row: Any = self._step.execute(statement, values).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def _rows(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        return self._step.execute(statement, values).fetchall()
+
+
 def enter(step: Step, places: Iterable[Sequence[int]]) -> None:
     """Jobs have come to stand in their lanes (lane, tier, turn, number): park who is too many."""
-    limits = step.rules.key_limits
-    known: dict[Any, tuple[Account, int]] = {}
+    shelf = Shelf(step)
+    known: dict[Any, Account] = {}
     for _, tier, turn, seq in places:
         row: Any = step.execute(KEY_OF_PENDING, (seq,)).fetchone()
-        if row is None or row[0] not in limits:
-            continue
-        if row not in known:
-            known[row] = account_of(step, *row), free_of(step, *row[:2])
-        account, free = known[row]
-        last = _last_shown(step, account, tier, free)
-        if not is_shown((turn, seq), last, free) or _is_behind_parked(
-            step, account, tier, (turn, seq), free
-        ):
-            _count_as_parked(step, account, tier, (turn, seq))
-            continue
-        step.execute(COUNT, (seq, tier, turn, None, account.id))
-        if last is not None:
-            _park(step, account, tier, last)
+        if row is not None and row[0] in step.rules.key_limits:
+            if row not in known:
+                known[row] = shelf.account(*row)
+            parking.enter(shelf, known[row], tier, (turn, seq))
 
 
 def counted(step: Step, seq: int) -> Counted | None:
@@ -133,10 +222,8 @@ def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
 
 
 def left(step: Step, job: Counted) -> None:
-    """A job is not pending any more, and has not been leased: another one may take its place."""
-    account = job.account
-    _fill(step, account, job.tier, free_of(step, account.queue, account.key))
-    step.execute(CLOSE_ACCOUNT, (account.id,))
+    """A job is not pending any more, and has not been leased."""
+    parking.left(Shelf(step), job.account, job.tier)
 
 
 def moved(step: Step, jobs: Iterable[Counted]) -> None:
@@ -145,8 +232,9 @@ def moved(step: Step, jobs: Iterable[Counted]) -> None:
     for job in jobs:
         row: Any = step.execute(TIER_NOW, (job.seq,)).fetchone()
         touched[job.account, job.tier] = touched[job.account, row[0]] = None
+    shelf = Shelf(step)
     for account, tier in touched:
-        _fill(step, account, tier, free_of(step, account.queue, account.key))
+        parking.fill(shelf, account, tier)
 
 
 def granted(step: Step, jobs: Mapping[tuple[str, str, int], int]) -> None:
@@ -160,113 +248,30 @@ def freed(step: Step, seqs: Iterable[int]) -> None:
     """The leases of these jobs have ended: others of their keys may be leased."""
     limits = step.rules.key_limits
     ended: Counter[tuple[str, str, int]] = Counter()
+    keys: Counter[tuple[str, str]] = Counter()
     for seq in seqs:
         row: Any = step.execute(KEY_OF_JOB, (seq,)).fetchone()
         if row is not None and row[0] in limits:
             ended[row] += 1
+            keys[row[0], row[1]] += 1
     step.executemany(COUNT_RUNNING, [(*lane, -count) for lane, count in ended.items()])
-    more: Counter[tuple[str, str]] = Counter()
-    for (queue, key, _), count in ended.items():
-        more[queue, key] += count
-    for (queue, key), count in more.items():
-        free = free_of(step, queue, key)
-        accounts: list[Any] = step.execute(ACCOUNTS_OF_KEY, (queue, key)).fetchall()
-        for account in (Account(*row) for row in accounts):
-            fill_all(step, account, free)
-            if free <= count:
-                # The key was full: what is shown of it could not be leased, and can be now.
-                step.newly_shown.update(seq for (seq,) in step.execute(ANY_SHOWN, (account.id,)))
-            step.execute(CLOSE_ACCOUNT, (account.id,))
+    parking.freed(Shelf(step), keys)
 
 
-def park(step: Step, lane: int, tier: int, turn: int, seq: int) -> None:
-    """Park a job that a lease has met although its key is full."""
-    row: Any = step.execute(KEY_OF_JOB, (seq,)).fetchone()
-    account = account_of(step, *row)
-    if lane == account.lane:
-        _count_as_parked(step, account, tier, (turn, seq))
+def turn_away(step: Step, jobs: Iterable[tuple[str, str, int, int, Turn]]) -> None:
+    """Park jobs that a lease has met although their keys are full: queue, key, lane, tier, turn."""
+    shelf = Shelf(step)
+    for queue, key, lane, tier, job in jobs:
+        shelf.take_in(shelf.account(queue, key, lane), tier, job, parked=True)
 
 
-def account_of(step: Step, queue: str, key: str, lane: int) -> Account:
-    """The account of a key in a lane, opened if need be."""
-    row: Any = step.execute(FIND_ACCOUNT, (lane, key)).fetchone()
-    if row is None:
-        step.execute(OPEN_ACCOUNT, (queue, key, lane))
-        return Account(step.db.last_insert_rowid(), queue, key, lane)
-    return Account(row[0], queue, key, lane)
+def parked_in_group(step: Step, parent_id: str) -> list[Account]:
+    """The accounts that have parked jobs of a group. What they wait behind need not be of it."""
+    rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
+    return [Account(*row) for row in rows]
 
 
 def free_of(step: Step, queue: str, key: str) -> int:
     """How many jobs more of a key may run; none where its queue does not limit it."""
     row: Any = step.execute(RUNNING_OF_KEY, (queue, key)).fetchone()
     return free_slots(step.rules.key_limits.get(queue, 0), row[0])
-
-
-def fill_all(step: Step, account: Account, free: int) -> None:
-    """Show what may be leased of a key in one lane."""
-    tier = -1
-    while (row := _next_tier(step, account, tier)) is not None:
-        tier = row[0]
-        _fill(step, account, tier, free)
-
-
-def _next_tier(step: Step, account: Account, tier: int) -> Any:
-    return step.execute(NEXT_TIER, (-account.id, tier, _NO_TIER)).fetchone()
-
-
-def _fill(step: Step, account: Account, tier: int, free: int) -> None:
-    """Show parked jobs of a tier, the best first, while they are among the best `free`."""
-    while True:
-        first: Any = step.execute(FIRST_PARKED, (-account.id, tier)).fetchone()
-        if first is None:
-            return
-        last = _last_shown(step, account, tier, free)
-        if not is_shown(first, last, free):
-            return
-        if not step.shown_left:
-            # Whoever next places jobs anew goes on with it.
-            step.execute(LOOK_AGAIN_AT, (-account.id,))
-            step.some_rescoring = True
-            return
-        step.shown_left -= 1
-        _show(step, account, tier, first)
-        step.newly_shown.add(first[1])
-        if last is not None:
-            _park(step, account, tier, last)
-
-
-def _is_behind_parked(
-    step: Step, account: Account, tier: int, job: tuple[int, int], free: int
-) -> bool:
-    """Whether better ones wait to be shown, where what is shown is not counted."""
-    if free <= COUNTED_MAX:
-        return False
-    first: Any = step.execute(FIRST_PARKED, (-account.id, tier)).fetchone()
-    return first is not None and (first[0], first[1]) < job
-
-
-def _last_shown(step: Step, account: Account, tier: int, free: int) -> tuple[int, int] | None:
-    """The last of the first `free` that are shown; None if there are fewer, or too many to count.
-
-    More may be shown than are free: so for a key that may run many jobs they are not counted.
-    """
-    if not 0 < free <= COUNTED_MAX:
-        return None
-    found: Any = step.execute(LAST_SHOWN, (account.id, tier, free - 1)).fetchone()
-    return None if found is None else (found[0], found[1])
-
-
-def _count_as_parked(step: Step, account: Account, tier: int, job: tuple[int, int]) -> None:
-    turn, seq = job
-    step.execute(COUNT, (seq, tier, turn, -account.id, account.id))
-    step.execute(CHANGE_LANE, (-account.id, account.lane, tier, turn, seq))
-
-
-def _show(step: Step, account: Account, tier: int, job: tuple[int, int]) -> None:
-    step.execute(CHANGE_LANE, (account.lane, -account.id, tier, *job))
-    step.execute(SAY_WHERE, (None, job[1]))
-
-
-def _park(step: Step, account: Account, tier: int, job: tuple[int, int]) -> None:
-    step.execute(CHANGE_LANE, (-account.id, account.lane, tier, *job))
-    step.execute(SAY_WHERE, (-account.id, job[1]))

@@ -177,7 +177,7 @@ def cancel_late(step: Step, jobs: Sequence[int]) -> None:
     for seq in jobs:
         row: Any = step.execute(STILL_LATE, (step.now, seq)).fetchone()
         if row is not None:
-            lease.cancel_late(step, row)
+            lease.cancel_late(step, lease.Late(*row))
 
 
 def stuck_jobs(db: apsw.Connection, before: int) -> list[StuckJob]:

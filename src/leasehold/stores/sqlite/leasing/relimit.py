@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from leasehold.core.parking import fill_all
 from leasehold.stores.sqlite.leasing import parking, ready
-from leasehold.stores.sqlite.leasing.parking import Account
+from leasehold.stores.sqlite.leasing.parking import Account, Shelf
 from leasehold.stores.sqlite.leasing.ready import Standing
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -114,7 +115,7 @@ def looked_through(step: Step, lane: int, *, only_looking: bool) -> None:
         return
     account = Account(*row)
     if account.queue in step.rules.key_limits:
-        parking.fill_all(step, account, parking.free_of(step, account.queue, account.key))
+        fill_all(Shelf(step), account)
     more = _look_into_next(step, account.lane, account.key, BEYOND if only_looking else -1)
     if not more and not only_looking:
         step.execute(PLACE_ANEW, (account.lane,))

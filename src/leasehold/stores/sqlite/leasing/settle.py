@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from leasehold.core.breaker import Breaker
 from leasehold.core.lease import Settled, Settlement
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
 from leasehold.core.messages import mismatch
@@ -29,9 +28,8 @@ from leasehold.core.status import Event, Status
 from leasehold.core.unreadable import set_aside_reason
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.sqlite.leasing import parking, ready
+from leasehold.stores.sqlite.leasing import breakers, parking, ready
 from leasehold.stores.sqlite.leasing.finish import INSERT_FINISHED
-from leasehold.stores.sqlite.leasing.lease import HOLD
 from leasehold.stores.sqlite.leasing.locate import bump_events, locate
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.schema.codes import EVENT_CODE, STATUS_CODE
@@ -58,9 +56,6 @@ KEEP_ITS_EVENTS: Final = """
         FROM attempt WHERE seq = ?1 AND version <= ?2
 """
 DROP_ATTEMPTS: Final = "DELETE FROM attempt WHERE seq = ? AND version <= ?"
-FAILED_AGAIN: Final = """
-    UPDATE lane SET failures_in_row = failures_in_row + 1 WHERE id = ? RETURNING failures_in_row
-"""
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 JOB_RULES: Final = """
     SELECT lane, priority, allowance, retry, parent_id, created_at, deadline,
@@ -214,7 +209,7 @@ def _settle_otherwise(step: Step, job_id: str, row: Held, outcome: Outcome) -> S
             step.count(rules[0], "total_failed")
             step.measured.ran(step.count, rules[0], [step.now - row[_ACQUIRED]])
         if outcome.breaker is not None:
-            _count_failure(step, rules[0], outcome.breaker)
+            breakers.failed(step, rules[0], outcome.breaker)
     return apply_decision(step, job_id, row, rules, decision, error)
 
 
@@ -235,16 +230,6 @@ def _decide(step: Step, row: Held, rules: tuple[Any, ...], outcome: Outcome) -> 
         now=from_micros(step.now),
         random=step.random,
     )
-
-
-def _count_failure(step: Step, lane: int, breaker: Breaker) -> None:
-    """Count one more failure in a row, and hold the lane back when they are too many."""
-    step.flush()
-    row = step.execute(FAILED_AGAIN, (lane,)).fetchone()
-    assert row is not None
-    if breaker.opens_at(row[0]):
-        pause = round(breaker.pause_seconds * 1e6)
-        step.execute(HOLD, (step.now + pause, pause, lane))
 
 
 def apply_decision(

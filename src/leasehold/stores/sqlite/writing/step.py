@@ -31,9 +31,9 @@ READ_STATE: Final = f"""
     FROM store_state
 """  # noqa: S608  # our own names
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
-CLOSE_BREAKER: Final = """
-    UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
-"""
+# A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
+FAILED_BEFORE: Final = "SELECT held_until FROM lane WHERE id = ? AND failures_in_row > 0"
+CLOSE_BREAKER: Final = "UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ?"
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -222,9 +222,10 @@ class Step:
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very operation."""
         for lane in self.succeeded:
-            self.execute(CLOSE_BREAKER, (lane,))
-            if self.db.changes():
-                self.hints.ready = True
+            failed: Any = self.execute(FAILED_BEFORE, (lane,)).fetchone()
+            if failed is not None:
+                self.execute(CLOSE_BREAKER, (lane,))
+                self.hints.ready = self.hints.ready or failed[0] is not None
         self.succeeded.clear()
         if self._tally:
             for lane, tally in self._tally.items():

@@ -20,7 +20,7 @@ from leasehold.core.transactions import Connection
 from leasehold.errors import LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.leasing import renew, settle
-from leasehold.stores.sqlite.leasing.room import tell_of_room
+from leasehold.stores.sqlite.leasing.queue_limits import tell_who_may_go_on
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.failures import translated
@@ -90,7 +90,7 @@ class KeepsTransactions(Foundation):
             resolve(step)
             step.flush()
             if step.moved or step.newly_shown:
-                tell_of_room(step)
+                tell_who_may_go_on(step)
             step.end()
         db.hints.take(step.hints)
         db.take_note()

@@ -30,7 +30,7 @@ from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.interrupts import LOOK_SECONDS, SHIELD, Interrupted, shielded
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
-from leasehold.stores.sqlite.leasing.room import tell_of_room
+from leasehold.stores.sqlite.leasing.queue_limits import tell_who_may_go_on
 from leasehold.stores.sqlite.rules.known import Rules
 from leasehold.stores.sqlite.rules.settings import KnownSettings
 from leasehold.stores.sqlite.submitting.dependents import resolve
@@ -326,7 +326,7 @@ class Writer:
             resolve(step)
             step.flush()
             if step.moved or step.newly_shown:
-                tell_of_room(step)
+                tell_who_may_go_on(step)
         except Exception as error:
             if not db.in_transaction:
                 # The disk is full or failing: SQLite has rolled back everything, not only this.

@@ -1,0 +1,299 @@
+"""The jobs of one queue that wait, and the order in which they are served."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from leasehold.core.budget import PLACED_AT_ONCE
+from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier, place
+from leasehold.core.status import Status
+from leasehold.env import to_micros
+from leasehold.stores.memory.heaps import LazyHeap, Stream, Tiers
+from leasehold.stores.memory.parking import Shelf, Verb
+from leasehold.stores.memory.record import Entry, Record
+
+SEQ_BITS: Final = 48
+"""Room for a job's number behind its turn."""
+
+
+class Lanes:
+    """The jobs of one queue that wait: the ready ones by tier, the delayed ones by due time."""
+
+    __slots__ = (
+        "_by_age", "_narrow", "_stamp", "_to_place", "crossing", "delayed", "key_limit",
+        "pending_by_priority", "ready", "scoring", "shelf",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.ready = Tiers()
+        self.delayed = LazyHeap()
+        self.crossing = LazyHeap()
+        """Ready jobs that will belong into another tier, by when."""
+        self.scoring = DEFAULT_SCORING
+        self.key_limit: int | None = None
+        """How many jobs of one key may run."""
+        self.shelf: Shelf | None = None
+        """Only while the queue limits that, or some of its jobs stand as if it still did."""
+        self._to_place: list[Record] = []
+        """Those that are to be placed anew, since what counts in the queue has changed."""
+        self._stamp = 0
+        # parent (None for all jobs) -> task -> tiers, so that a narrowed lease seeks as well. Made
+        # when somebody first narrows: who never does pays nothing for it.
+        self._narrow: dict[str | None, dict[str, Tiers]] | None = None
+        # By the time since when they are available. Made when somebody first asks.
+        self._by_age: LazyHeap | None = None
+        self.pending_by_priority = [0] * 101
+        """How many ready jobs have each priority of their own, wherever they stand."""
+
+    def add_ready(self, record: Record, now: int) -> None:
+        deadline = record.draft.deadline
+        tier: int
+        turn: int
+        crosses_at: int | None = None
+        if deadline is None and not record.attempts and self.scoring is DEFAULT_SCORING:
+            # What `place` says of nearly all, without the way there.
+            tier, turn = default_tier(record.base), record.available_at
+        else:
+            tier, turn, crosses_at = place(
+                record.base,
+                record.attempts,
+                record.available_at,
+                record.created_at,
+                None if deadline is None else to_micros(deadline),
+                now,
+                self.scoring,
+            )
+        record.tier = tier
+        record.turn = turn
+        record.crosses_at = crosses_at
+        self.pending_by_priority[record.priority] += 1
+        if self.key_limit is not None and record.draft.limit_key is not None:
+            assert self.shelf is not None
+            self.shelf.enter(record)
+            return
+        # The same as `show`, said again: this is the way of nearly every job, and a call costs.
+        self._stamp = stamp = self._stamp + 1
+        entry = (turn << SEQ_BITS | record.seq, stamp, record)
+        record.stamp = stamp
+        self.ready.add(tier, entry)
+        if crosses_at is not None:
+            self.crossing.add((crosses_at, stamp, record))
+        if self._by_age is not None:
+            self._by_age.add((record.available_at, stamp, record))
+        if self._narrow is not None:
+            self._add_narrow(self._narrow, entry)
+
+    def show(self, record: Record) -> None:
+        """Let leases see a ready job."""
+        entry = self.stamp(record)
+        self.ready.add(record.tier, entry)
+        if self._narrow is not None:
+            self._add_narrow(self._narrow, entry)
+
+    def stamp(self, record: Record) -> Entry:
+        """A new entry for a ready job; the stamp tells it from those that the job has forgotten."""
+        self._stamp += 1
+        record.stamp = self._stamp
+        if record.crosses_at is not None:
+            self.crossing.add((record.crosses_at, self._stamp, record))
+        if self._by_age is not None:
+            self._by_age.add((record.available_at, self._stamp, record))
+        return record.turn << SEQ_BITS | record.seq, self._stamp, record
+
+    def add_delayed(self, record: Record) -> None:
+        self._stamp += 1
+        entry = (record.run_at, self._stamp, record)
+        record.stamp = self._stamp
+        self.delayed.add(entry)
+
+    def forget_ready(self, record: Record) -> None:
+        """Take a ready job out."""
+        self.pending_by_priority[record.priority] -= 1
+        if record.counted:
+            assert self.shelf is not None
+            self.shelf.leave(record)
+            return
+        # The same as `take_away`, said again: this is the way of nearly every job.
+        record.stamp = 0
+        self.ready.one_was_forgotten(record.tier)
+        if record.crosses_at is not None:
+            self.crossing.one_was_forgotten()
+        if self._by_age is not None:
+            self._by_age.one_was_forgotten()
+        if self._narrow is not None:
+            self._forget_narrow(self._narrow, record)
+
+    def take_away(self, record: Record) -> None:
+        """Let leases see a ready job no more."""
+        self.unstamp(record)
+        self.ready.one_was_forgotten(record.tier)
+        if self._narrow is not None:
+            self._forget_narrow(self._narrow, record)
+
+    def unstamp(self, record: Record) -> None:
+        """Let a ready job forget its entry."""
+        record.stamp = 0
+        if record.crosses_at is not None:
+            self.crossing.one_was_forgotten()
+        if self._by_age is not None:
+            self._by_age.one_was_forgotten()
+
+    def forget_delayed(self, record: Record) -> None:
+        record.stamp = 0
+        self.delayed.one_was_forgotten()
+
+    def place_anew(self, record: Record, now: int) -> None:
+        """Put a ready job where it belongs now."""
+        self.forget_ready(record)
+        self.add_ready(record, now)
+
+    def count_anew(self, before: int, after: int) -> None:
+        """A ready job is about to get another priority of its own."""
+        self.pending_by_priority[before] -= 1
+        self.pending_by_priority[after] += 1
+
+    @property
+    def lags(self) -> bool:
+        """Whether jobs may stand where they do not belong any more."""
+        return bool(self.crossing.entries) or self.follows_a_change
+
+    @property
+    def follows_a_change(self) -> bool:
+        """Whether jobs are still placed by rules that have changed."""
+        return bool(self._to_place) or (self.shelf is not None and self.shelf.lags)
+
+    def rebalance(self, now: int) -> bool:
+        """Place jobs anew that need it, so many of them; whether there may be more."""
+        left = PLACED_AT_ONCE
+        while left and (due := self.crossing.first()) is not None and due[0] <= now:
+            self.place_anew(due[2], now)
+            left -= 1
+        while left and self._to_place:
+            record = self._to_place.pop()
+            if record.status is Status.PENDING:
+                self.place_anew(record, now)
+            left -= 1
+        if self.shelf is not None and not self._to_place:
+            if self.key_limit is None:
+                self.shelf = None
+            else:
+                self.shelf.fill_some(left)
+        return not left or self.follows_a_change
+
+    def rescore(self, scoring: Scoring) -> None:
+        """All are to be placed anew, by what counts from now on."""
+        self.scoring = scoring
+        self._to_place = list(self.records())
+
+    def limit_keys(
+        self, limit: int | None, running: Callable[[], Counter[str]], verb: Verb
+    ) -> None:
+        """Begin or cease to limit how many jobs of one key run, or change that limit.
+
+        What runs is counted at once, so that the next lease obeys it. The pending jobs are dealt
+        with by `rebalance`: until it has come to them, leases meet them, and park those that may
+        not run.
+        """
+        before, self.key_limit = self.key_limit, limit
+        if limit is None:
+            if self.shelf is not None:
+                self.shelf.limit = 0  # So that nothing takes the place of what is taken out.
+                self._to_place = list(self.records())
+        elif before is None:
+            # One is left from an earlier limit only while jobs stand as if it still held.
+            self.shelf = self.shelf or Shelf(self, verb)
+            self.shelf.limit, self.shelf.running = limit, running()
+            self._to_place = list(self.records())
+        elif self.shelf is not None:
+            self.shelf.change_limit(limit)
+
+    def records(self) -> Iterator[Record]:
+        """All ready jobs, in no order."""
+        yield from self.ready.records()
+        if self.shelf is not None:
+            yield from self.shelf.records()
+
+    def streams_for(self, tasks: tuple[str, ...] | None, parent_id: str | None) -> list[Stream]:
+        """What together holds the ready jobs a lease is narrowed to, as far as it may see them."""
+        if tasks is None and parent_id is None:
+            return [Stream(heap, self.scoring) for heap in self.ready.heaps.values()]
+        by_task = self._narrowed().get(parent_id, {})
+        names = by_task if tasks is None else dict.fromkeys(tasks)
+        return [
+            Stream(heap, self.scoring)
+            for name in names
+            if name in by_task
+            for heap in by_task[name].heaps.values()
+        ]
+
+    def parked_streams(
+        self, tasks: tuple[str, ...] | None, parent_id: str, free_of_key: Callable[[str], int]
+    ) -> list[Stream]:
+        """What is parked behind jobs of other groups may be the best of its own."""
+        assert self.shelf is not None
+        return [
+            Stream(heap, self.scoring, partial(free_of_key, key))
+            for key, tiers in self.shelf.of_group(parent_id, tasks)
+            if free_of_key(key)
+            for heap in tiers.heaps.values()
+        ]
+
+    def oldest_available_at(self) -> int | None:
+        """When the job became available that waits longest."""
+        if self._by_age is None:
+            self._by_age = LazyHeap(
+                (record.available_at, record.stamp, record) for record in self.records()
+            )
+        oldest = self._by_age.first()
+        return None if oldest is None else oldest[0]
+
+    def tasks(self) -> list[str]:
+        """The tasks that have ready jobs."""
+        return list(self._narrowed().get(None, {}))
+
+    def _narrowed(self) -> dict[str | None, dict[str, Tiers]]:
+        if self._narrow is None:
+            self._narrow = {}
+            for heap in self.ready.heaps.values():
+                for entry in heap.entries:
+                    if entry[2].stamp == entry[1]:
+                        self._add_narrow(self._narrow, entry)
+        return self._narrow
+
+    def heaps(self) -> list[LazyHeap]:
+        """Every heap there is, to see how healthy they are."""
+        by_age = [] if self._by_age is None else [self._by_age]
+        narrow = [tiers for group in (self._narrow or {}).values() for tiers in group.values()]
+        narrow += [] if self.shelf is None else self.shelf.tiers()
+        return [
+            self.delayed,
+            self.crossing,
+            *by_age,
+            *(heap for tiers in (self.ready, *narrow) for heap in tiers.heaps.values()),
+        ]
+
+    @staticmethod
+    def _add_narrow(narrow: dict[str | None, dict[str, Tiers]], entry: Entry) -> None:
+        record = entry[2]
+        for group in _groups(record):
+            by_task = narrow.setdefault(group, {})
+            by_task.setdefault(record.draft.task, Tiers()).add(record.tier, entry)
+
+    @staticmethod
+    def _forget_narrow(narrow: dict[str | None, dict[str, Tiers]], record: Record) -> None:
+        for group in _groups(record):
+            by_task = narrow[group]
+            tiers = by_task[record.draft.task]
+            tiers.one_was_forgotten(record.tier)
+            if not tiers.live:
+                # Groups come and go without number: an empty heap must not stay.
+                del by_task[record.draft.task]
+                if not by_task:
+                    del narrow[group]
+
+
+def _groups(record: Record) -> tuple[str | None, ...]:
+    return (None,) if record.draft.parent_id is None else (None, record.draft.parent_id)

@@ -1,0 +1,226 @@
+"""Lease: promote what is due, then take the best available jobs; `core.leasing` says which."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from leasehold.core.breaker import BreakerState
+from leasehold.core.budget import PROMOTED_AT_ONCE
+from leasehold.core.lease import Lease, LeaseRequest
+from leasehold.core.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
+from leasehold.core.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.messages import not_started_by
+from leasehold.core.outcome import Complete, Fail, Outcome
+from leasehold.core.queue_limits import UNLIMITED, free_slots
+from leasehold.core.status import Event, Status
+from leasehold.env import from_micros
+from leasehold.stores.memory.heaps import Stream, in_order
+from leasehold.stores.memory.record import AttemptRow, Record
+from leasehold.stores.memory.state import QueueState, State
+
+# Enum members are slow to look up in Python 3.11, and these are asked for once or twice per job.
+TAKE: Final = Verdict.TAKE
+CANCEL: Final = Verdict.CANCEL
+PARK: Final = Verdict.PARK
+_CLOSED: Final = BreakerState()
+
+
+def lease(
+    state: State, request: LeaseRequest, names: list[str], now: datetime, lease_micros: int
+) -> tuple[list[Lease], bool]:
+    """Take up to `limit` jobs of these queues; whether a budget was used up: there may be more."""
+    opened: dict[str, _Open] = {}
+    for name in names:
+        queue = state.queues[name]
+        if queue.lanes.delayed.entries:
+            promote(state, queue)
+        if queue.lanes.lags:
+            queue.lanes.rebalance(state.now)
+        rule = queue.rule
+        free = (
+            UNLIMITED
+            if rule is None
+            else free_slots(rule.state, rule.config, queue.counts[Status.RUNNING])
+        )
+        opened[name] = _Open(name, queue, free)
+    walk = Walk(state.now, request.limit, opened.values(), partial(_free_of_key, state))
+    leases: list[Lease] = []
+    # Each pass leaves out what the one before has found to be closed: a breaker or a queue.
+    while not walk.is_over and _pass(state, request, opened, walk, now, lease_micros, leases):
+        pass
+    cut_short = walk.is_cut_short and len(leases) < request.limit
+    if cut_short:
+        state.wake()
+    return leases, cut_short
+
+
+class _Open(OpenQueue):
+    """A queue that is looked into."""
+
+    __slots__ = ("lanes", "state")
+
+    def __init__(self, name: str, state: QueueState, free: int) -> None:
+        self.name = name
+        self.free = free
+        self.limits_keys = state.lanes.key_limit is not None
+        self.state = state
+        self.lanes: dict[str, OpenLane] = {}
+        """By task, those that were met."""
+
+
+def _pass(
+    state: State,
+    request: LeaseRequest,
+    queues: dict[str, _Open],
+    walk: Walk,
+    now: datetime,
+    lease_micros: int,
+    leases: list[Lease],
+) -> bool:
+    """Lease while the same tasks and queues may be leased from; whether to go on without some."""
+    parent_id = request.parent_id
+    streams: list[Stream] = []
+    for queue in queues.values():
+        if queue.free:
+            tasks = _tasks_let_through(state, queue, request.tasks)
+            streams += queue.state.lanes.streams_for(tasks, parent_id)
+            if parent_id is not None and queue.limits_keys:
+                free_of_key = partial(walk.free_of_key, queue.name)
+                streams += queue.state.lanes.parked_streams(tasks, parent_id, free_of_key)
+    by_task = request.lease_seconds_by_task or {}
+    for record in in_order(streams, state.now):
+        draft = record.draft
+        queue = queues[draft.queue]
+        lane = queue.lanes.get(draft.task) or _lane(state, queue, draft.task)
+        verdict = walk.judge(lane, record.start_by, record.lease_version, draft.limit_key)
+        if verdict is TAKE:
+            own = draft.lease_seconds or by_task.get(draft.task)
+            micros = lease_micros if own is None else round(own * 1e6)
+            leases.append(_grant(state, record, request.worker, now, micros))
+            queue.state.figures.waits.add(state.now - record.available_at)
+            if lane.probe is not None:
+                queue.state.breakers[draft.task] = lane.probe.probed(state.now)
+        elif verdict is CANCEL:
+            cancel_late(state, record)
+        elif verdict is PARK:
+            assert queue.state.lanes.shelf is not None
+            queue.state.lanes.shelf.turn_away(record)
+        else:
+            return True
+        if walk.is_over:
+            return False
+    return False
+
+
+def _lane(state: State, queue: _Open, task: str) -> OpenLane:
+    breaker = queue.state.breakers.get(task)
+    lane = OpenLane(queue, task)
+    if breaker is not None:
+        # Those that are held back were left out before.
+        lane = open_lane(queue, task, breaker, state.now) or lane
+    queue.lanes[task] = lane
+    return lane
+
+
+def _free_of_key(state: State, queue: str, key: str) -> int:
+    shelf = state.queues[queue].lanes.shelf
+    return UNLIMITED if shelf is None else shelf.free_of(key)
+
+
+def _tasks_let_through(
+    state: State, queue: _Open, tasks: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    """The tasks that may be leased, or None for all of them."""
+    breakers = queue.state.breakers
+    if not breakers:
+        return tasks
+    held = {
+        task for task, breaker in breakers.items() if breaker.next_probe_at(state.now) is not None
+    }
+    if not held:
+        return tasks
+    return tuple(
+        task
+        for task in queue.state.lanes.tasks()
+        if task not in held and (tasks is None or task in tasks)
+    )
+
+
+def next_due(state: State, names: list[str]) -> list[int]:
+    """When the next delayed jobs are due, and tasks that are held back may be probed."""
+    moments = []
+    for name in names:
+        queue = state.queues[name]
+        first = queue.lanes.delayed.first()
+        moments += [] if first is None else [first[0]]
+        waiting = queue.lanes.tasks() if queue.breakers else ()
+        probes = [queue.breakers.get(task, _CLOSED).next_probe_at(state.now) for task in waiting]
+        moments += [at for at in probes if at is not None]
+    return moments
+
+
+def promote(state: State, queue: QueueState, limit: int = PROMOTED_AT_ONCE) -> int:
+    """Make the queue's due jobs pending, so many of them; answers how many."""
+    promoted = 0
+    while promoted < limit:
+        due = queue.lanes.delayed.first()
+        if due is None or due[0] > state.now:
+            break
+        due[2].reason = None  # It waits for nothing any more.
+        state.step(due[2], Event.PROMOTED, Status.PENDING)
+        promoted += 1
+    return promoted
+
+
+def cancel_late(state: State, record: Record) -> None:
+    """A job that was not started in time is cancelled, with that reason."""
+    assert record.start_by is not None
+    record.reason = not_started_by(from_micros(record.start_by))
+    state.queues[record.draft.queue].totals.cancelled += 1
+    state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
+
+
+def tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) -> None:
+    """Let a task's breaker know how an attempt ended."""
+    breaker = queue.breakers.get(task, _CLOSED)
+    if isinstance(outcome, Complete):
+        if queue.breakers.pop(task, _CLOSED).held_until is not None:
+            state.wake()
+    elif isinstance(outcome, Fail) and outcome.breaker is not None:
+        queue.breakers[task] = breaker.failed(outcome.breaker, state.now)
+
+
+def _grant(state: State, record: Record, worker: str, now: datetime, micros: int) -> Lease:
+    record.lease_version = version = max(record.lease_version, state.version_floor) + 1
+    record.worker = worker
+    record.attempts += 1
+    record.started_at = record.acquired_at = record.heartbeat_at = state.now
+    record.moved_by = 0
+    record.expires_at = state.now + micros
+    record.reason = None
+    record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))
+    if len(record.attempt_rows) > ATTEMPT_RECORDS_MAX:
+        del record.attempt_rows[0]
+    state.step(record, Event.LEASED, Status.RUNNING)
+    return Lease(
+        job_id=record.id,
+        version=version,
+        worker=worker,
+        queue=record.draft.queue,
+        task=record.draft.task,
+        payload=record.draft.payload,
+        codec=record.draft.codec,
+        priority=record.priority,
+        attempt=record.attempts,
+        allowance=record.allowance,
+        acquired_at=now,
+        expires_at=from_micros(record.expires_at),
+        lease_seconds=micros / 1e6,
+        timeout_seconds=record.draft.timeout_seconds,
+        deadline=record.draft.deadline,
+        retry=record.draft.retry,
+        metadata=None if record.draft.metadata is None else dict(record.draft.metadata),
+        parent_id=record.draft.parent_id,
+    )

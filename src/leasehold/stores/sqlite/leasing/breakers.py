@@ -1,0 +1,23 @@
+"""The circuit breakers of lanes, as rows; `core.breaker` says how they move."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from leasehold.core.breaker import Breaker, BreakerState
+from leasehold.stores.sqlite.writing.step import Step
+
+LOAD: Final = "SELECT failures_in_row, held_until, hold_micros FROM lane WHERE id = ?"
+KEEP: Final = "UPDATE lane SET failures_in_row = ?, held_until = ?, hold_micros = ? WHERE id = ?"
+
+
+def failed(step: Step, lane: int, rule: Breaker) -> None:
+    """Count one more failure in a row, and hold the lane back when they are too many."""
+    step.flush()  # What was completed before closes the breaker first.
+    row: Any = step.execute(LOAD, (lane,)).fetchone()
+    keep(step, lane, BreakerState(*row).failed(rule, step.now))
+
+
+def keep(step: Step, lane: int, breaker: BreakerState) -> None:
+    """Write down how a lane's breaker stands."""
+    step.execute(KEEP, (*breaker, lane))
