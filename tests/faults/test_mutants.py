@@ -29,7 +29,6 @@ from leasehold.stores.sqlite.leasing import (
     ready,
     rebalance,
     recover,
-    relimit,
     renew,
     settle,
 )
@@ -333,9 +332,9 @@ MUTANTS: dict[str, Mutate] = {
         parking, "PARKED_IN_GROUP", "= -parked.lane", "= parked.lane"
     ),
     "forget what ran before the limit": sql(
-        relimit, "COUNT_RUNNING", "limit_key IS NOT NULL", "limit_key IS NULL"
+        rebalance, "COUNT_RUNNING", "limit_key IS NOT NULL", "limit_key IS NULL"
     ),
-    "a new limit shows nobody": sql(relimit, "LOOK_AGAIN", "queue = ?", "queue = -?"),
+    "a new limit shows nobody": sql(rebalance, "LOOK_AGAIN", "queue = ?", "queue = -?"),
     "versions may repeat after discard": versions_may_repeat_after_discard,
     "the clock may step back": the_clock_may_step_back,
     "a failed operation is not undone": a_failed_operation_is_not_undone,

@@ -301,7 +301,7 @@ def steps_of_a_lease(store: SQLiteStore, **narrowed: Any) -> tuple[list[str], in
         step.db.set_progress_handler(count, 1)
         try:
             request = LeaseRequest(worker="w", limit=3, **narrowed)
-            return [lease.job_id for lease in leasing.lease(step, request)[0]]
+            return [lease.job_id for _, lease in leasing.lease(step, request).granted]
         finally:
             step.db.set_progress_handler(None)
 

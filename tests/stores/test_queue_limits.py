@@ -246,7 +246,7 @@ def test_a_full_lane_is_not_scanned_past(tmp_path: Path) -> None:
         step.db.row_trace = count
         try:
             request = LeaseRequest(worker="w", queues=("limited", "default"), limit=10)
-            return [lease.job_id for lease in leasing.lease(step, request)[0]]
+            return [lease.job_id for _, lease in leasing.lease(step, request).granted]
         finally:
             step.db.row_trace = None
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.core.budget import PLACED_AT_ONCE
 from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier, place
 from leasehold.core.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.memory.heaps import LazyHeap, Stream, Tiers
-from leasehold.stores.memory.parking import Shelf, Verb
+from leasehold.stores.memory.parking import Shelf
 from leasehold.stores.memory.record import Entry, Record
+
+if TYPE_CHECKING:
+    from leasehold.stores.memory.state import State
 
 SEQ_BITS: Final = 48
 """Room for a job's number behind its turn."""
@@ -189,7 +192,7 @@ class Lanes:
         self._to_place = list(self.records())
 
     def limit_keys(
-        self, limit: int | None, running: Callable[[], Counter[str]], verb: Verb
+        self, limit: int | None, running: Callable[[], Counter[str]], state: State
     ) -> None:
         """Begin or cease to limit how many jobs of one key run, or change that limit.
 
@@ -204,7 +207,7 @@ class Lanes:
                 self._to_place = list(self.records())
         elif before is None:
             # One is left from an earlier limit only while jobs stand as if it still held.
-            self.shelf = self.shelf or Shelf(self, verb)
+            self.shelf = self.shelf or Shelf(self, state)
             self.shelf.limit, self.shelf.running = limit, running()
             self._to_place = list(self.records())
         elif self.shelf is not None:

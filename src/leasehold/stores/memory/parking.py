@@ -9,41 +9,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from leasehold.core import parking
 from leasehold.core.key_limits import free_slots
 from leasehold.stores.memory.heaps import Tiers
-from leasehold.stores.memory.record import Entry, Record
+from leasehold.stores.memory.record import Record
+
+if TYPE_CHECKING:
+    from leasehold.stores.memory.lanes import Lanes
+    from leasehold.stores.memory.state import State
 
 Job = tuple[int, int, Record]
 """Turn, number, job."""
-
-
-class Shop(Protocol):
-    """Where jobs stand that leases see."""
-
-    def show(self, record: Record) -> None:
-        """Let leases see a job."""
-
-    def take_away(self, record: Record) -> None:
-        """Let leases see it no more."""
-
-    def stamp(self, record: Record) -> Entry:
-        """A new entry for a job."""
-
-    def unstamp(self, record: Record) -> None:
-        """Let a job forget its entry."""
-
-
-class Verb(Protocol):
-    """What happens to a shelf under one hold of the store's lock."""
-
-    shown_left: int
-    """How many more parked jobs may be shown."""
-
-    def wake(self) -> None:
-        """Tell whoever waits for jobs that there may be some."""
 
 
 class Account:
@@ -63,12 +41,12 @@ class Shelf:
     """The pending jobs of one queue that have a key."""
 
     __slots__ = (
-        "_accounts", "_groups", "_shop", "_unfilled", "_verb", "limit", "running",
+        "_accounts", "_groups", "_lanes", "_state", "_unfilled", "limit", "running",
     )  # fmt: skip
 
-    def __init__(self, shop: Shop, verb: Verb) -> None:
-        self._shop = shop
-        self._verb = verb
+    def __init__(self, lanes: Lanes, state: State) -> None:
+        self._lanes = lanes
+        self._state = state
         self.limit = 0
         self.running: Counter[str] = Counter()
         """How many jobs of each key run."""
@@ -102,7 +80,7 @@ class Shelf:
         if record.counted:
             self._forget_shown(account, record)
         else:
-            self._shop.take_away(record)
+            self._lanes.take_away(record)
         self.take_in(account, record.tier, _job(record), parked=True)
 
     def started(self, key: str) -> None:
@@ -137,11 +115,11 @@ class Shelf:
 
     @property
     def shown_left(self) -> int:
-        return self._verb.shown_left
+        return self._state.shown_left
 
     @shown_left.setter
     def shown_left(self, left: int) -> None:
-        self._verb.shown_left = left
+        self._state.shown_left = left
 
     def free(self, account: Account) -> int:
         return self.free_of(account.key)
@@ -170,9 +148,9 @@ class Shelf:
         record.counted = True
         if not parked:
             insort(account.shown.setdefault(tier, []), job)
-            self._shop.show(record)
+            self._lanes.show(record)
             return
-        entry = self._shop.stamp(record)
+        entry = self._lanes.stamp(record)
         record.parked = True
         account.parked.add(tier, entry)
         if record.draft.parent_id is not None:
@@ -182,7 +160,7 @@ class Shelf:
     def show(self, account: Account, tier: int, job: Job) -> None:
         self._forget_parked(account, job[2])
         self.take_in(account, tier, job, parked=False)
-        self._verb.wake()
+        self._state.wake()
 
     def park(self, account: Account, tier: int, job: Job) -> None:
         self._forget_shown(account, job[2])
@@ -190,7 +168,7 @@ class Shelf:
 
     def tell_of_shown(self, account: Account) -> None:
         if account.shown:
-            self._verb.wake()
+            self._state.wake()
 
     def go_on_later(self, account: Account) -> None:
         self._unfilled[account] = None
@@ -253,10 +231,10 @@ class Shelf:
         del shown[bisect_left(shown, (record.turn, record.seq))]
         if not shown:
             del account.shown[record.tier]
-        self._shop.take_away(record)
+        self._lanes.take_away(record)
 
     def _forget_parked(self, account: Account, record: Record) -> None:
-        self._shop.unstamp(record)
+        self._lanes.unstamp(record)
         record.parked = False
         account.parked.one_was_forgotten(record.tier)
         if record.draft.parent_id is not None:

@@ -142,7 +142,9 @@ class SQLiteStore(
         # First, since what was settled and what is due may make others available.
         dependents.resolve(step)
         _, tick = fire_due(step, self._lanes, self._disk.refuse_when_low)
-        leases, numbers, cut_short = leasing.lease(step, request)
+        granted, cut_short = leasing.lease(step, request)
+        leases = [lease for _, lease in granted]
+        numbers = [(job.seq, job.lane) for job, _ in granted]
         tick_at = None if tick is None else from_micros(tick)
         if len(leases) >= request.limit:
             return Exchange(settled, leases, None, tick_at, generation), numbers

@@ -1,11 +1,11 @@
-"""Granting leases: what the rows of a lease come to, and what is written for them."""
+"""Granting leases: making them of rows, and what is written for them."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from leasehold.core.lease import Lease, LeaseRequest
 from leasehold.core.leasing import OpenLane
@@ -26,31 +26,17 @@ from leasehold.stores.sqlite.writing.step import Step
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0)"
 
 
-class Grants:
-    """The leases, and what is to be written for them."""
-
-    __slots__ = ("granted", "leases", "left", "numbers", "of_keys", "placed", "taken", "waits")
-
-    def __init__(self) -> None:
-        self.leases: list[Lease] = []
-        self.numbers: list[tuple[int, int]] = []
-        """Number and lane of each."""
-        self.taken: list[ready.Key] = []
-        self.granted: list[tuple[Any, ...]] = []
-        self.placed: list[int] = []
-        self.left: list[tuple[int, int]] = []
-        self.of_keys: Counter[tuple[str, str, int]] = Counter()
-        self.waits: dict[int, list[int]] = {}
+Granted = tuple[Candidate, Lease]
 
 
 def read(
     step: Step, request: LeaseRequest, lanes: Mapping[int, OpenLane], jobs: Sequence[Candidate]
-) -> tuple[Grants, list[tuple[int, str]]]:
+) -> tuple[list[Granted], list[tuple[int, str]]]:
     """Make leases of rows; beside them, the numbers of those of which none can be made, and why."""
     now, floor, worker = step.now, step.version_floor, request.worker
     acquired_at = from_micros(now)
-    expiries: dict[float, tuple[int, datetime]] = {}
-    grants = Grants()
+    expiries: dict[float, datetime] = {}
+    granted: list[Granted] = []
     unreadable: list[tuple[int, str]] = []
     by_task = request.lease_seconds_by_task or {}
     default_seconds = request.lease_seconds or step.settings.lease_seconds
@@ -65,8 +51,7 @@ def read(
             seconds = job.lease_seconds or by_task.get(task) or default_seconds
             expiry = expiries.get(seconds)
             if expiry is None:
-                micros = now + round(seconds * 1e6)
-                expiry = expiries[seconds] = (micros, from_micros(micros))
+                expiry = expiries[seconds] = from_micros(_end_of(now, seconds))
             lease = Lease(
                 job_id=job.id,
                 version=max(job.version, floor) + 1,
@@ -79,7 +64,7 @@ def read(
                 attempt=job.attempts + 1,
                 allowance=job.allowance,
                 acquired_at=acquired_at,
-                expires_at=expiry[1],
+                expires_at=expiry,
                 lease_seconds=seconds,
                 timeout_seconds=job.timeout_seconds,
                 deadline=None if job.deadline is None else from_micros(job.deadline),
@@ -92,42 +77,60 @@ def read(
                 or type(job.id) is not str
                 or not 0 <= job.priority <= 100
                 or type(job.allowance) is not int
+                or type(job.events) is not int
+                or type(job.available_at) is not int
             ):
-                raise ValueError("id, payload, priority or allowance are none")
-            n = job.events + 1
-            waited = now - job.available_at
+                raise ValueError("id, payload, priority, allowance or what became of it are none")
         except UNREADABLE as error:
             unreadable.append((job.seq, problem_of(error)))
             continue
-        tier, turn, seq, stands_in, available_at, *_ = job
-        grants.leases.append(lease)
-        grants.taken.append((stands_in, tier, turn, seq))
-        if job.limit_key is not None:
-            grants.placed.append(seq)
-            grants.of_keys[queue, job.limit_key, job.lane] += 1
-        elif (
-            job.deadline is not None or turn != job.created_at or tier != default_tier(job.priority)
-        ):
-            grants.placed.append(seq)
-        grants.granted.append(
-            (seq, lease.version, worker, now, expiry[0], now, lease.attempt, n, n, available_at)
-        )
-        grants.numbers.append((seq, job.lane))
-        grants.left.append((job.lane, job.priority))
-        if job.lane in grants.waits:
-            grants.waits[job.lane].append(waited)
-        else:
-            grants.waits[job.lane] = [waited]
-    return grants, unreadable
+        granted.append((job, lease))
+    return granted, unreadable
 
 
-def grant(step: Step, grants: Grants) -> None:
+def grant(step: Step, granted: Sequence[Granted]) -> None:
     """Let the jobs run."""
-    for lane, waited in grants.waits.items():
+    now = step.now
+    waits: defaultdict[int, list[int]] = defaultdict(list)
+    for job, _ in granted:
+        waits[job.lane].append(now - job.available_at)
+    for lane, waited in waits.items():
         step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
         step.measured.waited(step.count, lane, waited)
-    ready.leave(step, grants.taken, grants.left, grants.placed)
-    step.executemany(GRANT, grants.granted)
-    if grants.of_keys and step.rules.key_limits:
-        parking.granted(step, grants.of_keys)
-        step.newly_shown.difference_update(grants.placed)
+    placed = [job.seq for job, _ in granted if _has_a_place(job)]
+    ready.leave(
+        step,
+        [(job.stands_in, job.tier, job.turn, job.seq) for job, _ in granted],
+        [(job.lane, job.priority) for job, _ in granted],
+        placed,
+    )
+    step.executemany(
+        GRANT,
+        [
+            (job.seq, lease.version, lease.worker, now, _end_of(now, lease.lease_seconds), now,
+             lease.attempt, job.events + 1, job.events + 1, job.available_at)
+            for job, lease in granted
+        ],
+    )  # fmt: skip
+    if step.rules.key_limits:
+        keys = Counter(
+            (lease.queue, job.limit_key, job.lane)
+            for job, lease in granted
+            if job.limit_key is not None
+        )
+        parking.granted(step, keys)
+        step.newly_shown.difference_update(placed)
+
+
+def _end_of(now: int, lease_seconds: float) -> int:
+    return now + round(lease_seconds * 1e6)
+
+
+def _has_a_place(job: Candidate) -> bool:
+    """Whether there may be a row in `place` to forget."""
+    return (
+        job.limit_key is not None
+        or job.deadline is not None
+        or job.turn != job.created_at
+        or job.tier != default_tier(job.priority)
+    )

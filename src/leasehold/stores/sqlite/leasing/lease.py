@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.breaker import BreakerState
 from leasehold.core.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
-from leasehold.core.lease import Lease, LeaseRequest
+from leasehold.core.lease import LeaseRequest
 from leasehold.core.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.messages import not_started_by
 from leasehold.core.priority import DEFAULT_SCORING, Scoring
@@ -22,7 +22,7 @@ from leasehold.core.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import aside, breakers, parking, ready
 from leasehold.stores.sqlite.leasing.finish import end_waiting
-from leasehold.stores.sqlite.leasing.grant import Grants, grant, read
+from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
 from leasehold.stores.sqlite.leasing.order import (
     Candidate,
     Lane,
@@ -35,15 +35,17 @@ from leasehold.stores.sqlite.leasing.parking import Account
 from leasehold.stores.sqlite.leasing.queue_limits import open_queues
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
+from leasehold.stores.sqlite.schema.codes import STATUS_CODE
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.writing.step import Step
 
-# A due job moves from waiting to ready, and its history says so. Guard: due, not blocked.
+# A due job moves from waiting to ready, and its history says so: its status, then the columns of an
+# Entry. Guard: due, not blocked.
 FIND_DUE: Final = """
-    SELECT waiting.seq, waiting.status, due, version, attempts, events + 1, lane.id, priority,
-           parent_id, created_at, deadline,
-           coalesce((SELECT base FROM raised WHERE raised.seq = waiting.seq), priority)
+    SELECT waiting.status, waiting.seq, lane.id, priority,
+           coalesce((SELECT base FROM raised WHERE raised.seq = waiting.seq), priority),
+           version, attempts, events + 1, due, created_at, deadline, parent_id
     FROM waiting JOIN job USING (seq) LEFT JOIN lane ON lane.id = job.lane
     WHERE due <= ? ORDER BY due LIMIT ?
 """
@@ -60,29 +62,10 @@ LANES_WITH_WORK: Final = """
 """
 
 
-class Due(NamedTuple):
-    """A waiting job whose time has come; the columns of FIND_DUE."""
-
-    seq: int
-    status: int
-    due: int
-    version: int
-    attempts: int
-    events: int
-    """How many there are with that of its promotion."""
-    lane: int | None
-    priority: int
-    parent_id: str | None
-    created_at: int
-    deadline: int | None
-    base: int
-
-
 class Leased(NamedTuple):
-    """The leases and, beside them, number and lane of each."""
+    """What a lease came to."""
 
-    leases: list[Lease]
-    numbers: list[tuple[int, int]]
+    granted: list[Granted]
     cut_short: bool = False
     """Whether the write's budget is used up: more may be available."""
 
@@ -91,30 +74,17 @@ def promote(step: Step) -> int:
     """Make due jobs pending; answers how many it found (at most PROMOTED_AT_ONCE)."""
     rows: list[Any] = step.execute(FIND_DUE, (step.now, PROMOTED_AT_ONCE)).fetchall()
     entries, events = [], []
-    for job in map(Due._make, rows):
+    for status, *columns in rows:
+        job = Entry(*columns)
         if job.lane is None:
             aside.waiting_job(step, job.seq, "it belongs to no queue and task")
             continue
-        entries.append(
-            Entry(
-                seq=job.seq,
-                lane=job.lane,
-                priority=job.priority,
-                base=job.base,
-                version=job.version,
-                attempts=job.attempts,
-                events=job.events,
-                available_at=job.due,
-                created_at=job.created_at,
-                deadline=job.deadline,
-                parent_id=job.parent_id,
-            )
-        )
-        events.append((job.seq, job.events, step.now, job.status, job.attempts, job.version))
-        before = Status.FAILED if job.status == 4 else Status.SCHEDULED
+        entries.append(job)
+        events.append((job.seq, job.events, step.now, status, job.attempts, job.version))
+        before = Status.FAILED if status == STATUS_CODE[Status.FAILED] else Status.SCHEDULED
         step.move(job.lane, before, Status.PENDING)
     if entries:
-        step.executemany(FORGET_WAITING, [(entry.seq,) for entry in entries])
+        step.executemany(FORGET_WAITING, [(job.seq,) for job in entries])
         ready.enter(step, entries)
         step.executemany(RECORD_PROMOTED, events)
     return len(entries)
@@ -130,14 +100,14 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
     """Take up to `limit` jobs."""
     promote(step)
     rebalance(step)
-    leased = Leased([], [])
+    granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
     while True:
-        look = _Look(step, request, request.limit - len(leased.leases), left)
+        look = _Look(step, request, request.limit - len(granted), left)
         if not look.lanes:
-            return leased
+            return Leased(granted)
         look.along_the_jobs()
-        grants, unreadable = read(step, request, look.lanes, look.taken)
+        found, unreadable = read(step, request, look.lanes, look.taken)
         if unreadable:
             # Nothing is granted yet: without these, others are the best.
             for seq, problem in unreadable[:left]:
@@ -146,18 +116,16 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
             if left > 0:
                 continue
             break
-        look.write(grants)
-        leased.leases.extend(grants.leases)
-        leased.numbers.extend(grants.numbers)
+        look.write(found)
+        granted += found
         left -= len(look.late)
-        is_short = len(leased.leases) < request.limit
-        if look.walk.is_cut_short and is_short:
+        if look.walk.is_cut_short and len(granted) < request.limit:
             break
-        if not (look.late and step.newly_shown and is_short):
-            return leased
+        if not (look.late and step.newly_shown and len(granted) < request.limit):
+            return Leased(granted)
         # Others of their keys have taken the places of those that came too late.
     step.hints.ready = True
-    return leased._replace(cut_short=True)
+    return Leased(granted, cut_short=True)
 
 
 class _Look:
@@ -202,13 +170,13 @@ class _Look:
             if walk.is_over:
                 return
 
-    def write(self, grants: Grants) -> None:
+    def write(self, granted: list[Granted]) -> None:
         """Grant what was taken, and see to the rest."""
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
                 breakers.keep(step, number, lane.probe.probed(step.now))
-        grant(step, grants)
+        grant(step, granted)
         # Only now: to take these out or aside may move others, and those were read where they were.
         parking.turn_away(
             step,

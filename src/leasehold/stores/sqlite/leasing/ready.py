@@ -106,11 +106,14 @@ class Standing(NamedTuple):
 
 def scoring_of(step: Step, lane: int) -> Scoring:
     """What counts in the queue of a lane."""
-    if not step.rules:
-        return DEFAULT_SCORING
-    row: Any = step.execute(QUEUE_OF, (lane,)).fetchone()
-    rule = None if row is None else step.rules.get(row[0])
+    rule = step.rules.get(queue_of(step, lane) or "") if step.rules else None
     return DEFAULT_SCORING if rule is None else rule.config.scoring
+
+
+def queue_of(step: Step, lane: int) -> str | None:
+    """The queue of a lane, or of a key's parked jobs."""
+    row: Any = step.execute(QUEUE_OF, (lane,)).fetchone()
+    return None if row is None else row[0]
 
 
 def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:

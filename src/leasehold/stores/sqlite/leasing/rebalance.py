@@ -2,14 +2,22 @@
 
 A lease does it before it looks, and so does the sweep, so many jobs in one write. Guard: a job is
 moved by the place at which it was found in the same write.
+
+A queue's limit per key may be set, changed or taken away while jobs are pending and running. What
+runs is counted at once, in the write that changes the limit, so the next lease obeys it. The
+pending jobs are dealt with here: until the pass has come to them, leases meet them, and park those
+that may not run.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from leasehold.core.budget import PLACED_AT_ONCE
-from leasehold.stores.sqlite.leasing import ready, relimit
+from leasehold.core.parking import fill_all
+from leasehold.stores.sqlite.leasing import parking, ready
+from leasehold.stores.sqlite.leasing.parking import Account, Shelf
 from leasehold.stores.sqlite.leasing.ready import STANDING, Standing
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -24,7 +32,7 @@ LAGS: Final = """
     SELECT 1 FROM place WHERE crosses_at <= ? UNION ALL SELECT 1 FROM rescoring LIMIT 1
 """
 # What is parked comes first, or a job that is shown meanwhile would be passed over. There may be
-# many accounts of keys: each is followed by the next, the last by its lane (`relimit.py`).
+# many accounts of keys: each is followed by the next, the last by its lane.
 RESCORE: Final = """
     INSERT OR REPLACE INTO rescoring
     SELECT coalesce(-(SELECT id FROM key_lane WHERE key_lane.lane = lane.id ORDER BY key LIMIT 1),
@@ -34,7 +42,7 @@ RESCORE: Final = """
 """
 SOME_RESCORING: Final = "SELECT 1 FROM rescoring LIMIT 1"
 NEXT_LANE: Final = "SELECT lane, tier, turn, seq FROM rescoring LIMIT 1"
-# Those that were moved ahead are met again, and stay; none is passed over.
+# Rows that moved forward are visited again (a no-op); none is skipped.
 AFTER: Final = f"""
     SELECT {STANDING} FROM ready CROSS JOIN job USING (seq)
         LEFT JOIN raised ON raised.seq = job.seq
@@ -43,6 +51,46 @@ AFTER: Final = f"""
 """  # noqa: S608  # our own names
 GOT_SO_FAR: Final = "UPDATE rescoring SET tier = ?, turn = ?, seq = ? WHERE lane = ?"
 RESCORED: Final = "DELETE FROM rescoring WHERE lane = ?"
+
+FORGET_RUNNING: Final = "UPDATE key_lane SET running = 0 WHERE queue = ?"
+# `running` is small, so all of it may be read.
+COUNT_RUNNING: Final = """
+    INSERT INTO key_lane (queue, key, lane, running)
+    SELECT lane.queue, limit_key, job.lane, count(*)
+    FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
+    WHERE lane.queue = ? AND limit_key IS NOT NULL GROUP BY job.lane, limit_key
+    ON CONFLICT DO UPDATE SET running = excluded.running
+"""
+BEYOND: Final = 9223372036854775807
+"""A tier beyond the last job: from there none is placed anew, only accounts are looked at."""
+# The first account of each lane; the others follow.
+LOOK_AGAIN: Final = f"""
+    INSERT OR IGNORE INTO rescoring
+    SELECT -first, {BEYOND}, 0, 0 FROM (
+        SELECT (SELECT id FROM key_lane WHERE key_lane.lane = lane.id ORDER BY key LIMIT 1) AS first
+        FROM lane WHERE queue = ?)
+    WHERE first IS NOT NULL
+"""  # noqa: S608  # our own number
+NEXT_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = ? AND key > ? ORDER BY key LIMIT 1"
+LOOK_INTO: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, ?, 0, 0)"
+PLACE_ANEW: Final = "INSERT OR REPLACE INTO rescoring VALUES (?, -1, 0, 0)"
+FORGET_ACCOUNTS: Final = "DELETE FROM key_lane WHERE queue = ?"
+COUNT_NO_MORE: Final = "UPDATE place SET lane = NULL, key_lane = NULL WHERE seq = ?"
+# Guard: nothing of it is shown or parked. What runs is not counted without a limit.
+CLOSE_UNLIMITED: Final = """
+    DELETE FROM key_lane WHERE id = ?1
+        AND NOT EXISTS (SELECT 1 FROM place WHERE key_lane = ?1 AND place.lane IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM ready WHERE ready.lane = -?1)
+"""
+
+
+class Pass(NamedTuple):
+    """How far the pass over a lane, or over the parked jobs of an account, has got."""
+
+    lane: int
+    tier: int
+    turn: int
+    seq: int
 
 
 def rebalance(step: Step) -> bool:
@@ -54,7 +102,7 @@ def rebalance(step: Step) -> bool:
             return True
         step.next_crossing = None
     while step.some_rescoring and left > 0 and step.shown_left:
-        left -= _rescore(step, left)
+        left -= _go_on(step, left)
     return step.some_rescoring
 
 
@@ -65,31 +113,106 @@ def rescore(step: Step, queue: str) -> None:
     step.some_rescoring = True
 
 
+def limit_changed(step: Step, queue: str, before: int | None, after: int | None) -> None:
+    """Count by another limit per key from now on; those whom it concerns are looked at."""
+    if before == after:
+        return
+    if before is not None and after is not None:
+        step.execute(LOOK_AGAIN, (queue,))
+        step.some_rescoring = True
+        return
+    if after is not None:
+        # Accounts are left from an earlier limit only while the pass that closes them goes on.
+        step.execute(FORGET_RUNNING, (queue,))
+        step.execute(COUNT_RUNNING, (queue,))
+    rescore(step, queue)
+
+
+def forget(step: Step, queue: str) -> None:
+    """A queue is deleted; nothing is pending in it any more."""
+    step.execute(FORGET_ACCOUNTS, (queue,))
+
+
 def _cross(step: Step, limit: int) -> int:
     rows: list[Any] = step.execute(CROSSING, (step.now, limit)).fetchall()
     ready.move(step, [Standing(*row) for row in rows])
     return len(rows)
 
 
-def _rescore(step: Step, limit: int) -> int:
+def _go_on(step: Step, limit: int) -> int:
     """Go on with one lane; answers how many jobs were looked at, at least one."""
-    lane: Any = step.execute(NEXT_LANE).fetchone()
-    if lane is None:
+    row: Any = step.execute(NEXT_LANE).fetchone()
+    if row is None:
         step.some_rescoring = False
         return 1
-    rows: list[Any] = step.execute(AFTER, (*lane, limit)).fetchall()
-    standings = [Standing(*row) for row in rows]
+    begun = Pass(*row)
+    rows: list[Any] = step.execute(AFTER, (*begun, limit)).fetchall()
+    standings = [Standing(*each) for each in rows]
     if len(rows) < limit:
-        step.execute(RESCORED, (lane[0],))
+        step.execute(RESCORED, (begun.lane,))
     else:
         last = standings[-1]
         step.execute(GOT_SO_FAR, (last.tier, last.turn, last.seq, last.lane))
-    limited = relimit.is_limited(step, lane[0])
+    limited = ready.queue_of(step, begun.lane) in step.rules.key_limits
     if not limited:
-        standings = relimit.let_go(step, standings)
-    ready.move(step, standings, ready.scoring_of(step, lane[0]))
+        standings = _let_go(step, standings)
+    ready.move(step, standings, ready.scoring_of(step, begun.lane))
     if limited:
-        relimit.take_in(step, standings)
+        _take_in(step, standings)
     if len(rows) < limit:
-        relimit.looked_through(step, lane[0], only_looking=lane[1] == relimit.BEYOND)
+        _looked_through(step, begun.lane, only_looking=begun.tier == BEYOND)
     return max(1, len(rows))
+
+
+def _let_go(step: Step, jobs: Sequence[Standing]) -> list[Standing]:
+    """Put jobs back that are still counted although nothing limits them; where they stand then."""
+    known = parking.counted_among(step, [job.seq for job in jobs])
+    free = []
+    for job in jobs:
+        if job.seq in known:
+            account = known[job.seq].account
+            if job.lane != account.lane:
+                key = (job.tier, job.turn, job.seq)
+                step.execute(parking.CHANGE_LANE, (account.lane, job.lane, *key))
+                step.newly_shown.add(job.seq)
+            step.execute(COUNT_NO_MORE, (job.seq,))
+            job = job._replace(lane=account.lane)  # noqa: PLW2901  # the same job, elsewhere
+        free.append(job)
+    return free
+
+
+def _take_in(step: Step, jobs: Sequence[Standing]) -> None:
+    """Count jobs for their keys that came before the limit, and park who is too many."""
+    for job in jobs:
+        now = ready.find(step, job.seq) if job.lane > 0 else None
+        if now is not None:
+            parking.enter(step, [now[:4]])
+
+
+def _looked_through(step: Step, lane: int, *, only_looking: bool) -> None:
+    """The last job of a lane was looked at: show what may run, and forget what is not needed.
+
+    Accounts are followed by the next one of their lane, in the order of keys. After the last whose
+    jobs were placed anew comes the lane itself, and after that its accounts are looked at again.
+    """
+    if lane > 0:
+        _look_into_next(step, lane, "", BEYOND)
+        return
+    row: Any = step.execute(parking.ACCOUNT, (-lane,)).fetchone()
+    if row is None:
+        return
+    account = Account(*row)
+    limited = account.queue in step.rules.key_limits
+    if limited:
+        fill_all(Shelf(step), account)
+    more = _look_into_next(step, account.lane, account.key, BEYOND if only_looking else -1)
+    if not more and not only_looking:
+        step.execute(PLACE_ANEW, (account.lane,))
+    step.execute(parking.CLOSE_ACCOUNT if limited else CLOSE_UNLIMITED, (account.id,))
+
+
+def _look_into_next(step: Step, lane: int, key: str, start: int) -> bool:
+    following: Any = step.execute(NEXT_ACCOUNT, (lane, key)).fetchone()
+    if following is not None:
+        step.execute(LOOK_INTO, (-following[0], start))
+    return following is not None

@@ -26,10 +26,9 @@ from leasehold.env import from_micros
 from leasehold.errors import InvalidQueueError
 from leasehold.stores.sqlite.keeping.erase import erase
 from leasehold.stores.sqlite.keeping.prune_lanes import MAKE_INDEX
-from leasehold.stores.sqlite.leasing import people, relimit
+from leasehold.stores.sqlite.leasing import people, rebalance
 from leasehold.stores.sqlite.leasing.finish import end_waiting
 from leasehold.stores.sqlite.leasing.locate import locate, remove
-from leasehold.stores.sqlite.leasing.rebalance import rescore
 from leasehold.stores.sqlite.leasing.settle import FIND_SEQ
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import DELETED_BY, Rule, load
@@ -204,7 +203,7 @@ def bury(step: Step, queue: str, jobs: Sequence[int], buried: int) -> tuple[int,
 def _forget(step: Step, queue: str, actor: str, *, force: bool, buried: int) -> None:
     step.execute(FORGET_RULE, (queue,))
     step.execute(FORGET_BUCKETS, (queue,))
-    relimit.forget(step, queue)
+    rebalance.forget(step, queue)
     step.rules_changed()
     # Those that were held back by the queue's rules, its running jobs' retries, may go on.
     step.hints.ready = True
@@ -272,7 +271,7 @@ def _keep(step: Step, queue: str, rule: Rule) -> None:
     before = step.rules.get(queue)
     key_limit = None if before is None else before.config.key_concurrency
     if rule.config.scoring != (DEFAULT_SCORING if before is None else before.config.scoring):
-        rescore(step, queue)
+        rebalance.rescore(step, queue)
     config = msgspec.json.encode(rule.config).decode()
     state = (
         rule.state.value
@@ -283,8 +282,7 @@ def _keep(step: Step, queue: str, rule: Rule) -> None:
     if rule.config.retention is not None:
         step.execute(MAKE_INDEX)
     step.rules_changed()
-    if relimit.changed(step, queue, key_limit, rule.config.key_concurrency):
-        rescore(step, queue)
+    rebalance.limit_changed(step, queue, key_limit, rule.config.key_concurrency)
     # More may be leased, or submitted, than before.
     step.hints.ready = True
 
