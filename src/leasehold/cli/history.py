@@ -7,10 +7,10 @@ from typing import Final
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.output import Column, emit
 from leasehold.cli.session import Session
+from leasehold.documents.records import document_of
 
 COLUMNS: Final = (
     Column("sequence", "NO", right=True),
