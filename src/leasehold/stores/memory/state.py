@@ -25,6 +25,7 @@ from leasehold.core.retention import (
 )
 from leasehold.core.schedule import Schedule
 from leasehold.core.settings import retention_by
+from leasehold.core.settings_in_force import SettingsInForce
 from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.env import Env, from_micros
@@ -36,7 +37,6 @@ from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
-from leasehold.stores.memory.settings import Settings
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -132,7 +132,7 @@ class State:
         """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
         self.finished = Finished()
-        self.settings = Settings()
+        self.settings = SettingsInForce.of(0, {})
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
         self.schedules: dict[str, Schedule] = {}
@@ -141,6 +141,7 @@ class State:
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self.audited = 0  # the number of the latest of them
         self.version_floor = 0
         """Above every lease version of a forgotten job, whose id may come back."""
         self.last_seq = 0
@@ -460,6 +461,7 @@ class State:
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""
+        self.audited += 1
         self.audit.append(
             AuditRecord(
                 at=from_micros(self.now),
