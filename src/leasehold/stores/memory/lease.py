@@ -177,9 +177,7 @@ def promote(state: State, queue: QueueState, limit: int = PROMOTED_AT_ONCE) -> i
 def cancel_late(state: State, record: Record) -> None:
     """A job that was not started in time is cancelled, with that reason."""
     assert record.start_by is not None
-    record.reason = not_started_by(from_micros(record.start_by))
-    state.queues[record.draft.queue].totals.cancelled += 1
-    state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
+    state.end_waiting(record, Status.CANCELLED, not_started_by(from_micros(record.start_by)))
 
 
 def tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from leasehold.core.breaker import BreakerState
 from leasehold.core.budget import SHOWN_AT_ONCE
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
+from leasehold.core.decision import Decision, end_of_waiting
 from leasehold.core.job import Draft
 from leasehold.core.queue_limits import lets_somebody_go_on
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
@@ -27,6 +28,7 @@ from leasehold.core.retention import (
 )
 from leasehold.core.schedule import Schedule
 from leasehold.core.settings import retention_by
+from leasehold.core.settings_in_force import SettingsInForce
 from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.env import Env, from_micros
@@ -37,7 +39,6 @@ from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
-from leasehold.stores.memory.settings import Settings
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -125,7 +126,7 @@ class State:
         """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
         self.finished = Finished()
-        self.settings = Settings()
+        self.settings = SettingsInForce.of(0, {})
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
         self.schedules: dict[str, Schedule] = {}
@@ -134,6 +135,7 @@ class State:
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self.audited = 0  # the number of the latest of them
         self.version_floor = 0
         """Above every lease version of a forgotten job, whose id may come back."""
         self.last_seq = 0
@@ -252,6 +254,19 @@ class State:
             if shelf is not None and key is not None:
                 shelf.ended(key)
         self._enter(queue, record)
+
+    def follow(self, record: Record, decision: Decision) -> None:
+        """Let become of a job what was decided."""
+        record.attempts = decision.attempts
+        record.reason = decision.reason
+        totals = self.queues[record.draft.queue].totals
+        for name in decision.totals:
+            setattr(totals, name, getattr(totals, name) + 1)
+        self.step(record, decision.event, decision.status, decision.message)
+
+    def end_waiting(self, record: Record, after: Status, reason: str) -> None:
+        """End a job that is not running: it is cancelled, or a dead letter."""
+        self.follow(record, end_of_waiting(after, record.attempts, reason))
 
     def wake(self) -> None:
         """Tell listeners that something may be leased, or submitted, that could not be before."""
@@ -444,6 +459,7 @@ class State:
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""
+        self.audited += 1
         self.audit.append(
             AuditRecord(
                 at=from_micros(self.now),

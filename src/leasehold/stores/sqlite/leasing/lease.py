@@ -20,8 +20,8 @@ from leasehold.core.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.queue_limits import UNLIMITED
 from leasehold.core.status import Status
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import aside, breakers, parking, ready
-from leasehold.stores.sqlite.leasing.finish import end_waiting
+from leasehold.stores.sqlite.leasing import breakers, damage, parking, ready
+from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
 from leasehold.stores.sqlite.leasing.order import (
     Candidate,
@@ -35,6 +35,7 @@ from leasehold.stores.sqlite.leasing.parking import Account
 from leasehold.stores.sqlite.leasing.queue_limits import open_queues
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
+from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.codes import STATUS_CODE
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
@@ -77,7 +78,7 @@ def promote(step: Step) -> int:
     for status, *columns in rows:
         job = Entry(*columns)
         if job.lane is None:
-            aside.waiting_job(step, job.seq, "it belongs to no queue and task")
+            damage.set_aside(step, Damaged(job.seq, "it belongs to no queue and task"))
             continue
         entries.append(job)
         events.append((job.seq, job.events, step.now, status, job.attempts, job.version))
@@ -111,7 +112,7 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
         if unreadable:
             # Nothing is granted yet: without these, others are the best.
             for seq, problem in unreadable[:left]:
-                aside.waiting_job(step, seq, problem_with(step.db, seq) or problem)
+                damage.set_aside(step, Damaged(seq, problem_with(step.db, seq) or problem))
             left -= len(unreadable)
             if left > 0:
                 continue
@@ -242,17 +243,6 @@ class Late(NamedTuple):
 def cancel_late(step: Step, job: Late | Candidate) -> None:
     """A job that was not started in time is cancelled, with that reason."""
     assert job.start_by is not None
-    ready.leave_by_number(step, job.seq)
-    end_waiting(
-        step,
-        seq=job.seq,
-        job_id=job.id,
-        lane=job.lane,
-        before=Status.PENDING,
-        after=Status.CANCELLED,
-        version=job.version,
-        attempts=job.attempts,
-        events=job.events,
-        available_at=job.available_at,
-        reason=not_started_by(from_micros(job.start_by)),
-    )
+    stood = (Status.PENDING, job.version, job.attempts, job.events, job.available_at)
+    reason = not_started_by(from_micros(job.start_by))
+    end_waiting(step, JobState(job.seq, job.id, job.lane, *stood), Status.CANCELLED, reason)
