@@ -7,15 +7,15 @@ from bisect import insort
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.key_limits import Turn, free_slots, is_shown
+from leasehold.core.key_limits import Rank, free_slots, is_shown
 
 turns = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 1000)), unique=True, max_size=30)
 
 
 @given(turns, st.integers(0, 5))
-def test_those_that_are_shown_are_always_the_best(jobs: list[Turn], free: int) -> None:
+def test_those_that_are_shown_are_always_the_best(jobs: list[Rank], free: int) -> None:
     """Jobs that come one by one, each judged by the rule alone: as if all had been sorted."""
-    shown: list[Turn] = []
+    shown: list[Rank] = []
     for job in jobs:
         last = shown[free - 1] if 0 < free <= len(shown) else None
         if is_shown(job, last, free):

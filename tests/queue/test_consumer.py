@@ -14,6 +14,7 @@ from leasehold import (
     Status,
     TaskQueue,
 )
+from leasehold.core.budget import LATE_AT_ONCE, PASSED_OVER_AT_ONCE
 from leasehold.env import ManualClock
 
 WAIT = 30
@@ -33,6 +34,20 @@ def test_lease_ack_and_result(still: TaskQueue) -> None:
     assert settled.status is Status.COMPLETED
     assert job.result(0) == "done"
     assert still.attempts(job)[0].note == {"took": 3}
+
+
+def test_a_call_that_does_not_wait_spends_one_budget_on_late_jobs(
+    still: TaskQueue, clock: ManualClock
+) -> None:
+    """However many nobody started in time: each call takes some out, and answers."""
+    still.submit_many([NewJob(resize, (f"{n}",), start_within_seconds=1) for n in range(3000)])
+    job = still.submit(resize, "in time", priority=1)
+    clock.advance(2)
+    assert still.lease(wait=0) is None
+    spent = LATE_AT_ONCE + PASSED_OVER_AT_ONCE
+    assert still.store.stats().counts[Status.CANCELLED] == spent
+    found = [still.lease(wait=0) for _ in range(3000 // PASSED_OVER_AT_ONCE)]
+    assert [lease.job_id for lease in found if lease is not None] == [job.id]
 
 
 def test_nothing_there_is_none(still: TaskQueue) -> None:

@@ -6,18 +6,27 @@ What it does is counted by the heads of heaps that it looks at.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
 from leasehold.core.breaker import Breaker
-from leasehold.core.budget import BURIED_AT_ONCE, PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
+from leasehold.core.budget import (
+    BURIED_AT_ONCE,
+    LATE_AT_ONCE,
+    PASSED_OVER_AT_ONCE,
+    PLACED_AT_ONCE,
+    PROMOTED_AT_ONCE,
+    SHOWN_AT_ONCE,
+)
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Fail, JobError
 from leasehold.core.queue_config import QueueConfig, QueueState
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
-from leasehold.stores.memory import MemoryStore, heaps
+from leasehold.stores.memory import MemoryStore, heaps, lanes, parking
+from leasehold.stores.memory.record import Record
 
 MANY = 100_000
 
@@ -126,3 +135,60 @@ def test_a_queue_is_deleted_so_many_jobs_at_a_time(
     assert store.stats().counts[Status.DEAD] == count
     assert store.submit([Draft(id="new", task="t")])
     assert store.check() == []
+
+
+def test_a_sweep_cancels_late_jobs_so_many_at_a_time(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    store.submit([Draft(id=f"{n}", task="t", start_within_seconds=1) for n in range(3000)])
+    clock.advance(2)
+    for swept in (1, 2, 3):
+        store.recover()
+        assert store.stats().counts[Status.CANCELLED] == swept * LATE_AT_ONCE
+
+
+CHANGES: dict[str, dict[str, object]] = {
+    "another order": {"fifo_mode": True},
+    "a limit per key": {"key_concurrency": 2},
+    "a higher limit per key": {"key_concurrency": 5000},
+    "no limit per key": {"key_concurrency": None},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_jobs_are_placed_by_changed_rules_so_many_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, store: MemoryStore, change: str
+) -> None:
+    """Under one hold of the lock, that is: others lease and submit in between."""
+    limit = None if change == "a limit per key" else 1
+    store.create_queue("default", QueueConfig(key_concurrency=limit), actor="me")
+    many = 3 * PLACED_AT_ONCE
+    store.submit([Draft(id=f"{n}", task="t", limit_key="k", priority=n % 3) for n in range(many)])
+    holds: list[int] = []
+    run, place_anew, show = store._run, lanes.Lanes.place_anew, parking.Shelf.show
+
+    def held(verb: object, *args: object) -> object:
+        holds.append(0)
+        return run(verb, *args)  # type: ignore[arg-type]
+
+    def placed(lanes: lanes.Lanes, record: Record, now: int) -> None:
+        holds[-1] += 1
+        place_anew(lanes, record, now)
+
+    def shown(shelf: parking.Shelf, *job: Any) -> None:
+        holds[-1] += 1
+        show(shelf, *job)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_run", held)
+        patch.setattr(lanes.Lanes, "place_anew", placed)
+        patch.setattr(parking.Shelf, "show", shown)
+        store.update_queue("default", CHANGES[change], actor="me")
+    assert sum(holds) >= 2 * PLACED_AT_ONCE
+    assert max(holds) <= max(PLACED_AT_ONCE, SHOWN_AT_ONCE) + 3
+    assert store.check() == []
+    leases = store.exchange(request=LeaseRequest(worker="w", limit=9000)).leases
+    limit = store.queue_info("default").config.key_concurrency  # type: ignore[union-attr]
+    assert len(leases) == min(many, limit or many)
+    served = [int(lease.job_id) for lease in leases]
+    assert served == sorted(served, key=lambda n: (-(n % 3), n))

@@ -25,6 +25,9 @@ pass that parks them has come to them."""
 PASSED_OVER_AT_ONCE: Final = 500
 """Jobs that one lease, or one write of a sweep, takes out instead of leasing them: they came too
 late, or cannot be read. The exchange's `next_due_at` is then now, and the next one goes on."""
+LATE_AT_ONCE: Final = 1000
+"""Jobs that one sweep cancels because nobody started them in time; leases and the next sweep go on,
+so that whoever sweeps before a lease, without a worker around, is not kept for long."""
 RECOVERED_AT_ONCE: Final = 500
 """Jobs taken back from lost holders; the sweep goes on with further writes."""
 BURIED_AT_ONCE: Final = 500

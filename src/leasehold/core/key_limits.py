@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from typing import Any
 
-Turn = tuple[int, int]
-"""A job's turn and number: its place within its tier; the lower is served first."""
+Rank = tuple[int, int]
+"""A job's turn and number: its rank within its tier; the lower is served first."""
 
 
 def free_slots(limit: int, running: int) -> int:
@@ -40,7 +40,7 @@ def free_slots(limit: int, running: int) -> int:
 def is_shown(own: tuple[Any, ...], last_shown: tuple[Any, ...] | None, free: int) -> bool:
     """Whether a job is among the best `free` ones of its key, task and tier.
 
-    Both begin with a `Turn`. `last_shown` is the last of the first `free` that are shown; None if
+    Both begin with a `Rank`. `last_shown` is the last of the first `free` that are shown; None if
     there are fewer.
 
     >>> is_shown((5, 1), last_shown=None, free=2)

@@ -19,8 +19,8 @@ from leasehold.core.key_limits import is_shown
 Account = TypeVar("Account")
 Key_contra = TypeVar("Key_contra", contravariant=True)
 Job = TypeVar("Job", bound=tuple[Any, ...])
-"""A pending job as its store names it: turn and number, then what else the store needs. Numbers are
-never the same, so the lesser tuple is the better job."""
+"""A pending job as its store names it: its `Rank`, then what else the store needs. No two jobs have
+the same number, so the lesser tuple is the better job."""
 
 COUNTED_MAX: Final = 100
 """Up to how many free slots of a key the jobs that are shown for them are counted, one by one."""

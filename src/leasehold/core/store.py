@@ -165,7 +165,7 @@ class Store(
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
-                 instead of leased; a sweep cancels those that are pending, too.
+                 instead of leased; sweeps cancel those that are pending, too, so many each.
         - LEA-6  At most `limit` leases; fewer only if no more are available, or if the budget of
                  the write went to jobs that are not to be leased (LEA-5, `core.unreadable`): then
                  `next_due_at` is now, listeners hear `on_ready`, and the next exchange goes on.

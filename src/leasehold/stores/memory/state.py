@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.breaker import BreakerState
-from leasehold.core.budget import SHOWN_AT_ONCE
+from leasehold.core.budget import LATE_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.decision import Decision, end_of_waiting
 from leasehold.core.job import Draft
@@ -214,7 +214,7 @@ class State:
         """Pending jobs past their start_by that never ran, so many of them."""
         found: list[Record] = []
         not_yet = []
-        while self._to_start and self._to_start[0][0] < self.now and len(found) < TRIM_BATCH:
+        while self._to_start and self._to_start[0][0] < self.now and len(found) < LATE_AT_ONCE:
             entry = heappop(self._to_start)
             record = entry[2]
             if record.start_by is None or record.attempt_rows or record.status in TERMINAL:

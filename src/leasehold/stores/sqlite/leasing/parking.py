@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from leasehold.core import parking
-from leasehold.core.key_limits import Turn, free_slots
+from leasehold.core.key_limits import Rank, free_slots
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -139,11 +139,11 @@ class Shelf:
     def accounts_of(self, key: tuple[str, str]) -> Sequence[Account]:
         return [Account(*row) for row in self._rows(ACCOUNTS_OF_KEY, key)]
 
-    def nth_shown(self, account: Account, tier: int, n: int) -> Turn | None:
-        return self._turn(NTH_SHOWN, (account.id, tier, n - 1))
+    def nth_shown(self, account: Account, tier: int, n: int) -> Rank | None:
+        return self._rank(NTH_SHOWN, (account.id, tier, n - 1))
 
-    def first_parked(self, account: Account, tier: int) -> Turn | None:
-        return self._turn(FIRST_PARKED, (account.parked_lane, tier))
+    def first_parked(self, account: Account, tier: int) -> Rank | None:
+        return self._rank(FIRST_PARKED, (account.parked_lane, tier))
 
     def parked_tiers(self, account: Account) -> Iterator[int]:
         tier = -1
@@ -151,19 +151,19 @@ class Shelf:
             tier = rows[0][0]
             yield tier
 
-    def take_in(self, account: Account, tier: int, job: Turn, *, parked: bool) -> None:
+    def take_in(self, account: Account, tier: int, job: Rank, *, parked: bool) -> None:
         turn, seq = job
         where = account.parked_lane if parked else None
         self._step.execute(COUNT, (seq, tier, turn, where, account.id))
         if parked:
             self._change_lane(tier, job, account.lane, account.parked_lane)
 
-    def show(self, account: Account, tier: int, job: Turn) -> None:
+    def show(self, account: Account, tier: int, job: Rank) -> None:
         self._change_lane(tier, job, account.parked_lane, account.lane)
         self._step.execute(SAY_WHERE, (None, job[1]))
         self._step.newly_shown.add(job[1])
 
-    def park(self, account: Account, tier: int, job: Turn) -> None:
+    def park(self, account: Account, tier: int, job: Rank) -> None:
         self._change_lane(tier, job, account.lane, account.parked_lane)
         self._step.execute(SAY_WHERE, (account.parked_lane, job[1]))
 
@@ -185,10 +185,10 @@ class Shelf:
         self._step.execute(OPEN_ACCOUNT, (queue, key, lane))
         return Account(self._step.db.last_insert_rowid(), queue, key, lane)
 
-    def _change_lane(self, tier: int, job: Turn, before: int, after: int) -> None:
+    def _change_lane(self, tier: int, job: Rank, before: int, after: int) -> None:
         self._step.execute(CHANGE_LANE, (after, before, tier, *job))
 
-    def _turn(self, statement: str, values: tuple[int, ...]) -> Turn | None:
+    def _rank(self, statement: str, values: tuple[int, ...]) -> Rank | None:
         row: Any = self._step.execute(statement, values).fetchone()
         return None if row is None else (row[0], row[1])
 
@@ -258,7 +258,7 @@ def freed(step: Step, seqs: Iterable[int]) -> None:
     parking.freed(Shelf(step), keys)
 
 
-def turn_away(step: Step, jobs: Iterable[tuple[str, str, int, int, Turn]]) -> None:
+def turn_away(step: Step, jobs: Iterable[tuple[str, str, int, int, Rank]]) -> None:
     """Park jobs that a lease has met although their keys are full: queue, key, lane, tier, turn."""
     shelf = Shelf(step)
     for queue, key, lane, tier, job in jobs:

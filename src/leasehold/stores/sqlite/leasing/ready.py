@@ -68,7 +68,7 @@ QUEUE_OF: Final = """
 
 Newcomer = tuple[int, int, int, int, str | None]
 """lane, priority, the time now, number and parent_id of a job that was just submitted."""
-Key = tuple[int, int, int, int]
+RowKey = tuple[int, int, int, int]
 """lane, tier, turn and number: where a row stands in the ready table."""
 
 
@@ -140,7 +140,7 @@ def enter(step: Step, entries: Sequence[Entry]) -> None:
 
 
 def leave(
-    step: Step, keys: Sequence[Key], counted: Sequence[tuple[int, int]], placed: Sequence[int]
+    step: Step, keys: Sequence[RowKey], counted: Sequence[tuple[int, int]], placed: Sequence[int]
 ) -> None:
     """Take jobs out whose rows were just read.
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
+from leasehold.core.budget import LATE_AT_ONCE
 from leasehold.core.decision import Decision, decide_recovery
 from leasehold.core.fence import lease_is_over
 from leasehold.core.lease import Settled, StuckJob, SweepReport
@@ -95,7 +96,7 @@ def find(db: apsw.Connection, now: int, dead: Collection[str]) -> Suspects:
     workers = msgspec.json.encode(sorted(dead)).decode()
     jobs = [seq for (seq,) in db.execute(LOST, (now, workers))]
     silent = [worker for (worker,) in db.execute(SILENT, (now - WORKER_SILENT_MICROS_MAX,))]
-    late = [row[0] for row in db.execute(LATE, (now,))]
+    late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
     return Suspects(frozenset(dead), jobs, late, silent)
 
 
