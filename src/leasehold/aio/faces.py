@@ -4,7 +4,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import date, datetime
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
@@ -35,7 +43,7 @@ from leasehold.core.reason import Reason
 from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.core.retention import CleanUp, RetentionPolicy
 from leasehold.core.schedule import Schedule
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue
 from leasehold.core.status import Status
 from leasehold.core.store import Store
@@ -701,13 +709,18 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.position(job))
 
     async def search(
-        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        without: Collection[HeavyField] = (),
+        **fields: Unpack[FilterFields],
     ) -> AsyncIterator[Job]:
         """All jobs that fit, the last submitted first; fetched page by page as you go.
 
         See `TaskQueue.search`.
         """
-        async for item in self._each(lambda: self.queue.search(where, **fields)):
+        async for item in self._each(lambda: self.queue.search(where, without=without, **fields)):
             yield item
 
     async def search_page(
@@ -717,11 +730,14 @@ class AsyncQueueCalls(Awaited):
         *,
         limit: int = 100,
         cursor: str | None = None,
+        without: Collection[HeavyField] = (),
         **fields: Unpack[FilterFields],
     ) -> Page:
         """One page of a search, and the cursor with which to ask for the next."""
         return await self._call(
-            lambda: self.queue.search_page(where, limit=limit, cursor=cursor, **fields)
+            lambda: self.queue.search_page(
+                where, limit=limit, cursor=cursor, without=without, **fields
+            )
         )
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
