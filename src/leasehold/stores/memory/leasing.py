@@ -112,10 +112,10 @@ def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | Le
         record.result = outcome.result
         record.result_codec = outcome.codec
         totals.completed += 1
-        queue.figures.runs.add(state.now - record.acquired_at)
+        queue.meter.runs.add(state.now - record.acquired_at)
     elif decision.event in (Event.FAILED, Event.DEAD):
         totals.failed += 1
-        queue.figures.runs.add(state.now - record.acquired_at)
+        queue.meter.runs.add(state.now - record.acquired_at)
         totals.retried += decision.event is Event.FAILED
     error = outcome.error if isinstance(outcome, Fail) else None
     end_attempt(state, record, decision, error, outcome.note if type(outcome) is Complete else None)
@@ -254,7 +254,7 @@ def _pass(
         own = record.draft.lease_seconds or by_task.get(record.draft.task)
         micros = lease_micros if own is None else round(own * 1e6)
         found.leases.append(_grant(state, record, request.worker, now, micros))
-        queue.figures.waits.add(state.now - record.available_at)
+        queue.meter.waits.add(state.now - record.available_at)
         breaker = queue.breakers.get(record.draft.task)
         was_probe = breaker is not None and breaker.held_until is not None
         if breaker is not None and was_probe:
