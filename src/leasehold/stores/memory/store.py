@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
+from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from leasehold.core import people
@@ -44,7 +45,7 @@ from leasehold.core.retention import (
     Scope,
 )
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
@@ -248,8 +249,15 @@ class MemoryStore:
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._look(dependents.graph, job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return self._look(reading.search, where, limit, cursor)
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        return self._look(reading.search, where, limit, cursor, without)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._look(reading.find_ids, prefix, limit)
@@ -383,7 +391,9 @@ class MemoryStore:
         return self._run(pruning.prune, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._look(lambda state: list(reversed(state.cleanups))[:limit])
+        return self._look(
+            lambda state: [each.record for each in islice(reversed(state.cleanups), limit)]
+        )
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._look(lambda state: state.archive.find(job_id))

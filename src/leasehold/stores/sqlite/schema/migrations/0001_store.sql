@@ -379,8 +379,8 @@ CREATE TABLE setting (
 
 -- Retention: clean-ups and their records, the archive, and what is left of pruned jobs.
 
--- One row per clean-up. While it goes on it is also its own memory: which phase it is in, and up to
--- which job number it has looked. Whoever prunes next learns here whether it is its turn.
+-- One row per clean-up. While it goes on it is also its own memory: which phase it is in, and where
+-- that goes on. Whoever prunes next learns here whether it is its turn.
 CREATE TABLE cleanup (
     run               INTEGER PRIMARY KEY,
     mode              TEXT NOT NULL,
@@ -388,21 +388,20 @@ CREATE TABLE cleanup (
     started_at        INTEGER NOT NULL,
     active_at         INTEGER NOT NULL,
     ended_at          INTEGER,
-    phase             INTEGER NOT NULL,
-    position          INTEGER NOT NULL,
-    bound             INTEGER,  -- where the phase ends; NULL before it has been looked for
-    completed         INTEGER NOT NULL DEFAULT 0,
-    cancelled         INTEGER NOT NULL DEFAULT 0,
-    dead              INTEGER NOT NULL DEFAULT 0,
-    archived          INTEGER NOT NULL DEFAULT 0,
-    results_dropped   INTEGER NOT NULL DEFAULT 0,
-    histories_dropped INTEGER NOT NULL DEFAULT 0,
-    archive_dropped   INTEGER NOT NULL DEFAULT 0,
-    writes            INTEGER NOT NULL DEFAULT 0,
-    lock_micros       INTEGER NOT NULL DEFAULT 0,
-    -- Where it does not go in the order of job numbers alone: the lane, or the moment of an end, in
-    -- which it has come to `position`.
-    major             INTEGER NOT NULL DEFAULT 0
+    completed         INTEGER NOT NULL,
+    cancelled         INTEGER NOT NULL,
+    dead              INTEGER NOT NULL,
+    archived          INTEGER NOT NULL,
+    results_dropped   INTEGER NOT NULL,
+    histories_dropped INTEGER NOT NULL,
+    archive_dropped   INTEGER NOT NULL,
+    writes            INTEGER NOT NULL,
+    lock_micros       INTEGER NOT NULL,
+    phase             INTEGER NOT NULL,  -- the numbers in core/cleanup_store.py
+    -- Up to which job number it has looked; and at which moment jobs had ended, where it goes by that.
+    ended_up_to       INTEGER NOT NULL,
+    seq_up_to         INTEGER NOT NULL,
+    bound             INTEGER            -- the job number at which the phase ends, once that is known
 );
 
 -- The archive: one partition per day on which jobs were archived. The day leads the primary key of a
@@ -457,26 +456,11 @@ CREATE TABLE measured (
     PRIMARY KEY (lane, kind, bucket)
 ) WITHOUT ROWID;
 
--- The counters as they were at the last look.
-CREATE TABLE sampled (
-    queue       TEXT PRIMARY KEY,
-    submitted   INTEGER NOT NULL,
-    leased      INTEGER NOT NULL,
-    completed   INTEGER NOT NULL,
-    failed      INTEGER NOT NULL,
-    retried     INTEGER NOT NULL,
-    dead        INTEGER NOT NULL,
-    cancelled   INTEGER NOT NULL,
-    recovered   INTEGER NOT NULL,
-    rejected    INTEGER NOT NULL,
-    cleaned     INTEGER NOT NULL,
-    wait_micros INTEGER NOT NULL,
-    run_micros  INTEGER NOT NULL,
-    pending     INTEGER NOT NULL
-) WITHOUT ROWID;
-
--- What happened in each minute in which anything did. Histograms are JSON objects, bucket to number.
-CREATE TABLE minute (
+-- What happened, by resolution (the numbers in core/sampling.py): the counters as they were at the last
+-- look, each minute in which anything happened, and the sums of the minutes of each day. Histograms are
+-- JSON objects, bucket to number.
+CREATE TABLE span (
+    resolution     INTEGER NOT NULL,
     queue          TEXT NOT NULL,
     at             INTEGER NOT NULL,
     submitted      INTEGER NOT NULL,
@@ -496,32 +480,7 @@ CREATE TABLE minute (
     deepest        INTEGER NOT NULL,
     waits          TEXT NOT NULL,
     runs           TEXT NOT NULL,
-    PRIMARY KEY (queue, at)
+    PRIMARY KEY (resolution, queue, at)
 ) WITHOUT ROWID;
--- To forget the oldest of whichever queue.
-CREATE INDEX minute_by_time ON minute (at);
-
--- The sums of the minutes of each day.
-CREATE TABLE day (
-    queue          TEXT NOT NULL,
-    at             INTEGER NOT NULL,
-    submitted      INTEGER NOT NULL,
-    leased         INTEGER NOT NULL,
-    completed      INTEGER NOT NULL,
-    failed         INTEGER NOT NULL,
-    retried        INTEGER NOT NULL,
-    dead           INTEGER NOT NULL,
-    cancelled      INTEGER NOT NULL,
-    recovered      INTEGER NOT NULL,
-    rejected       INTEGER NOT NULL,
-    cleaned        INTEGER NOT NULL,
-    wait_micros    INTEGER NOT NULL,
-    run_micros     INTEGER NOT NULL,
-    pending_before INTEGER NOT NULL,
-    pending        INTEGER NOT NULL,
-    deepest        INTEGER NOT NULL,
-    waits          TEXT NOT NULL,
-    runs           TEXT NOT NULL,
-    PRIMARY KEY (queue, at)
-) WITHOUT ROWID;
-CREATE INDEX day_by_time ON day (at);
+-- To read the latest of all queues, and to forget the oldest of whichever.
+CREATE INDEX span_by_time ON span (resolution, at);
