@@ -99,7 +99,7 @@ def _pass(
             own = draft.lease_seconds or by_task.get(draft.task)
             micros = lease_micros if own is None else round(own * 1e6)
             leases.append(_grant(state, record, request.worker, now, micros))
-            queue.state.figures.waits.add(state.now - record.available_at)
+            queue.state.meter.waits.add(state.now - record.available_at)
             if lane.probe is not None:
                 queue.state.breakers[draft.task] = lane.probe.probed(state.now)
         elif verdict is CANCEL:
