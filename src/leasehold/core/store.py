@@ -59,7 +59,7 @@ reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Protocol
 
@@ -80,6 +80,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics_store import MetricsStore
+from leasehold.core.paged_store import PagedStore
 from leasehold.core.queue_rules import QueueRules
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
 from leasehold.core.retention import (
@@ -91,7 +92,7 @@ from leasehold.core.retention import (
     Scope,
 )
 from leasehold.core.schedule_store import ScheduleStore
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings_store import SettingsStore
 from leasehold.core.status import Event
 from leasehold.core.transactions import TransactionStore
@@ -99,14 +100,22 @@ from leasehold.errors import LeaseholdError, LeaseLostError
 
 
 class Store(
-    ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, ClockStore, Protocol
+    ScheduleStore,
+    QueueRules,
+    SettingsStore,
+    MetricsStore,
+    PagedStore,
+    TransactionStore,
+    ClockStore,
+    Protocol,
 ):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
     `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about the application's own transactions in `core.transactions`,
-    those about a clock that was wrong in `core.clock_store`.
+    `core.metrics_store`, those about pages in `core.paged_store`, those about the application's
+    own transactions in `core.transactions`, those about a clock that was
+    wrong in `core.clock_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -303,11 +312,20 @@ class Store(
                  Jobs that do not exist (any more) are passed over.
         """
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
         """Jobs that fit, the last submitted first, page by page.
 
         - SEA-1  Text is found in any case, in whatever script: "MÜNCHEN" by "münchen", "straße" by
                  "STRASSE", and the other way round.
+        - SEA-2  What it is to go `without` is neither fetched nor carried: payloads and results are
+                 empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
         """
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Unpack
 
 import msgspec
@@ -11,8 +11,9 @@ import msgspec
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.joblog import JobLog
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.records import AuditRecord, WorkerInfo
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.queue.filters import FilterFields, filter_of, found
@@ -57,9 +58,16 @@ class Looking:
         return self.store.position(id_of(job))
 
     def search(
-        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        without: Collection[HeavyField] = (),
+        **fields: Unpack[FilterFields],
     ) -> Iterator[Job]:
         """All jobs that fit, the last submitted first; fetched page by page as you go.
+
+        A list of many jobs is lighter `without` their "payload", "result" and "metadata".
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -67,7 +75,7 @@ class Looking:
         >>> [job.task for job in queue.search(status="pending", metadata={"tenant": "acme"})]
         ['mail']
         """
-        return found(self.store, filter_of(where, fields))
+        return found(self.store, filter_of(where, fields), without)
 
     def search_page(
         self,
@@ -76,10 +84,13 @@ class Looking:
         *,
         limit: int = 100,
         cursor: str | None = None,
+        without: Collection[HeavyField] = (),
         **fields: Unpack[FilterFields],
     ) -> Page:
         """One page of a search, and the cursor with which to ask for the next."""
-        return self.store.search(filter_of(where, fields), limit=limit, cursor=cursor)
+        return self.store.search(
+            filter_of(where, fields), limit=limit, cursor=cursor, without=without
+        )
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
@@ -93,6 +104,21 @@ class Looking:
         """Everything that happened to the job, oldest first."""
         return self.store.history(self.get(job).id)
 
+    def history_page(
+        self, job: JobRef, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        """A part of it, and the cursor with which to ask for the next.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> job = queue.submit("mail", "a@b.c")
+        >>> _ = queue.cancel(job)
+        >>> page = queue.history_page(job, limit=1)
+        >>> [event.event.value for event in page.events], page.next_cursor
+        (['created'], '1')
+        """
+        return self.store.history_page(self.get(job).id, limit=limit, cursor=cursor)
+
     def log(self, job: JobRef) -> list[str]:
         """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
         return self.job_log(job).texts
@@ -100,6 +126,10 @@ class Looking:
     def job_log(self, job: JobRef) -> JobLog:
         """The same lines with the time of each, and how many there were before them."""
         return self.store.log(self.get(job).id)
+
+    def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return self.store.log_page(self.get(job).id, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
@@ -116,6 +146,10 @@ class Looking:
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first."""
         return self.store.audit_log(limit)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return self.store.audit_page(limit=limit, cursor=cursor)
 
     def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
+from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from leasehold.core import people
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.clock_store import ClockRepair
@@ -29,6 +31,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -41,7 +44,7 @@ from leasehold.core.retention import (
     Scope,
 )
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
@@ -49,7 +52,6 @@ from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
 from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.memory import (
-    admin,
     dependents,
     holding,
     inspection,
@@ -63,6 +65,7 @@ from leasehold.stores.memory import (
     settings,
     submission,
 )
+from leasehold.stores.memory.admin import Desk
 from leasehold.stores.memory.state import News, State
 
 CAPACITY_DEFAULT: Final = 1_000_000
@@ -172,7 +175,7 @@ class MemoryStore:
 
     def recover(self) -> SweepReport:
         report = SweepReport()
-        for jobs in batched(self._look(recovery.lost), RECOVERED_AT_ONCE):
+        for jobs in batched(self._look(recovery.expired), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
         for queue in self._look(queues.being_deleted_now):
@@ -207,18 +210,26 @@ class MemoryStore:
     def cancel(
         self, job_ids: Sequence[str], *, reason: str, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._run(admin.cancel, job_ids, reason, actor)
+        return self._run(
+            lambda state: people.cancel(Desk(state), job_ids, reason=reason, actor=actor)
+        )
 
     def replay(
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._run(admin.replay, job_ids, reset_attempts, actor)
+        return self._run(
+            lambda state: people.replay(
+                Desk(state), job_ids, reset_attempts=reset_attempts, actor=actor
+            )
+        )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        return self._run(admin.discard, job_ids, actor)
+        return self._run(lambda state: people.discard(Desk(state), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
-        return self._run(admin.reprioritize, job_id, priority, actor)
+        return self._run(
+            lambda state: people.reprioritize(Desk(state), job_id, priority, actor=actor)
+        )
 
     def get(self, job_id: str) -> Job | None:
         return self._look(reading.get, job_id)
@@ -229,8 +240,15 @@ class MemoryStore:
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._look(dependents.graph, job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return self._look(reading.search, where, limit, cursor)
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        return self._look(reading.search, where, limit, cursor, without)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._look(reading.find_ids, prefix, limit)
@@ -243,6 +261,17 @@ class MemoryStore:
 
     def log(self, job_id: str) -> JobLog:
         return self._look(reading.log, job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        return self._look(reading.page_of_history, job_id, limit, cursor)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        return self._look(reading.page_of_log, job_id, limit, cursor)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        return self._look(reading.page_of_audit, limit, cursor)
 
     def stats(self, queue: str | None = None) -> Stats:
         return self._look(State.stats, queue)
@@ -353,7 +382,9 @@ class MemoryStore:
         return self._run(pruning.prune, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._look(lambda state: list(reversed(state.cleanups))[:limit])
+        return self._look(
+            lambda state: [each.record for each in islice(reversed(state.cleanups), limit)]
+        )
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._look(lambda state: state.archive.find(job_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
@@ -35,7 +36,7 @@ from leasehold.core.retention import (
     Scope,
 )
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
@@ -240,8 +241,15 @@ class Channel:
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._world.store.graph(job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return self._world.store.search(where, limit=limit, cursor=cursor)
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        return self._world.store.search(where, limit=limit, cursor=cursor, without=without)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._world.store.find_ids(prefix, limit=limit)
@@ -254,6 +262,17 @@ class Channel:
 
     def log(self, job_id: str) -> JobLog:
         return self._world.store.log(job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        return self._world.store.history_page(job_id, limit=limit, cursor=cursor)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        return self._world.store.log_page(job_id, limit=limit, cursor=cursor)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        return self._world.store.audit_page(limit=limit, cursor=cursor)
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._world.store.queue_info(queue)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import apsw
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.outcome import JobError
+from leasehold.core.pages import HistoryPage, check_cursor, history_page
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.refusals import check_page, not_a_cursor
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page, check_left_out, lightened
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.order import Lane, for_counting, in_order
@@ -18,7 +20,7 @@ from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.codes import EVENT_OF, STATUS_OF
-from leasehold.stores.sqlite.schema.job_row import JOB, NUMBERS, job_carefully, job_of
+from leasehold.stores.sqlite.schema.job_row import JOB, NUMBERS, job_carefully, job_of, job_without
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient, document_of
 
 _ATTEMPTS: Final = Lenient(
@@ -41,7 +43,8 @@ _ATTEMPTS: Final = Lenient(
         "expires_at": Kind.MOMENT_OR_NULL,
         "heartbeat_at": Kind.MOMENT_OR_NULL,
     },
-    "FROM attempt WHERE seq = ? ORDER BY version",
+    # Events are numbered in the order of leases: a page of them needs no more rows than events.
+    "FROM attempt WHERE seq = ?1 AND ended_event > ?2 ORDER BY version LIMIT ?3",
 )
 _RUNNING_ATTEMPT: Final = Lenient(
     {
@@ -67,9 +70,14 @@ _EVENTS: Final = Lenient(
         "version": Kind.WHOLE,
         "message": Kind.TEXT_OR_NULL,
     },
-    "FROM event WHERE seq = ?",
+    "FROM event WHERE seq = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
 )
-_EVENTS_OF_FINISHED: Final = "SELECT events FROM finished WHERE seq = ?"
+_IS_KEPT: Final = """
+    SELECT events = 1 + 2 * (SELECT count(*) FROM attempt WHERE seq = ?1)
+        + (SELECT count(*) FROM event WHERE seq = ?1)
+    FROM finished WHERE seq = ?1
+"""
+_ALL: Final = -1  # no limit
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
         LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
@@ -120,9 +128,16 @@ def find_ids(db: apsw.Connection, prefix: str, limit: int) -> list[str]:
     return [str(job_id) for (job_id,) in db.execute(FIND_IDS, (prefix, max(0, limit)))]
 
 
-def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None) -> Page:
+def search(
+    db: apsw.Connection,
+    where: JobFilter,
+    limit: int,
+    cursor: str | None,
+    without: Collection[HeavyField] = (),
+) -> Page:
     """Jobs that fit, the last submitted first."""
     check_page(limit)
+    check_left_out(without)
     clauses, values = conditions(where)
     if cursor is not None:
         if not cursor.isdecimal():
@@ -132,13 +147,15 @@ def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None
     condition = " AND ".join(clauses) or "1"
     page = f"WHERE {condition} ORDER BY job.seq DESC LIMIT ?"
     try:
-        rows: list[Any] = db.execute(f"{JOB} {page}", (*values, limit + 1)).fetchall()
+        rows: list[Any] = db.execute(
+            f"{job_without(without)} {page}", (*values, limit + 1)
+        ).fetchall()
         jobs = [job_of(db, row) for row in rows[:limit]]
     except UNREADABLE:
         # One of them cannot be read: then each is read with care.
         numbers: Any = db.execute(f"{NUMBERS} {page}", (*values, limit + 1))
         rows = list(numbers)
-        jobs = [job_carefully(db, seq) for (seq,) in rows[:limit]]
+        jobs = [lightened(job_carefully(db, seq), without) for (seq,) in rows[:limit]]
     return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
 
 
@@ -182,7 +199,7 @@ def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:
             note,
             expires_at,
             heartbeat_at,
-        ) in _ATTEMPTS.rows(db, (found[0],))
+        ) in _ATTEMPTS.rows(db, (found[0], 0, _ALL))
         if outcome in EVENT_OF
     ]
     for version, number, worker, acquired_at, expires_at, heartbeat_at, _ in _RUNNING_ATTEMPT.rows(
@@ -202,8 +219,21 @@ def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:
     return listed
 
 
-def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
-    """Everything that happened to a job, woven from its own row, its attempts and its events."""
+def page_of_history(
+    db: apsw.Connection, job_id: str, limit: int, cursor: str | None
+) -> HistoryPage:
+    """A part of what happened to a job."""
+    since = check_cursor(limit, cursor) or 0
+    return history_page(history(db, job_id, since, limit + 1), limit)
+
+
+def history(
+    db: apsw.Connection, job_id: str, since: int = 0, limit: int | None = None
+) -> list[HistoryEvent]:
+    """What happened to a job after an event, woven from its own row, its attempts and its events.
+
+    Of each no more rows are read than events are wanted.
+    """
     found = next(_CREATED.rows(db, (job_id,)), None)
     if found is None:
         return []
@@ -237,7 +267,8 @@ def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
         return event(n, at, Event.LEASED, Status.PENDING, Status.RUNNING, attempts, worker, version)
 
     told = [event(1, created_at, Event.CREATED, None, STATUS_OF.get(born, Status.PENDING), 0)]
-    for row in _ATTEMPTS.rows(db, (seq,)):
+    rows_max = _ALL if limit is None else limit
+    for row in _ATTEMPTS.rows(db, (seq, since, rows_max)):
         version, number, worker, start, end, outcome, after, spent, first, last, message = row[:11]
         told.append(leased(first, start, number, worker, version))
         end_event = EVENT_OF.get(outcome)
@@ -251,14 +282,15 @@ def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
         )  # fmt: skip
     for version, number, worker, start, _, _, first in _RUNNING_ATTEMPT.rows(db, (seq,)):
         told.append(leased(first, start, number, worker, version))
-    for n, at, what, before, after, *rest in _EVENTS.rows(db, (seq,)):
+    for n, at, what, before, after, *rest in _EVENTS.rows(db, (seq, since, rows_max)):
         if what in EVENT_OF and before in STATUS_OF and after in STATUS_OF:
             told.append(event(n, at, EVENT_OF[what], STATUS_OF[before], STATUS_OF[after], *rest))
-    kept: Any = db.execute(_EVENTS_OF_FINISHED, (seq,)).fetchone()
-    if kept is not None and kept[0] != len(told):
+    kept: Any = db.execute(_IS_KEPT, (seq,)).fetchone()
+    if kept is not None and not kept[0]:
         # A history that was dropped to keep the bound is gone as a whole.
         return []
-    return sorted(told, key=lambda entry: entry.sequence)
+    wanted = [entry for entry in told if entry.sequence > since]
+    return sorted(wanted, key=lambda entry: entry.sequence)[:limit]
 
 
 def _moment(micros: int | None) -> Any:
