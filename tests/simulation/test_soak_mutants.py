@@ -80,8 +80,8 @@ class PurgeLeavesDependents(MemoryStore):
         self._left = {job.id: job for job in before}
         return answer
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        page = super().search(where, limit=limit, cursor=cursor)
+    def search(self, where: JobFilter, **how: Any) -> Page:
+        page = super().search(where, **how)
         return Page([self._left.get(job.id, job) for job in page.jobs], page.next_cursor)
 
     def history(self, job_id: str) -> list[HistoryEvent]:

@@ -24,6 +24,7 @@ FREE: Final = frozenset(
         "scan_ms",
         "lock_seconds",
         "writes",
+        "rejected",  # stores do not agree yet about schedules that are run out of turn
         "results_dropped",  # or their jobs go before it comes to them
         "ended_by",  # of several dependencies that ended in one write, either
         "taken",

@@ -58,15 +58,19 @@ class Subject:
 
     def restart(self) -> None:
         """Close the store and open it again, if what it holds outlives that."""
+        self._end_lives()
         if self._outlives:
-            self.close()
+            self.store.close()
             self.store = self._open(self._env)
 
     def close(self) -> None:
+        self._end_lives()
+        self.store.close()
+
+    def _end_lives(self) -> None:
         for life in self._lives.values():
             life.close()
         self._lives.clear()
-        self.store.close()
 
 
 class Stage:

@@ -179,7 +179,10 @@ def _is_ordered(step: Step, event: HistoryEvent) -> bool:
     """By a person, by its own time to live, or because its holder was lost."""
     job = step.before.jobs.get(event.job_id) or step.after.jobs[event.job_id]
     if event.event is Event.DEAD:
-        lost = step.method in ("recover", "recover_one") and event.before is Status.RUNNING
+        lost = (
+            step.method in ("recover", "recover_one", "repair_clock")
+            and event.before is Status.RUNNING
+        )
         return lost or step.method == "delete_queue"
     return (
         event.job_id in step.call.get("job_ids", ())
