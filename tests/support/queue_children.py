@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from random import Random
 
+from leasehold.core.gate import Gate
 from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Release
@@ -13,7 +14,6 @@ from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import slots
-from leasehold.stores.sqlite.submitting.gate import Gate
 from leasehold.stores.sqlite.writing.step import Step
 
 TASKS = ("one", "two")

@@ -6,13 +6,12 @@ and `resolve` deals with those, so many under one hold of the lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.dependencies import (
     ENDED_AS,
-    Plan,
     consequence,
     is_in_the_way,
     refuse_discard,
@@ -20,55 +19,19 @@ from leasehold.core.dependencies import (
     told,
 )
 from leasehold.core.graph import Graph, GraphNode, graph_of, order_of
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
 from leasehold.core.status import Event, Status
-from leasehold.errors import LeaseholdError
+from leasehold.core.submitting import NewLinks
 from leasehold.stores.memory import inheritance
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
-Answer = Submitted | LeaseholdError
 
-
-# -- submitting --------------------------------------------------------------------------------
-
-
-def plan_of(
-    state: State,
-    drafts: Sequence[Draft],
-    answers: Sequence[Answer],
-    admitted: Mapping[str, Record],
-    refused: Mapping[str, LeaseholdError],
-) -> Plan:
-    """What becomes of drafts that were admitted each by itself."""
-    verdicts = [
-        None if isinstance(answer, Submitted) and not answer.is_duplicate else answer
-        for answer in answers
-    ]
-
-    def exists(job_id: str) -> bool:
-        return job_id in state.records and job_id not in admitted
-
-    return Plan(drafts, verdicts, exists, refused)
-
-
-def link(state: State, record: Record, needs: Sequence[str]) -> None:
+def link(state: State, record: Record, links: NewLinks) -> None:
     """Link a new job, not yet entered, to those it depends on; it is blocked if it must wait."""
-    needed = [state.records[job_id] for job_id in needs]
-    state.links.add(record, {each.id: each.seq for each in needed})
-    policy = record.draft.on_dependency_failure
-    blocked_by = {each.id for each in needed if is_in_the_way(policy, ended_as(each))}
-    if blocked_by:
+    state.links.add(record, {job_id: state.records[job_id].seq for job_id in links.needs})
+    if links.blocked_by:
         record.status = Status.BLOCKED
-        state.links.block(record, blocked_by)
-        # What ended badly before will be told as if it had ended just now.
-        state.links.ended.extend(each.id for each in needed if each.status.is_terminal)
-
-
-def ended_as(record: Record) -> Status | None:
-    """How a job has ended; None if it has not."""
-    return record.status if record.status.is_terminal else None
+        state.links.block(record, set(links.blocked_by))
 
 
 # -- ends --------------------------------------------------------------------------------------

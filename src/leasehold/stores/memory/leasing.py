@@ -40,7 +40,7 @@ from leasehold.stores.memory.heaps import in_order
 from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
 from leasehold.stores.memory.schedules import fire_due
-from leasehold.stores.memory.state import BreakerState, QueueState, State
+from leasehold.stores.memory.state import BreakerState, MemoryQueue, State
 
 
 def exchange(
@@ -172,7 +172,7 @@ def count_end(state: State, record: Record, event: Event) -> None:
 # -- leasing -----------------------------------------------------------------------------------
 
 
-def promote(state: State, queue: QueueState, limit: int = PROMOTED_AT_ONCE) -> int:
+def promote(state: State, queue: MemoryQueue, limit: int = PROMOTED_AT_ONCE) -> int:
     """Make the queue's due jobs pending, so many of them; answers how many."""
     promoted = 0
     while promoted < limit:
@@ -209,7 +209,7 @@ class _Round:
 def _lease(
     state: State,
     request: LeaseRequest,
-    queues: list[QueueState],
+    queues: list[MemoryQueue],
     now: datetime,
     lease_micros: int,
 ) -> _Round:
@@ -223,7 +223,7 @@ def _lease(
 def _pass(
     state: State,
     request: LeaseRequest,
-    queues: list[QueueState],
+    queues: list[MemoryQueue],
     now: datetime,
     lease_micros: int,
     found: _Round,
@@ -278,7 +278,7 @@ def cancel_late(state: State, record: Record) -> None:
 # -- circuit breakers --------------------------------------------------------------------------
 
 
-def _tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) -> None:
+def _tell_breaker(state: State, queue: MemoryQueue, task: str, outcome: Outcome) -> None:
     if isinstance(outcome, Complete):
         closed = queue.breakers.pop(task, None)
         if closed is not None and closed.held_until is not None and state.news is not None:
@@ -292,7 +292,7 @@ def _tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) 
 
 
 def _tasks_let_through(
-    state: State, queue: QueueState, tasks: tuple[str, ...] | None
+    state: State, queue: MemoryQueue, tasks: tuple[str, ...] | None
 ) -> tuple[str, ...] | None:
     """The tasks that may be leased, or None for all of them."""
     if not queue.breakers:
@@ -311,7 +311,7 @@ def _tasks_let_through(
     )
 
 
-def _probes_to_come(state: State, queue: QueueState) -> list[int]:
+def _probes_to_come(state: State, queue: MemoryQueue) -> list[int]:
     waiting = set(queue.lanes.tasks()) if queue.breakers else ()
     return [
         breaker.held_until

@@ -30,7 +30,7 @@ from leasehold.core.span import (
 from leasehold.core.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.memory.figures import MINUTES_PER_DAY
-from leasehold.stores.memory.state import QueueState, State
+from leasehold.stores.memory.state import MemoryQueue, State
 
 
 def metrics(state: State, name: str | None, window_seconds: float) -> QueueMetrics:
@@ -56,11 +56,11 @@ def daily(state: State, name: str | None, days: int) -> list[DayPoint]:
     return day_points(side_by_side(records, first, last), first)
 
 
-def _chosen(state: State, name: str | None) -> list[QueueState]:
+def _chosen(state: State, name: str | None) -> list[MemoryQueue]:
     return [queue for each, queue in state.queues.items() if name is None or each == name]
 
 
-def _minutes(state: State, queue: QueueState) -> Record:
+def _minutes(state: State, queue: MemoryQueue) -> Record:
     latest = queue.since_last_look()
     spans = dict(queue.figures.minutes)
     if latest.happened:
@@ -68,7 +68,7 @@ def _minutes(state: State, queue: QueueState) -> Record:
     return Record(spans, latest.pending)
 
 
-def _days(state: State, queue: QueueState) -> Record:
+def _days(state: State, queue: MemoryQueue) -> Record:
     latest = queue.since_last_look()
     spans = dict(queue.figures.days)
     if latest.happened:

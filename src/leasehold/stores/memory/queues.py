@@ -68,7 +68,7 @@ def set_state(state: State, queue: str, to: QueueState, actor: str) -> QueueInfo
     if action is None:
         raise InvalidQueueError(f"a queue is active, paused or draining, not {to}: delete it")
     _check_known(state, queue)
-    _rule(state, queue).state = to
+    _set(state, queue, _rule(state, queue)._replace(state=to))
     state.wake()
     state.note_action(actor, action, {"queue": queue}, 1)
     return _info(state, queue)
@@ -115,8 +115,7 @@ def delete(state: State, queue: str, actor: str, force: bool) -> bool:
         return True
     rule = _rule(state, queue)
     if rule.state is not QueueState.DELETING:
-        rule.state = QueueState.DELETING
-        rule.deleted_by = actor
+        _set(state, queue, rule._replace(state=QueueState.DELETING, deleted_by=actor))
     return False
 
 
@@ -165,6 +164,8 @@ def bury(state: State, queue: str, jobs: Sequence[str], buried: int) -> tuple[in
 def _forget(state: State, queue: str, actor: str, force: bool, buried: int) -> None:
     known = state.queues[queue]
     known.rule = None
+    known.buckets = {}
+    known.drain = None
     _limit_keys(state, queue, None)
     known.lanes.rescore(DEFAULT_SCORING, state.now)
     state.finished.put_together(queue)
@@ -212,7 +213,7 @@ def _check_known(state: State, queue: str, *, deleting: bool = False) -> None:
 
 
 def _give(state: State, queue: str, config: QueueConfig) -> None:
-    _rule(state, queue).config = config
+    _set(state, queue, _rule(state, queue)._replace(config=config))
     lanes = state.queues[queue].lanes
     if config.scoring != lanes.scoring:
         lanes.rescore(config.scoring, state.now)
@@ -250,8 +251,9 @@ def _limit_keys(state: State, queue: str, limit: int | None) -> None:
 
 
 def _rule(state: State, queue: str) -> Rule:
-    known = state.queue(queue)
-    if known.rule is None:
-        known.rule = Rule()
-        state.has_rules = True
-    return known.rule
+    return state.queue(queue).rule or Rule()
+
+
+def _set(state: State, queue: str, rule: Rule) -> None:
+    state.queue(queue).rule = rule
+    state.has_rules = True

@@ -61,7 +61,7 @@ from leasehold.stores.sqlite.writing.transaction_verbs import KeepsTransactions
 
 T = TypeVar("T")
 
-Stored = list[Submitted | LeaseholdError] | QueueFullError
+Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Step], Stored]], Stored]
 """How an operation gets into a write: one of the store's own, or one of the application's."""
 
@@ -402,17 +402,13 @@ def _store(
     *,
     partial: bool,
 ) -> list[Submitted | LeaseholdError]:
-    if any(draft.depends_on for draft in drafts):
-        answers = write(
-            lambda step: linking.submit(step, lanes, drafts, partial=partial, refused=refused)
-        )
-    elif partial or any(draft.idempotency_key is not None for draft in drafts):
-        answers = write(lambda step: submit.submit(step, lanes, drafts, partial=partial))
+    if partial or any(draft.idempotency_key is not None or draft.depends_on for draft in drafts):
+        answers = write(lambda step: submit.submit(step, lanes, drafts, refused, partial=partial))
     else:
         answers = write(submit.PlainSubmit(lanes, drafts))
     if isinstance(answers, LeaseholdError):
         raise answers
-    return answers
+    return list(answers)
 
 
 def _raise(error: LeaseLostError | None) -> None:

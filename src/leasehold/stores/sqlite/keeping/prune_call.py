@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
+from leasehold.core.queue_config import QueueRule
 from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.retention import RetentionPolicy, Scope
 from leasehold.core.status import Status
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.rules.known import Rule
 
 LANES_OF_QUEUE: Final = "SELECT id FROM lane WHERE queue = ?"
 
@@ -38,7 +38,7 @@ class Call(NamedTuple):
         cutoffs = (each.get(status) for each in (self.common, *self.own.values()))
         return max((each for each in cutoffs if each is not None), default=None)
 
-    def under(self, db: apsw.Connection, rules: Mapping[str, Rule]) -> Call:
+    def under(self, db: apsw.Connection, rules: Mapping[str, QueueRule]) -> Call:
         """The same call under the rules that queues have by now."""
         return call_for(db, rules, self.policy, self.scope, self.limit, self.now)
 
@@ -60,7 +60,7 @@ class Found(NamedTuple):
 
 def call_for(
     db: apsw.Connection,
-    rules: Mapping[str, Rule],
+    rules: Mapping[str, QueueRule],
     policy: RetentionPolicy,
     scope: Scope,
     limit: int,
@@ -75,7 +75,7 @@ def call_for(
     return Call(policy, scope, limit, now, _cutoffs(policy, scope, now), own)
 
 
-def own_retentions(rules: Mapping[str, Rule]) -> dict[str, QueueRetention]:
+def own_retentions(rules: Mapping[str, QueueRule]) -> dict[str, QueueRetention]:
     """The queues that have a retention of their own."""
     return {
         queue: rule.config.retention

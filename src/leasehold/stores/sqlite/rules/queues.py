@@ -14,6 +14,7 @@ from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.queue_config import (
     QueueConfig,
     QueueInfo,
+    QueueRule,
     QueueState,
     being_deleted,
     check_queue_name,
@@ -32,7 +33,7 @@ from leasehold.stores.sqlite.leasing.locate import locate, remove
 from leasehold.stores.sqlite.leasing.rebalance import rescore
 from leasehold.stores.sqlite.leasing.settle import FIND_SEQ
 from leasehold.stores.sqlite.reading import read
-from leasehold.stores.sqlite.rules.known import DELETED_BY, Rule, load
+from leasehold.stores.sqlite.rules.known import DELETED_BY, load
 from leasehold.stores.sqlite.writing.step import Step
 
 KEEP_RULE: Final = """
@@ -86,7 +87,7 @@ def create(step: Step, queue: str, config: QueueConfig, actor: str) -> None:
     check_queue_name(queue)
     known = step.rules.get(queue)
     if known is None:
-        _keep(step, queue, Rule(QueueState.ACTIVE, config))
+        _keep(step, queue, QueueRule(QueueState.ACTIVE, config))
         people.audit(step, actor, "create_queue", 1, {"queue": queue, "config": config})
     elif known.state is QueueState.DELETING:
         raise being_deleted(queue)
@@ -230,9 +231,9 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
 
 
 def _info(
-    name: str, rule: Rule | None, counts: dict[Status, int], held: dict[str, datetime] | None
+    name: str, rule: QueueRule | None, counts: dict[Status, int], held: dict[str, datetime] | None
 ) -> QueueInfo:
-    known = rule or Rule(QueueState.ACTIVE, QueueConfig())
+    known = rule or QueueRule(QueueState.ACTIVE, QueueConfig())
     return QueueInfo(
         name=name,
         state=known.state,
@@ -257,7 +258,7 @@ def info_inside(step: Step, queue: str) -> QueueInfo:
     return found
 
 
-def _known(step: Step, queue: str, *, deleting: bool = False) -> Rule:
+def _known(step: Step, queue: str, *, deleting: bool = False) -> QueueRule:
     rule = step.rules.get(queue)
     if rule is not None:
         if rule.state is QueueState.DELETING and not deleting:
@@ -265,10 +266,10 @@ def _known(step: Step, queue: str, *, deleting: bool = False) -> Rule:
         return rule
     if step.execute(KNOWN, (queue,)).fetchone() is None:
         raise no_queue(queue)
-    return Rule(QueueState.ACTIVE, QueueConfig())
+    return QueueRule(QueueState.ACTIVE, QueueConfig())
 
 
-def _keep(step: Step, queue: str, rule: Rule) -> None:
+def _keep(step: Step, queue: str, rule: QueueRule) -> None:
     before = step.rules.get(queue)
     key_limit = None if before is None else before.config.key_concurrency
     if rule.config.scoring != (DEFAULT_SCORING if before is None else before.config.scoring):
