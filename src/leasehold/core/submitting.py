@@ -8,7 +8,8 @@ must have room, its queue must let it in; and at last, what it depends on must b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -22,7 +23,11 @@ from leasehold.core.refusals import id_is_taken
 from leasehold.core.settings import DraftDefaults
 from leasehold.core.status import Status
 from leasehold.env import to_micros
-from leasehold.errors import LeaseholdError, QueueFullError
+from leasehold.errors import (
+    DuplicateJobError,
+    LeaseholdError,
+    QueueFullError,
+)
 
 Answer = Submitted | LeaseholdError
 KeyName = tuple[str, str]
@@ -122,69 +127,126 @@ def submit(
     That a queue is full is answered, not raised: how many were refused must be written down.
     `refused` are drafts of the call that were bad in themselves.
     """
+    keyed = linked = False
+    for draft in drafts:
+        keyed = keyed or draft.idempotency_key is not None
+        linked = linked or bool(draft.depends_on)
+    crowd = intake.crowd(len(drafts))
     if (
-        partial
+        keyed
+        or linked
+        or partial
         or intake.has_rules
+        or crowd is not None
         or intake.defaults is not None
-        or any(draft.idempotency_key is not None or draft.depends_on for draft in drafts)
-        or intake.crowd(len(drafts)) is not None
     ):
-        return _Call(intake, drafts, refused, partial=partial).answers()
+        call = _Call(intake, drafts, crowd, partial=partial)
+        if keyed:
+            call.look_for_keys()
+        if linked:
+            call.look_for_dependencies(refused)
+        return call.answers()
     return intake.add(drafts, {}, ())
 
 
+def first_taken(intake: Intake, drafts: Sequence[Draft]) -> DuplicateJobError | None:
+    """The error for the first of these drafts whose id is taken, by a job or by one before it."""
+    seen = set(intake.taken([draft.id for draft in drafts]))
+    for draft in drafts:
+        if draft.id in seen:
+            return id_is_taken(draft.id)
+        seen.add(draft.id)
+    return None
+
+
 class _Call:
-    """One call of submit."""
+    """One call of submit that is not all plain jobs into queues without rules."""
 
     def __init__(
-        self,
-        intake: Intake,
-        drafts: Sequence[Draft],
-        refused: Mapping[str, LeaseholdError],
-        *,
-        partial: bool,
+        self, intake: Intake, drafts: Sequence[Draft], crowd: Crowd | None, *, partial: bool
     ) -> None:
         self._intake = intake
+        self._asked = drafts
         self._drafts = list(drafts)
         """Those that were let in, with the defaults of their queues and of the store."""
-        self._refused = refused
+        self._crowd = crowd
         self._partial = partial
-        names = [name for name in map(_key_name, drafts) if name is not None]
-        self._uses = intake.first_uses(names) if names else {}
-        self._taken = set(intake.taken([draft.id for draft in drafts]))
-        self._endings = self._find_dependencies(drafts)
-        self._crowd = intake.crowd(len(drafts))
+        self._uses: dict[KeyName, FirstUse] = {}
+        """The keys that were used before, and those that drafts of this call were let in with."""
+        self._linked = False
+        self._endings: Mapping[str, Status | None] = {}
+        """How far everything is that a draft may turn out to depend on."""
+        self._refused: Mapping[str, LeaseholdError] = {}
         self._admitted = 0
-        self._gate = (
-            Gate(intake, drafts, is_pending=self._is_pending(drafts), known=self._known_id,
-                 partial=partial)
-            if intake.has_rules
-            else None
-        )  # fmt: skip
+        self._gate: Gate | None = None
+        if intake.has_rules:
+            self._gate = Gate(
+                intake, drafts, is_pending=self._is_pending, known=self._known_id, partial=partial
+            )
 
-    def answers(self) -> list[Answer] | QueueFullError:
+    def look_for_keys(self) -> None:
+        names = [name for name in map(_key_name, self._asked) if name is not None]
+        self._uses = self._intake.first_uses(names)
+
+    def look_for_dependencies(self, refused: Mapping[str, LeaseholdError]) -> None:
+        self._linked = True
+        self._refused = refused
+        needed = {job_id for draft in self._asked for job_id in draft.depends_on}
+        # A duplicate stands for the job it is one of.
+        needed.update(use.job_id for use in self._uses.values())
+        self._endings = self._intake.endings(needed)
+
+    def answers(self) -> Sequence[Answer] | QueueFullError:
+        answers = self._store_some() if self._partial else self._store_all()
+        if self._gate is not None:
+            if isinstance(answers, QueueFullError):
+                self._gate.keep_drains()
+            else:
+                self._gate.keep()
+        return answers
+
+    def _store_some(self) -> list[Answer]:
+        """Each for itself."""
+        taken = set(self._intake.taken([draft.id for draft in self._asked]))
         verdicts: list[Verdict] = []
-        for place, draft in enumerate(self._drafts):
+        for place, draft in enumerate(self._asked):
             try:
                 duplicate = self._duplicate(draft)
                 if duplicate is None:
+                    if draft.id in taken:
+                        raise id_is_taken(draft.id)
                     self._admit(place, draft)
+                    taken.add(draft.id)
                 verdicts.append(duplicate)
-            except QueueFullError as error:
-                self._intake.count_rejected([draft] if self._partial else self._drafts)
-                if not self._partial:
-                    if self._gate is not None:
-                        self._gate.keep_drains()
-                    return error
-                verdicts.append(error)
             except LeaseholdError as error:
-                if not self._partial:
-                    raise
                 verdicts.append(error)
-        answers = self._store(verdicts)
-        if self._gate is not None:
-            self._gate.keep()
-        return answers
+                if isinstance(error, QueueFullError):
+                    self._intake.count_rejected([draft])
+        return self._store(verdicts)
+
+    def _store_all(self) -> Sequence[Answer] | QueueFullError:
+        """All or nothing. Whose ids are taken, the store finds out by itself when it adds them; it
+        is asked before only where something else is refused, which may have come second.
+        """
+        verdicts: list[Verdict] = []
+        place = 0
+        try:
+            for place, draft in enumerate(self._asked):
+                verdicts.append(self._duplicate(draft))
+                if verdicts[-1] is None:
+                    self._admit(place, draft)
+            return self._store(verdicts)
+        except DuplicateJobError:
+            raise
+        except LeaseholdError as error:
+            new = [each for each, v in zip(self._asked, verdicts, strict=False) if v is None]
+            taken = first_taken(self._intake, new)
+            if taken is not None:
+                raise taken from None
+            if not isinstance(error, QueueFullError):
+                raise
+            self._intake.count_rejected(self._asked)
+            return error
 
     # -- each draft by itself ----------------------------------------------------------------
 
@@ -199,20 +261,17 @@ class _Call:
         return Submitted(first.job_id, first.status, is_duplicate=True)
 
     def _admit(self, place: int, draft: Draft) -> None:
-        """Reserve a draft's id and key for it; raises what stands against it."""
-        if draft.id in self._taken:
-            raise id_is_taken(draft.id)
+        """Let a draft in, and reserve its key for it; raises what stands against it."""
         if self._crowd is not None and self._admitted >= self._crowd.left:
             raise self._no_room(draft, self._crowd)
-        asked = draft
+        admitted = draft
         if self._gate is not None:
-            draft = self._gate.admit(draft)
+            admitted = self._gate.admit(draft)
         if self._intake.defaults is not None:
-            draft = self._intake.defaults.applied_to(draft)
-        self._drafts[place] = draft
-        self._taken.add(draft.id)
+            admitted = self._intake.defaults.applied_to(admitted)
+        self._drafts[place] = admitted
         self._admitted += 1
-        name = _key_name(asked)
+        name = _key_name(draft)
         if name is not None:
             self._uses[name] = FirstUse(draft.id, draft.fingerprint(), Status.BLOCKED)
 
@@ -237,32 +296,23 @@ class _Call:
 
     # -- dependencies ------------------------------------------------------------------------
 
-    def _find_dependencies(self, drafts: Sequence[Draft]) -> Mapping[str, Status | None]:
-        """How far everything is that a draft may turn out to depend on."""
-        needed = {job_id for draft in drafts for job_id in draft.depends_on}
-        if not needed:
-            return {}
-        # A duplicate stands for the job it is one of.
-        needed.update(use.job_id for use in self._uses.values())
-        return self._intake.endings(needed)
-
-    def _is_pending(self, drafts: Sequence[Draft]) -> Callable[[Draft], bool]:
-        """Which of these drafts will be pending: due, and with nothing in their way."""
+    def _is_pending(self, draft: Draft) -> bool:
+        """Whether a draft's job will be pending: due, and with nothing in its way."""
         now = self._intake.now
-        own = {draft.id: draft for draft in drafts} if self._endings else {}
-
-        def ended(job_id: str) -> Status | None:
-            known = self._known_id(own[job_id]) if job_id in own else job_id
-            # A draft that is no duplicate is a job to come.
-            return None if known is None else self._endings.get(known)
-
-        return lambda draft: (
-            due_at(draft, now) <= now
-            and not any(
-                is_in_the_way(draft.on_dependency_failure, ended(needed))
-                for needed in draft.depends_on
-            )
+        return due_at(draft, now) <= now and not any(
+            is_in_the_way(draft.on_dependency_failure, self._ended(needed))
+            for needed in draft.depends_on
         )
+
+    def _ended(self, job_id: str) -> Status | None:
+        own = self._own.get(job_id)
+        known = job_id if own is None else self._known_id(own)
+        # A draft that is no duplicate is a job to come.
+        return None if known is None else self._endings.get(known)
+
+    @cached_property
+    def _own(self) -> Mapping[str, Draft]:
+        return {draft.id: draft for draft in self._asked}
 
     def _known_id(self, draft: Draft) -> str | None:
         name = _key_name(draft)
@@ -279,7 +329,7 @@ class _Call:
     def _store(self, verdicts: Sequence[Verdict]) -> list[Answer]:
         drafts = self._drafts
         links: dict[str, NewLinks] = {}
-        if any(draft.depends_on for draft in drafts):
+        if self._linked:
             plan = Plan(drafts, verdicts, self._endings.__contains__, self._refused)
             if plan.refusal is not None and not self._partial:
                 raise plan.refusal
@@ -289,6 +339,8 @@ class _Call:
                 for draft, needs in zip(drafts, plan.needs, strict=True)
                 if needs
             }
+        if not any(verdicts):
+            return list(self._add(drafts, links))
         new = [draft for draft, verdict in zip(drafts, verdicts, strict=True) if verdict is None]
         added = {each.id: each for each in self._add(new, links)}
         return [
@@ -297,12 +349,18 @@ class _Call:
         ]
 
     def _add(self, drafts: Sequence[Draft], links: Mapping[str, NewLinks]) -> list[Submitted]:
-        keys = [
-            NewKey(place, *name, self._uses[name].digest)
-            for place, draft in enumerate(drafts)
-            if (name := _key_name(draft)) is not None
-        ]
+        keys = (
+            [
+                NewKey(place, *name, self._uses[name].digest)
+                for place, draft in enumerate(drafts)
+                if (name := _key_name(draft)) is not None
+            ]
+            if self._uses
+            else ()
+        )
         added = self._intake.add(drafts, links, keys)
+        if not links:
+            return added
         ended_badly = {
             needed
             for each in links.values()

@@ -14,7 +14,6 @@ import msgspec
 from leasehold.core import submitting
 from leasehold.core.job import Draft
 from leasehold.core.records import Submitted
-from leasehold.core.refusals import id_is_taken
 from leasehold.core.settings import DraftDefaults
 from leasehold.core.status import Status
 from leasehold.core.submitting import (
@@ -141,7 +140,9 @@ class Intake(GateBook):
         except apsw.ConstraintError:
             # Without this, the rows that went in before the clash would be taken for older jobs.
             step.undo()
-            raise self._clash(drafts) from None
+            clash = submitting.first_taken(self, drafts)
+            assert clash is not None, "SQLite found a duplicate that is not there"
+            raise clash from None
         if keys:
             until = self.now + IDEMPOTENCY_MICROS
             rows = [(each.queue, each.key, first + each.place, each.digest, until) for each in keys]
@@ -149,13 +150,6 @@ class Intake(GateBook):
         if links:
             linking.link(step, first, drafts, links, self._numbers)
         return answers
-
-    def _clash(self, drafts: Sequence[Draft]) -> LeaseholdError:
-        """The error for the first draft whose id is taken."""
-        ids = [draft.id for draft in drafts]
-        taken = self.taken(ids)
-        clashing = (each for n, each in enumerate(ids) if each in taken or each in ids[:n])
-        return id_is_taken(next(clashing))
 
     def tell_again(self, ended: Collection[str]) -> None:
         linking.tell_again(self.step, [self._numbers[job_id] for job_id in ended])
