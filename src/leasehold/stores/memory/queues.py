@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from leasehold.core import queue_orders
-from leasehold.core.dependencies import ENDED_AS
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueRule, QueueState
 from leasehold.core.queue_rules import Purged
@@ -15,7 +14,6 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
-from leasehold.stores.memory.leasing import count_end
 from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.reading import search
 from leasehold.stores.memory.rules import Rule
@@ -107,9 +105,7 @@ class QueueBook:
         ended = []
         for record in filter(None, map(self._state.records.get, jobs)):
             if record.status in WAITING:
-                record.reason = reason
-                self._state.step(record, ENDED_AS[after], after, reason)
-                count_end(self._state, record, ENDED_AS[after])
+                self._state.end_waiting(record, after, reason)
                 ended.append(record.id)
         return ended
 

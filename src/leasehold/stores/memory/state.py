@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
+from leasehold.core.decision import Decision, end_of_waiting
 from leasehold.core.drain import Drain
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
@@ -24,6 +25,7 @@ from leasehold.core.retention import (
 )
 from leasehold.core.schedule import Schedule
 from leasehold.core.settings import retention_by
+from leasehold.core.settings_in_force import SettingsInForce
 from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.env import Env, from_micros
@@ -35,7 +37,6 @@ from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
-from leasehold.stores.memory.settings import Settings
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -137,7 +138,7 @@ class State:
         """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
         self.finished = Finished()
-        self.settings = Settings()
+        self.settings = SettingsInForce.of(0, {})
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
         self.schedules: dict[str, Schedule] = {}
@@ -146,6 +147,7 @@ class State:
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self.audited = 0  # the number of the latest of them
         self.version_floor = 0
         """Above every lease version of a forgotten job, whose id may come back."""
         self.last_seq = 0
@@ -253,6 +255,19 @@ class State:
             record.worker = None
             record.cancel_requested = None
         self._enter(queue, record)
+
+    def follow(self, record: Record, decision: Decision) -> None:
+        """Let become of a job what was decided."""
+        record.attempts = decision.attempts
+        record.reason = decision.reason
+        totals = self.queues[record.draft.queue].totals
+        for name in decision.totals:
+            setattr(totals, name, getattr(totals, name) + 1)
+        self.step(record, decision.event, decision.status, decision.message)
+
+    def end_waiting(self, record: Record, after: Status, reason: str) -> None:
+        """End a job that is not running: it is cancelled, or a dead letter."""
+        self.follow(record, end_of_waiting(after, record.attempts, reason))
 
     def _count_for_key(self, parking: Parking, record: Record, after: Status) -> None:
         if after is RUNNING:
@@ -445,6 +460,7 @@ class State:
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""
+        self.audited += 1
         self.audit.append(
             AuditRecord(
                 at=from_micros(self.now),

@@ -17,9 +17,8 @@ from leasehold.env import from_micros
 from leasehold.stores.sqlite.keeping.erase import erase
 from leasehold.stores.sqlite.keeping.prune_lanes import MAKE_INDEX
 from leasehold.stores.sqlite.leasing import people, relimit
-from leasehold.stores.sqlite.leasing.finish import end_waiting
-from leasehold.stores.sqlite.leasing.locate import locate, remove
 from leasehold.stores.sqlite.leasing.rebalance import rescore
+from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import DELETED_BY, load
 from leasehold.stores.sqlite.writing.step import Step
@@ -71,7 +70,6 @@ STILL_PENDING: Final = """
     UNION ALL
     SELECT 1 FROM key_lane JOIN ready ON ready.lane = -key_lane.id WHERE queue = ?1 LIMIT 1
 """
-JOB_TO_END: Final = "SELECT id, lane FROM job WHERE seq = ?"
 FOUND_AT_ONCE: Final = 100_000
 """How many jobs to bury one read looks for."""
 
@@ -122,29 +120,13 @@ class QueueBook:
         return self._row(STILL_PENDING, queue) is not None
 
     def end_waiting(self, jobs: Sequence[int], after: Status, reason: str) -> list[int]:
-        step = self._step
         ended = []
         for seq in jobs:
-            place = locate(step, seq)
+            job = state_of(self._step, seq)
             # It was found by a reader: it may have been leased, or ended, since.
-            if place is None or place.status not in WAITING:
-                continue
-            job_id, lane = self._row(JOB_TO_END, seq)
-            remove(step, seq, place)
-            end_waiting(
-                step,
-                seq=seq,
-                job_id=job_id,
-                lane=lane,
-                before=place.status,
-                after=after,
-                version=place.version,
-                attempts=place.attempts,
-                events=place.events,
-                available_at=place.available_at,
-                reason=reason,
-            )
-            ended.append(seq)
+            if job is not None and job.status in WAITING:
+                end_waiting(self._step, job, after, reason)
+                ended.append(seq)
         return ended
 
     def dependents(self, jobs: Sequence[int]) -> Mapping[int, int]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
-from leasehold.core.settings import (
-    SettingValue,
-    StoredSettings,
-    check_setting,
-    setting_definition,
-)
+from leasehold.core.settings import SettingValue, StoredSettings
+from leasehold.core.settings_in_force import SettingChange, setting_to_set, setting_to_unset
 from leasehold.stores.sqlite.leasing.people import audit
-from leasehold.stores.sqlite.rules.settings import Settings, load
+from leasehold.stores.sqlite.rules.settings import load
 from leasehold.stores.sqlite.writing.foundation import Foundation
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -26,43 +23,27 @@ class KeepsSettings(Foundation):
 
     def settings(self) -> StoredSettings:
         with self._read() as db:
-            return _answer(load(db))
+            return load(db).stored({})
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        checked = check_setting(name, value)
-
-        def operation(step: Step) -> StoredSettings:
-            values = step.settings.values
-            if name in values and values[name] == checked:
-                return _answer(step.settings)
-            detail = {"setting": name, "before": values.get(name), "value": checked}
-            step.execute(KEEP, (name, msgspec.json.encode(checked).decode()))
-            audit(step, actor, "set_setting", 1, detail)
-            return _changed(step)
-
-        return self._write(operation)
+        return self._write(
+            lambda step: _carry_out(step, setting_to_set(step.settings.values, name, value), actor)
+        )
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        setting_definition(name)
-
-        def operation(step: Step) -> StoredSettings:
-            values = step.settings.values
-            if name not in values:
-                return _answer(step.settings)
-            detail = {"setting": name, "before": values[name]}
-            step.execute(FORGET, (name,))
-            audit(step, actor, "unset_setting", 1, detail)
-            return _changed(step)
-
-        return self._write(operation)
+        return self._write(
+            lambda step: _carry_out(step, setting_to_unset(step.settings.values, name), actor)
+        )
 
 
-def _changed(step: Step) -> StoredSettings:
-    step.settings_changed()
-    # Whoever works should look at them.
-    step.hints.ready = True
-    return _answer(step.settings)
-
-
-def _answer(known: Settings) -> StoredSettings:
-    return StoredSettings(values=dict(known.values), generation=known.generation)
+def _carry_out(step: Step, change: SettingChange | None, actor: str) -> StoredSettings:
+    if change is not None:
+        if change.value is UNSET:
+            step.execute(FORGET, (change.name,))
+        else:
+            step.execute(KEEP, (change.name, msgspec.json.encode(change.value).decode()))
+        audit(step, actor, change.action, 1, change.detail)
+        step.settings_changed()
+        # Whoever works should look at them.
+        step.hints.ready = True
+    return step.settings.stored({})

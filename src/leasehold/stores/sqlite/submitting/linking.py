@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.dependencies import is_in_the_way, refuse_discard, refuse_replay
+from leasehold.core.dependencies import is_in_the_way, refuse_replay
 from leasehold.core.graph import order_of
 from leasehold.core.job import Draft, Job
 from leasehold.core.status import Status
@@ -129,10 +129,3 @@ def replay_order(step: Step, job_ids: Sequence[str]) -> list[int]:
     for job_id, needed_id in links:
         depends_on.setdefault(job_id, []).append(needed_id)
     return order_of(job_ids, depends_on)
-
-
-def check_not_needed(step: Step, seq: int, job_id: str) -> None:
-    """Refuse to discard a job that an unfinished one depends on."""
-    row = step.execute(NEEDED_BY, (seq,)).fetchone()
-    if row is not None:
-        raise refuse_discard(job_id, row[0])
