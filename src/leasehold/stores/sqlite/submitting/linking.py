@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.dependencies import is_in_the_way, refuse_replay
+from leasehold.core.dependencies import still_to_wait_for
 from leasehold.core.graph import order_of
 from leasehold.core.job import Draft, Job
 from leasehold.core.status import Status
@@ -96,13 +96,12 @@ def waits_again_for(step: Step, seq: int, job: Job) -> list[int]:
     """The numbers of the jobs that a replayed job is to wait for; refuses what would be in vain."""
     if not job.depends_on:
         return []
-    unfinished = []
-    dependencies: list[tuple[Any, ...]] = step.execute(DEPENDENCIES_NOW, (seq,)).fetchall()
-    for needed, needed_id, code in dependencies:
-        if code is None:
-            unfinished.append(needed)
-        elif is_in_the_way(job.on_dependency_failure, STATUS_OF[code]):
-            raise refuse_replay(job.id, needed_id, STATUS_OF[code])
+    rows: Any = step.execute(DEPENDENCIES_NOW, (seq,)).fetchall()
+    needed = (
+        (number, needed_id, None if code is None else STATUS_OF[code])
+        for number, needed_id, code in rows
+    )
+    unfinished = still_to_wait_for(job.id, job.on_dependency_failure, needed)
     step.execute(START_ANEW, (step.now, seq))
     return unfinished
 
