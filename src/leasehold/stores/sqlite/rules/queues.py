@@ -15,7 +15,6 @@ from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.keeping.erase import erase
-from leasehold.stores.sqlite.keeping.prune_lanes import MAKE_INDEX
 from leasehold.stores.sqlite.leasing import people, relimit
 from leasehold.stores.sqlite.leasing.rebalance import rescore
 from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
@@ -95,8 +94,6 @@ class QueueBook:
         if rule.deleted_by is not None:
             state += DELETED_BY + rule.deleted_by
         step.execute(KEEP_RULE, (queue, state, msgspec.json.encode(rule.config).decode()))
-        if rule.config.retention is not None:
-            step.execute(MAKE_INDEX)
         step.rules_changed()
         limits = before.config.key_concurrency, rule.config.key_concurrency
         if relimit.changed(step, queue, *limits):
