@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, Work
 from leasehold.core.retention import (
     without_old_result,
 )
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection
 from leasehold.env import from_micros
@@ -302,9 +302,16 @@ class SQLiteStore(
         with self._read() as db:
             return graph.graph(db, job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
         with self._read() as db:
-            page = read.search(db, where, limit, cursor)
+            page = read.search(db, where, limit, cursor, without)
             now = from_micros(self._clock(db))
             return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
 
