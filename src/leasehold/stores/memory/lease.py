@@ -18,7 +18,7 @@ from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import Stream, in_order
 from leasehold.stores.memory.record import AttemptRow, Record
-from leasehold.stores.memory.state import QueueState, State
+from leasehold.stores.memory.state import MemoryQueue, State
 
 # Enum members are slow to look up in Python 3.11, and these are asked for once or twice per job.
 TAKE: Final = Verdict.TAKE
@@ -61,7 +61,7 @@ class _Open(OpenQueue):
 
     __slots__ = ("lanes", "state")
 
-    def __init__(self, name: str, state: QueueState, free: int) -> None:
+    def __init__(self, name: str, state: MemoryQueue, free: int) -> None:
         self.name = name
         self.free = free
         self.limits_keys = state.lanes.key_limit is not None
@@ -161,7 +161,7 @@ def next_due(state: State, names: list[str]) -> list[int]:
     return moments
 
 
-def promote(state: State, queue: QueueState, limit: int = PROMOTED_AT_ONCE) -> int:
+def promote(state: State, queue: MemoryQueue, limit: int = PROMOTED_AT_ONCE) -> int:
     """Make the queue's due jobs pending, so many of them; answers how many."""
     promoted = 0
     while promoted < limit:
@@ -180,7 +180,7 @@ def cancel_late(state: State, record: Record) -> None:
     state.end_waiting(record, Status.CANCELLED, not_started_by(from_micros(record.start_by)))
 
 
-def tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) -> None:
+def tell_breaker(state: State, queue: MemoryQueue, task: str, outcome: Outcome) -> None:
     """Let a task's breaker know how an attempt ended."""
     breaker = queue.breakers.get(task, _CLOSED)
     if isinstance(outcome, Complete):
