@@ -59,7 +59,7 @@ def clean(store: SQLiteStore, limit: int = 1000) -> tuple[int, int]:
 
 
 def indexes(store: SQLiteStore) -> set[str]:
-    with store._readers.lend() as db:
+    with store._database.readers.lend() as db:
         return {str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema")}
 
 
@@ -74,7 +74,7 @@ def test_who_uses_it_not_does_not_pay_for_it(store: SQLiteStore) -> None:
 
 def test_finding_seeks_and_never_sorts(store: SQLiteStore) -> None:
     store.create_queue("long", LONG, actor="me")
-    with store._readers.lend() as db:
+    with store._database.readers.lend() as db:
         for query, values in [
             (prune_lanes.IN_LANE, (1, 0, 9, 9)),
             (prune_lanes.LANES, (1,)),
@@ -96,7 +96,7 @@ def test_what_a_queue_keeps_is_not_walked_past_for_others(
     run = store.prune(SHORT, scope=FORCE, actor="me").run
     # One read of eleven rows saw all there was to see.
     assert store.prune(SHORT, run=run, scope=FORCE, actor="me").completed == 10
-    with store._readers.lend() as db:
+    with store._database.readers.lend() as db:
         assert db.execute("SELECT phase FROM cleanup").fetchall() == [(3,)]
 
 

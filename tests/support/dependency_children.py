@@ -93,5 +93,5 @@ def end_and_stop_half_way(path: str, job_id: str, tell_fd: int) -> None:
         while True:
             signal.pause()
 
-    store._resolve_the_rest = tell_and_wait  # type: ignore[method-assign]
+    store._database._resolve_the_rest = tell_and_wait  # type: ignore[method-assign]
     store.cancel([job_id], reason="enough", actor="me")

@@ -146,7 +146,7 @@ def fork_inside_a_write(path: str, tell_fd: int) -> None:
         os.write(tell_fd, f"S {fork}\n".encode())
         _wait_to_be_killed()
 
-    store._writer.run(operation)
+    store._database.writer.run(operation)
 
 
 def _wait_to_be_killed() -> None:

@@ -128,6 +128,18 @@ def replay(actor: str, *, reset_attempts: bool) -> Verb:
     return verb
 
 
+def replay_in_order(
+    step: Step, job_ids: Sequence[str], actor: str, *, reset_attempts: bool
+) -> list[Job | LeaseholdError]:
+    """Replay each after those it depends on; the answers stand in the order of the ids."""
+    order = linking.replay_order(step, job_ids)
+    ordered = [job_ids[index] for index in order]
+    verb = replay(actor, reset_attempts=reset_attempts)
+    answers = for_each(step, ordered, "replay", actor, verb, reset_attempts=reset_attempts)
+    at_index = dict(zip(order, answers, strict=True))
+    return [at_index[index] for index in range(len(job_ids))]
+
+
 def discard(step: Step, seq: int, job: Job, place: Place) -> None:
     """Delete a terminal job with all its records."""
     if not place.status.is_terminal:
@@ -157,6 +169,15 @@ def reprioritize(priority: int, actor: str) -> Verb:
         step.hints.ready = True
 
     return verb
+
+
+def reprioritize_one(step: Step, job_id: str, priority: int, actor: str) -> Job:
+    """Give one job another priority; raises what is wrong with that."""
+    verb = reprioritize(priority, actor)
+    (answer,) = for_each(step, (job_id,), "reprioritize", actor, verb, priority=priority)
+    if isinstance(answer, LeaseholdError):
+        raise answer
+    return answer
 
 
 def audit(step: Step, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:

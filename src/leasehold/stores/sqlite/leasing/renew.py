@@ -13,8 +13,10 @@ from leasehold.core.lease import (
     decide_renewal,
 )
 from leasehold.core.limits import LOG_LINES_MAX
+from leasehold.core.status import Event
 from leasehold.env import to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
+from leasehold.stores.sqlite.leasing.locate import bump_events, locate
 from leasehold.stores.sqlite.leasing.settle import FIND_SEQ, refuse
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -93,3 +95,22 @@ def stale(step: Step, job_id: str, version: int) -> LeaseLostError:
     """Refuse a holder that is no longer one."""
     row = step.execute(FIND_SEQ, (job_id,)).fetchone()
     return refuse(step, job_id, row[0] if row else 0, version)
+
+
+def tell(step: Step, job_id: str, event: Event, worker: str, version: int, message: str) -> None:
+    """Note an event that changes no status; of a job that is gone, nothing."""
+    row = step.execute(FIND_SEQ, (job_id,)).fetchone()
+    place = None if row is None else locate(step, row[0])
+    if row is None or place is None:
+        return
+    step.record(
+        row[0],
+        bump_events(step, row[0], place),
+        event,
+        place.status,
+        place.status,
+        attempts=place.attempts,
+        worker=worker,
+        version=version,
+        message=message,
+    )

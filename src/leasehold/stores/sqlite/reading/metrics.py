@@ -8,10 +8,33 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.metrics import Moment, active_workers
+from leasehold.core.metrics import (
+    DayPoint,
+    MinutePoint,
+    Moment,
+    QueueMetrics,
+    active_workers,
+    check_days,
+    check_minutes,
+    check_window,
+    day_points,
+    metrics_of,
+    minute_points,
+)
 from leasehold.core.priority import FIRST_DEADLINE_TIER
-from leasehold.core.span import BANDS, COUNTED, SUMMED, Record, Span, band_of
+from leasehold.core.span import (
+    BANDS,
+    COUNTED,
+    SUMMED,
+    Record,
+    Span,
+    all_in_all,
+    band_of,
+    first_minute,
+    side_by_side,
+)
 from leasehold.stores.sqlite.reading.sampling import (
+    DAYS,
     MINUTES,
     TOTALS,
     Resolution,
@@ -20,6 +43,7 @@ from leasehold.stores.sqlite.reading.sampling import (
 )
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, queues_of
 from leasehold.stores.sqlite.submitting.lanes import STATS, stats_of
+from leasehold.stores.sqlite.writing.database import Database
 
 OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
 BY_PRIORITY: Final = (  # every name in it is our own
@@ -54,6 +78,36 @@ COUNTED_BY_BAND: Final = (
 LATEST_MINUTE: Final = "SELECT max(at) FROM minute"
 
 
+def latest(database: Database, queue: str | None, window_seconds: float) -> QueueMetrics:
+    """The figures of the last while."""
+    check_window(window_seconds)
+    with database.read() as db:
+        found = moment(db, queue, database.now(db))
+        first = first_minute(found.now, window_seconds)
+        minutes = records(db, queue, MINUTES, first)
+    return metrics_of(queue, first, all_in_all(minutes, first), found)
+
+
+def by_minute(database: Database, queue: str | None, minutes: int) -> list[MinutePoint]:
+    """The figures of each of the last minutes."""
+    check_minutes(minutes)
+    with database.read() as db:
+        last = database.now(db) // MINUTES.micros
+        first = last - minutes + 1
+        found = records(db, queue, MINUTES, first)
+    return minute_points(side_by_side(found, first, last), first)
+
+
+def by_day(database: Database, queue: str | None, days: int) -> list[DayPoint]:
+    """The figures of each of the last days."""
+    check_days(days)
+    with database.read() as db:
+        last = database.now(db) // DAYS.micros
+        first = last - days + 1
+        found = records(db, queue, DAYS, first)
+    return day_points(side_by_side(found, first, last), first)
+
+
 def records(
     db: apsw.Connection, queue: str | None, resolution: Resolution, first: int
 ) -> list[Record]:
@@ -61,14 +115,14 @@ def records(
     row: Any = db.execute(OPEN_MINUTE).fetchone()
     now = row[0] * MINUTES.micros // resolution.micros
     found = []
-    for name, latest in open_spans(db, queue).items():
+    for name, span in open_spans(db, queue).items():
         spans = {
             int(at): span_of(rest) for at, *rest in db.execute(resolution.since, (name, first))
         }
-        if latest.happened and now >= first:
+        if span.happened and now >= first:
             earlier: Span | None = spans.get(now)
-            spans[now] = latest if earlier is None else earlier.then(latest)
-        found.append(Record(spans, latest.pending))
+            spans[now] = span if earlier is None else earlier.then(span)
+        found.append(Record(spans, span.pending))
     return found
 
 
@@ -127,7 +181,7 @@ def problems(db: apsw.Connection) -> Iterator[str]:
             yield f"queue {queue!r}: {span.leased} jobs were leased, not as many waits measured"
         if sum(span.runs.values()) != span.completed + span.failed:
             yield f"queue {queue!r}: as many runs were not measured as attempts ended: {span}"
-    latest: Any = db.execute(LATEST_MINUTE).fetchone()
+    ended: Any = db.execute(LATEST_MINUTE).fetchone()
     opened: Any = db.execute(OPEN_MINUTE).fetchone()
-    if latest[0] is not None and latest[0] >= opened[0]:
-        yield f"minute {latest[0]} was ended although minute {opened[0]} is open"
+    if ended[0] is not None and ended[0] >= opened[0]:
+        yield f"minute {ended[0]} was ended although minute {opened[0]} is open"

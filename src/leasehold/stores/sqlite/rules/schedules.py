@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+import apsw
 import msgspec
 
 from leasehold.core.budget import SCHEDULED_JOBS_AT_ONCE, SCHEDULES_AT_ONCE
@@ -37,10 +38,7 @@ from leasehold.stores.sqlite.schema.schedule_row import (
 )
 from leasehold.stores.sqlite.submitting.lanes import Lanes
 from leasehold.stores.sqlite.submitting.submit import submit
-from leasehold.stores.sqlite.writing.foundation import Foundation
 from leasehold.stores.sqlite.writing.step import Step
-
-T = TypeVar("T")
 
 GO_ON: Final = "UPDATE schedule SET next_at = ?1, due_at = ?1 WHERE rowid = ?2"
 _COLUMNS: Final = ", ".join(KINDS)
@@ -63,57 +61,15 @@ Admit = Callable[[Sequence[Draft]], None]
 """Raises when there is no room on the disk for these."""
 
 
-class KeepsSchedules(Foundation):
-    """The verbs about schedules."""
+def every(db: apsw.Connection) -> list[Schedule]:
+    """All schedules; those that cannot be read say so."""
+    return [schedule_carefully(row) for row in db.execute(ALL)]
 
-    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
-        draft.check()
-        self._disk.refuse_when_low([draft.job])
-        return self._write(lambda step: _set(step, draft, actor))
 
-    def schedules(self) -> list[Schedule]:
-        with self._read() as db:
-            return [schedule_carefully(row) for row in db.execute(ALL)]
-
-    def get_schedule(self, name: str) -> Schedule | None:
-        with self._read() as db:
-            row = db.execute(ONE, (name,)).fetchone()
-            return None if row is None else schedule_of(row)
-
-    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        def operation(step: Step) -> Schedule:
-            # Also if it cannot be read: to remove it may be all that can be done about it.
-            last = schedule_carefully(_find_row(step, name))
-            step.execute(REMOVE, (name,))
-            audit(step, actor, "remove_schedule", 1, {"schedule": name})
-            return last
-
-        return self._write(operation)
-
-    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        return self._write(lambda step: _pause(step, name, paused, actor))
-
-    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
-        def operation(step: Step) -> Job:
-            job = _find(step, name).draft.job_now(job_id)
-            job.check()
-            self._disk.refuse_when_low([job])
-            refused = submit(step, self._lanes, [job], partial=False)
-            if isinstance(refused, LeaseholdError):
-                raise refused
-            audit(step, actor, "run_schedule", 1, {"schedule": name, "job": job_id})
-            answer = read_job(step.db, job_id)
-            assert answer is not None
-            return answer
-
-        return self._write(operation)
-
-    def fire_schedules(self) -> Fired:
-        def operation(step: Step) -> Fired:
-            jobs, look_at = fire_due(step, self._lanes, self._disk.refuse_when_low)
-            return Fired(jobs, None if look_at is None else from_micros(look_at))
-
-        return self._write(operation)
+def find(db: apsw.Connection, name: str) -> Schedule | None:
+    """One schedule."""
+    row = db.execute(ONE, (name,)).fetchone()
+    return None if row is None else schedule_of(row)
 
 
 def fire_due(step: Step, lanes: Lanes, admit: Admit) -> tuple[int, int | None]:
@@ -169,7 +125,8 @@ def _has_ended(step: Step, job_id: str) -> bool:
     return step.execute(HAS_NOT_ENDED, (job_id,)).fetchone() is None
 
 
-def _set(step: Step, draft: ScheduleDraft, actor: str) -> Schedule:
+def keep(step: Step, draft: ScheduleDraft, actor: str) -> Schedule:
+    """Keep a schedule as it is declared."""
     row = step.execute(ONE, (draft.name,)).fetchone()
     try:
         known = None if row is None else schedule_of(row)
@@ -183,7 +140,37 @@ def _set(step: Step, draft: ScheduleDraft, actor: str) -> Schedule:
     return answer
 
 
-def _pause(step: Step, name: str, rest: bool, actor: str) -> Schedule:
+def remove(step: Step, name: str, actor: str) -> Schedule:
+    """Remove a schedule; answers what it last was."""
+    # Also if it cannot be read: to remove it may be all that can be done about it.
+    last = schedule_carefully(_find_row(step, name))
+    step.execute(REMOVE, (name,))
+    audit(step, actor, "remove_schedule", 1, {"schedule": name})
+    return last
+
+
+def run(step: Step, lanes: Lanes, admit: Admit, name: str, job_id: str, actor: str) -> Job:
+    """Submit a schedule's job now, beside its ticks."""
+    job = _find(step, name).draft.job_now(job_id)
+    job.check()
+    admit([job])
+    refused = submit(step, lanes, [job], partial=False)
+    if isinstance(refused, LeaseholdError):
+        raise refused
+    audit(step, actor, "run_schedule", 1, {"schedule": name, "job": job_id})
+    answer = read_job(step.db, job_id)
+    assert answer is not None
+    return answer
+
+
+def fire_now(step: Step, lanes: Lanes, admit: Admit) -> Fired:
+    """Fire what is due, for who does nothing else."""
+    jobs, look_at = fire_due(step, lanes, admit)
+    return Fired(jobs, None if look_at is None else from_micros(look_at))
+
+
+def pause(step: Step, name: str, rest: bool, actor: str) -> Schedule:
+    """Let a schedule rest, or go on."""
     known = _find(step, name)
     if known.paused == rest:
         return known

@@ -11,6 +11,7 @@ from leasehold.core.settings import (
     DEFINITIONS,
     DraftDefaults,
     SettingValue,
+    StoredSettings,
     check_setting,
     default_lease_seconds,
     draft_defaults,
@@ -34,6 +35,10 @@ class Settings(NamedTuple):
     """What a submit has to fill in; None, the usual case, if that is nothing."""
     lease_seconds: float
     extension_seconds_max: float
+
+    def stored(self) -> StoredSettings:
+        """As the contract tells them."""
+        return StoredSettings(values=dict(self.values), generation=self.generation)
 
 
 class KnownSettings:

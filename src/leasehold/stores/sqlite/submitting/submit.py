@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import apsw
 import msgspec
@@ -26,6 +26,7 @@ from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.schema.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.submitting.gate import Gate
 from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.writing.operation import Grouped
 from leasehold.stores.sqlite.writing.step import Step
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
@@ -127,7 +128,7 @@ def _admit_all(step: Step, drafts: Sequence[Draft], gate: Gate) -> list[Draft]:
     return admitted
 
 
-class PlainSubmit:
+class PlainSubmit(Grouped[list[Submitted | LeaseholdError] | QueueFullError]):
     """A submit of jobs without idempotency keys: several that wait share their statements."""
 
     __slots__ = ("drafts", "lanes")
@@ -139,17 +140,17 @@ class PlainSubmit:
     def __call__(self, step: Step) -> list[Submitted | LeaseholdError] | QueueFullError:
         return submit(step, self.lanes, self.drafts, partial=False)
 
-    @staticmethod
+    @classmethod
     def together(
-        step: Step, submits: Sequence[PlainSubmit]
-    ) -> list[list[Submitted | LeaseholdError]]:
+        cls, step: Step, operations: Sequence[Self]
+    ) -> list[list[Submitted | LeaseholdError] | QueueFullError]:
         """All of them as one; raises if any of them would."""
-        drafts = [draft for each in submits for draft in each.drafts]
-        stored = submit(step, submits[0].lanes, drafts, partial=False)
+        drafts = [draft for each in operations for draft in each.drafts]
+        stored = submit(step, operations[0].lanes, drafts, partial=False)
         if isinstance(stored, QueueFullError):
             raise stored  # Together they are too many; one by one, some may still find room.
         answers = iter(stored)
-        return [list(islice(answers, len(each.drafts))) for each in submits]
+        return [list(islice(answers, len(each.drafts))) for each in operations]
 
 
 def _submit_one(
