@@ -1,4 +1,4 @@
-"""Makes `support` importable, in the tests and in the processes they start."""
+"""Makes `support` importable, in the tests and in the processes they start; settings for all."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import os
 import signal
 import sys
 
+import hypothesis
+
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No timing assertions, here neither: a machine that is busy fails no property.
+hypothesis.settings.register_profile("leasehold", deadline=None)
+hypothesis.settings.load_profile("leasehold")

@@ -155,7 +155,8 @@ def test_every_error_is_public() -> None:
         for name, value in vars(leasehold.errors).items()
         if isinstance(value, type) and issubclass(value, Exception)
     }
-    assert errors <= set(NAMES)
+    # The root that errors of tasks share with ours is for whoever carries errors, not for catching.
+    assert errors - {"CodedError"} <= set(NAMES)
 
 
 def test_the_testing_kit_is_these_names() -> None:

@@ -47,86 +47,118 @@
         ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
         └── StoreClosedError
 
+Each has a `code`, under which it crosses a network and comes back as the same class.
+
 `PermanentError` and `RetryableError` are for tasks to raise (and for errors about blobs, which a
 task may meet); see `core.retry`.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
 
-class LeaseholdError(Exception):
+
+class CodedError(Exception):
+    """What has a code: a short word that stays the same, for programs, logs and other languages.
+
+    A class that is defined elsewhere without a code of its own has that of the class it extends,
+    and comes back from another machine as that class (`leasehold.documents.errors`).
+    """
+
+    code: str = ""
+    """Of the class; an error that came under a code which is not known here keeps that."""
+    fields: ClassVar[tuple[str, ...]] = ()
+    """What it carries beside its message, as attributes and keywords of the same names."""
+
+    def __init_subclass__(
+        cls, *, code: str | None = None, fields: tuple[str, ...] | None = None
+    ) -> None:
+        super().__init_subclass__()
+        if code is not None:
+            assert code not in CLASSES, f"{code} is the code of {CLASSES[code].__name__} already"
+            cls.code = code
+            CLASSES[code] = cls
+        if fields is not None:
+            cls.fields = fields
+
+
+CLASSES: dict[str, type[CodedError]] = {}
+"""Each code and its class."""
+
+
+class LeaseholdError(CodedError, code="leasehold"):
     """The root: catch this to catch whatever Leasehold raises on purpose."""
 
 
-class InvalidJobError(LeaseholdError, ValueError):
+class InvalidJobError(LeaseholdError, ValueError, code="invalid_job"):
     """Raised when what was submitted cannot be a job; says which field and why."""
 
 
-class PayloadError(InvalidJobError):
+class PayloadError(InvalidJobError, code="payload"):
     """Raised when a payload or a result cannot be encoded, or not be decoded again."""
 
 
-class PayloadTooLargeError(PayloadError):
+class PayloadTooLargeError(PayloadError, code="payload_too_large"):
     """Raised when an encoded payload or result is larger than the store keeps inline."""
 
 
-class TaskNotImportableError(InvalidJobError):
+class TaskNotImportableError(InvalidJobError, code="task_not_importable"):
     """Raised when a lambda or a local function is submitted: no worker could find it again."""
 
 
-class InvalidScheduleError(LeaseholdError, ValueError):
+class InvalidScheduleError(LeaseholdError, ValueError, code="invalid_schedule"):
     """Raised when a cron expression, a zone or another part of a schedule makes no sense."""
 
 
-class ScheduleNotFoundError(LeaseholdError, LookupError):
+class ScheduleNotFoundError(LeaseholdError, LookupError, code="schedule_not_found"):
     """Raised when no schedule has this name (any more)."""
 
 
-class CycleError(InvalidJobError):
+class CycleError(InvalidJobError, code="cycle"):
     """Raised when jobs of one call depend on each other in a circle; names them."""
 
 
-class InvalidRetentionError(LeaseholdError, ValueError):
+class InvalidRetentionError(LeaseholdError, ValueError, code="invalid_retention"):
     """Raised when a retention policy or an order to clean up makes no sense; says what does."""
 
 
-class InvalidSettingError(LeaseholdError, ValueError):
+class InvalidSettingError(LeaseholdError, ValueError, code="invalid_setting"):
     """Raised when there is no such setting, or it cannot have that value; says what it may be."""
 
 
-class DuplicateJobError(LeaseholdError):
+class DuplicateJobError(LeaseholdError, code="duplicate_job"):
     """Raised when a job with the caller's own id exists already."""
 
 
-class IdempotencyConflictError(LeaseholdError):
+class IdempotencyConflictError(LeaseholdError, code="idempotency_conflict"):
     """Raised when an idempotency key is used again for a different job."""
 
 
-class JobNotFoundError(LeaseholdError, LookupError):
+class JobNotFoundError(LeaseholdError, LookupError, code="job_not_found"):
     """Raised when no job has this id (any more)."""
 
 
-class UnknownDependencyError(JobNotFoundError):
+class UnknownDependencyError(JobNotFoundError, code="unknown_dependency"):
     """Raised when a job that a new one depends on does not exist, or was refused with it."""
 
 
-class InvalidTransitionError(LeaseholdError):
+class InvalidTransitionError(LeaseholdError, code="invalid_transition"):
     """Raised when a job's status does not allow what was asked; nothing was changed."""
 
 
-class LeaseLostError(LeaseholdError):
+class LeaseLostError(LeaseholdError, code="lease_lost"):
     """Raised when the caller no longer holds the lease it acts under; nothing was changed."""
 
 
-class LeaseConflictError(LeaseLostError):
+class LeaseConflictError(LeaseLostError, code="lease_conflict"):
     """Raised when another holder has the lease now."""
 
 
-class LeaseExpiredError(LeaseLostError):
+class LeaseExpiredError(LeaseLostError, code="lease_expired"):
     """Raised when a lease ran out before it was renewed (it may still settle)."""
 
 
-class QueueFullError(LeaseholdError):
+class QueueFullError(LeaseholdError, code="queue_full", fields=("retry_after_seconds", "queue")):
     """Raised when a queue takes no more jobs for now; `retry_after_seconds` says when to retry.
 
     It is None where waiting would not help: so many jobs never fit at once. `queue` is the one
@@ -141,39 +173,39 @@ class QueueFullError(LeaseholdError):
         self.queue = queue
 
 
-class RateLimitedError(QueueFullError):
+class RateLimitedError(QueueFullError, code="rate_limited"):
     """Raised when jobs come faster than the queue, their client or their key may have them."""
 
 
-class QueueClosedError(LeaseholdError):
+class QueueClosedError(LeaseholdError, code="queue_closed"):
     """Raised when something is submitted after shutdown, or to a queue that is draining."""
 
 
-class InvalidQueueError(LeaseholdError, ValueError):
+class InvalidQueueError(LeaseholdError, ValueError, code="invalid_queue"):
     """Raised when a queue cannot have such rules or such a name; says which and why."""
 
 
-class QueueExistsError(LeaseholdError):
+class QueueExistsError(LeaseholdError, code="queue_exists"):
     """Raised when a queue is created that exists already, with other rules."""
 
 
-class QueueNotFoundError(LeaseholdError, LookupError):
+class QueueNotFoundError(LeaseholdError, LookupError, code="queue_not_found"):
     """Raised when no queue of that name was created, and none ever held a job."""
 
 
-class QueueNotEmptyError(LeaseholdError):
+class QueueNotEmptyError(LeaseholdError, code="queue_not_empty"):
     """Raised when a queue is to be deleted while jobs wait or run in it; nothing was changed."""
 
 
-class InvalidWindowError(LeaseholdError, ValueError):
+class InvalidWindowError(LeaseholdError, ValueError, code="invalid_window"):
     """Raised when metrics are asked for a time for which none are kept."""
 
 
-class UnknownTaskError(LeaseholdError, LookupError):
+class UnknownTaskError(LeaseholdError, LookupError, code="unknown_task"):
     """Raised when a worker has no code under the job's task name."""
 
 
-class JobFailedError(LeaseholdError):
+class JobFailedError(LeaseholdError, code="job_failed", fields=("error_type", "traceback")):
     """Raised by `result()` when the job is dead; carries its last error."""
 
     def __init__(self, message: str, *, error_type: str = "", traceback: str | None = None) -> None:
@@ -182,39 +214,41 @@ class JobFailedError(LeaseholdError):
         self.traceback = traceback
 
 
-class JobCancelledError(LeaseholdError):
+class JobCancelledError(LeaseholdError, code="job_cancelled"):
     """Raised by `result()` when the job was cancelled."""
 
 
-class JobTimeoutError(LeaseholdError, TimeoutError):
+class JobTimeoutError(LeaseholdError, TimeoutError, code="job_timeout"):
     """Raised when an attempt ran longer than its job's `timeout_seconds`."""
 
 
-class ResultExpiredError(LeaseholdError):
+class ResultExpiredError(LeaseholdError, code="result_expired"):
     """Raised by `result()` when the job is completed but its result's time to live is over."""
 
 
-class ResultTimeoutError(LeaseholdError, TimeoutError):
+class ResultTimeoutError(LeaseholdError, TimeoutError, code="result_timeout"):
     """Raised by `result()` when the job has not ended within the time given."""
 
 
-class UnsupportedError(LeaseholdError):
+class UnsupportedError(LeaseholdError, code="unsupported"):
     """Raised when this store cannot keep that clause of the contract."""
 
 
-class TransactionError(LeaseholdError):
+class TransactionError(LeaseholdError, code="transaction"):
     """Raised when a transaction cannot take part in what was asked; says why and what to do."""
 
 
-class StoreError(LeaseholdError):
+class StoreError(LeaseholdError, code="store"):
     """Raised when the store itself cannot do its work."""
 
 
-class StoreUnavailableError(StoreError):
+class StoreUnavailableError(StoreError, code="store_unavailable"):
     """Raised when the store cannot be reached or is locked; it may work again later."""
 
 
-class StoreBusyError(StoreUnavailableError):
+class StoreBusyError(
+    StoreUnavailableError, code="store_busy", fields=("holder_pid", "is_holder_stopped")
+):
     """Raised when a write had to wait too long for its turn; says who has it. Nothing was written.
 
     Trying again may help: once that process goes on, or has ended.
@@ -228,34 +262,34 @@ class StoreBusyError(StoreUnavailableError):
         self.is_holder_stopped = is_holder_stopped
 
 
-class StoreFullError(StoreError):
+class StoreFullError(StoreError, code="store_full"):
     """Raised when the disk (or the memory allowed) has no room for new jobs."""
 
 
-class StoreCorruptError(StoreError):
+class StoreCorruptError(StoreError, code="store_corrupt"):
     """Raised when the store's data is damaged. Nothing is repaired on its own: restore a backup."""
 
 
-class StoreLostError(StoreError):
+class StoreLostError(StoreError, code="store_lost"):
     """Raised when this process cannot go on with a store it had opened; nothing was changed.
 
     Its file was deleted, moved away or replaced, or it was open when the process was forked.
     """
 
 
-class StoreVersionError(StoreError):
+class StoreVersionError(StoreError, code="store_version"):
     """Raised when the file is not a Leasehold store, or one written by a newer version."""
 
 
-class StoreClosedError(StoreError):
+class StoreClosedError(StoreError, code="store_closed"):
     """Raised when a closed store is used."""
 
 
-class PermanentError(Exception):
+class PermanentError(CodedError, code="permanent"):
     """Raise it in a task to say that trying again is pointless: the job is dead at once."""
 
 
-class RetryableError(Exception):
+class RetryableError(CodedError, code="retryable", fields=("retry_after_seconds",)):
     """Raise it in a task to say that trying again may help, whatever the failure lists say."""
 
     def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
@@ -263,17 +297,17 @@ class RetryableError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
-class BlobError(LeaseholdError):
+class BlobError(LeaseholdError, code="blob"):
     """Raised when a payload or a result that is kept in a blob store cannot be had or kept."""
 
 
-class BlobLostError(BlobError, PermanentError):
+class BlobLostError(BlobError, PermanentError, code="blob_lost"):
     """Raised when a blob is gone; a job whose payload it was is dead at once."""
 
 
-class BlobDamagedError(BlobError, PermanentError):
+class BlobDamagedError(BlobError, PermanentError, code="blob_damaged"):
     """Raised when a blob is not what was written; a job whose payload it was is dead at once."""
 
 
-class BlobUnavailableError(BlobError, RetryableError):
+class BlobUnavailableError(BlobError, RetryableError, code="blob_unavailable"):
     """Raised when a blob store cannot be reached, or refuses us; it may work again later."""

@@ -9,26 +9,18 @@ import pytest
 
 from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.job import Draft, Job
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
+from leasehold.core.lease import LeaseRequest
 from leasehold.core.status import Event, Status
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays
 from support.acknowledged import Acknowledged
+from support.killing import finish_all, under_fire
 from support.zygote import zygote
 
 pytestmark = pytest.mark.faults
 
 KILLS = 120
-LINES_BETWEEN_KILLS_MAX = 80
 KINDS = ["submit_dependents", "settle_at_random", "settle_at_random"]
-
-
-def finish_all(store: SQLiteStore) -> None:
-    """Once the faults stop, every job ends."""
-    store.recover()
-    while leases := store.exchange((), LeaseRequest(worker="last", limit=500)).leases:
-        store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
 
 
 def job_of(store: SQLiteStore, job_id: str) -> Job:
@@ -66,30 +58,8 @@ def test_nothing_stays_blocked_and_nothing_runs_too_early(
 ) -> None:
     path, told, random = folder / "jobs.db", acknowledged, Random(seed)
     SQLiteStore(path).close()
-    with zygote("support.dependency_children", pass_fds=(told.tell_fd,)) as processes:
-        kind_of: dict[int, str] = {}
-
-        def spawn(kind: str) -> None:
-            name = f"p{processes.kills}-{len(kind_of)}"
-            pid = processes.spawn(
-                f"support.dependency_children:{kind}", str(path), name, random.randrange(2**32),
-                told.tell_fd,
-            )  # fmt: skip
-            kind_of[pid] = kind
-
-        for kind in KINDS:
-            spawn(kind)
-        while processes.kills < KILLS:
-            wanted = random.randint(1, LINES_BETWEEN_KILLS_MAX)
-            while wanted > 0:
-                news = told.listen()
-                assert news, "the processes have fallen silent"
-                wanted -= news
-            pid = random.choice(processes.alive)
-            processes.kill(pid)
-            spawn(kind_of[pid])
-        processes.kill_all()
-    told.drain()
+    functions = [f"support.dependency_children:{kind}" for kind in KINDS]
+    under_fire(path, told, random, functions, kills=KILLS, lines_between_kills_max=80)
     store = SQLiteStore(path)
     assert store.check() == []
     finish_all(store)

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -407,32 +408,43 @@ class _Deaf(_Ears):
     pass
 
 
-# One that comes in the very moment in which a hook is called is dropped by Python.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_signals_during_a_fork_are_heard_after_it_and_stop_nothing(path: Path) -> None:
+@pytest.mark.parametrize("step", ["close_for_fork", "resume_after_fork"])
+def test_a_signal_during_a_fork_is_heard_after_it_and_stops_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    heard: list[str] = []
+
     def ring(signum: int, frame: object) -> None:
+        heard.append(stage)
         raise TimeoutError
 
+    def interrupted(*arguments: object) -> object:
+        signal.raise_signal(signal.SIGALRM)
+        return honest(*arguments)
+
     store = SQLiteStore(path)
+    submit(store, "before")
+    honest = getattr(store, step)
     before = signal.signal(signal.SIGALRM, ring)
-    heard = 0
+    stage = "in the fork"
     try:
-        for number in range(60):
-            try:
-                submit(store, f"p{number}")
-                signal.setitimer(signal.ITIMER_REAL, 0.0001 + number % 20 * 0.0001)
-                pid = os.fork()
-                if pid == 0:
-                    os._exit(0)
-                os.waitpid(pid, 0)
-                # Whatever came during the fork comes now.
-                signal.sigtimedwait([], 0.05)
-            except TimeoutError:
-                heard += 1
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+        with monkeypatch.context() as patch, suppress(TimeoutError):
+            patch.setattr(store, step, interrupted)
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            stage = "after the fork"
+            threading.Event().wait(60)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert heard == ["after the fork"]
+        # The handler is the application's again, and neither this thread nor others must wait.
+        assert signal.getsignal(signal.SIGALRM) is ring
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert heard
-    assert store.stats().submitted == 60
+    submit(store, "after")
+    other = threading.Thread(target=submit, args=(store, "other thread"), daemon=True)
+    other.start()
+    other.join(60)
+    assert in_fork(lambda: submit(store, "child")) == ""
+    assert store.stats().submitted == 4
     store.close()

@@ -7,29 +7,24 @@ process writes, and afterwards by the intervals of all attempts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig
-from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.step import Step
 from support.acknowledged import Acknowledged
-from support.zygote import Zygote, zygote
+from support.killing import all_jobs, finish_all, under_fire
 
 pytestmark = pytest.mark.faults
 
 LIMIT = 2
 PROCESSES = 4
 KILLS = 40
-LINES_BETWEEN_KILLS_MAX = 30
 
 WATCH = """
     CREATE TABLE seen (key TEXT PRIMARY KEY, most INTEGER NOT NULL);
@@ -59,39 +54,20 @@ def most_seen(store: SQLiteStore) -> dict[str, int]:
         return {str(key): int(str(most)) for key, most in db.execute("SELECT key, most FROM seen")}
 
 
-def race(
-    processes: Zygote, path: Path, told: Acknowledged, random: Random, function: str = "crowd"
-) -> None:
-    """Let processes race, killing one after the other: their leases are of an hour, so only proof
-    of their death gives the slots back in time.
-    """
-
-    def spawn() -> None:
-        name = f"p{processes.kills}-{len(processes.alive)}"
-        seed = random.randrange(2**32)
-        processes.spawn(f"support.key_children:{function}", str(path), name, seed, told.tell_fd)
-
-    for _ in range(PROCESSES):
-        spawn()
-    for _ in range(KILLS):
-        wanted = random.randint(1, LINES_BETWEEN_KILLS_MAX)
-        while wanted > 0:
-            news = told.listen()
-            assert news, "the processes have fallen silent: a slot has leaked"
-            wanted -= news
-        processes.kill(random.choice(processes.alive))
-        spawn()
-    processes.kill_all()
-    told.drain()
+def race(path: Path, told: Acknowledged, random: Random, function: str = "crowd") -> None:
+    functions = [f"support.key_children:{function}"] * PROCESSES
+    under_fire(path, told, random, functions, kills=KILLS, lines_between_kills_max=30)
 
 
 def most_at_once(store: SQLiteStore) -> Counter[str | None]:
     """By key, how many attempts overlapped at most; an end counts before a start of its moment."""
     moments: list[tuple[datetime, int, str | None]] = []
     for job in all_jobs(store):
-        for attempt in store.attempts(job[0]):
-            moments.append((attempt.started_at, 1, job[1]))
-            moments.append((attempt.ended_at or datetime.max.replace(tzinfo=UTC), -1, job[1]))
+        for attempt in store.attempts(job.id):
+            moments.append((attempt.started_at, 1, job.limit_key))
+            moments.append(
+                (attempt.ended_at or datetime.max.replace(tzinfo=UTC), -1, job.limit_key)
+            )
     running: Counter[str | None] = Counter()
     most: Counter[str | None] = Counter()
     for _, change, key in sorted(moments, key=lambda moment: moment[:2]):
@@ -100,24 +76,13 @@ def most_at_once(store: SQLiteStore) -> Counter[str | None]:
     return most
 
 
-def all_jobs(store: SQLiteStore) -> Iterator[tuple[str, str | None]]:
-    cursor = None
-    while True:
-        page = store.search(JobFilter(), limit=1000, cursor=cursor)
-        yield from ((job.id, job.limit_key) for job in page.jobs)
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_key_ever_runs_more_than_its_limit(
     folder: Path, acknowledged: Acknowledged, seed: int
 ) -> None:
     path, told = folder / "jobs.db", acknowledged
     store = limited_store(path)
-    with zygote("support.key_children", pass_fds=(told.tell_fd,)) as processes:
-        race(processes, path, told, Random(seed))
+    race(path, told, Random(seed))
     seen = most_seen(store)
     assert (seen["a"], seen["b"]) == (LIMIT, LIMIT)
     assert seen["none"] > LIMIT
@@ -134,10 +99,9 @@ def nothing_leaked(store: SQLiteStore) -> None:
     store.recover()
     assert store.stats().counts[Status.RUNNING] == 0
     assert store.check() == []
-    while left := store.stats().counts[Status.PENDING]:
-        leases = store.exchange((), LeaseRequest(worker="last", limit=1000)).leases
-        assert leases, f"{left} jobs wait for a slot that nobody has"
-        store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
+    finish_all(store)
+    left = store.stats().counts[Status.PENDING]
+    assert left == 0, f"{left} jobs wait for a slot that nobody has"
     assert store.check() == []
 
 
@@ -146,8 +110,7 @@ def test_a_store_that_lets_one_too_many_run_is_found_out(
 ) -> None:
     path, told = folder / "jobs.db", acknowledged
     store = limited_store(path)
-    with zygote("support.key_children", pass_fds=(told.tell_fd,)) as processes:
-        race(processes, path, told, Random(3), "crowd_carelessly")
+    race(path, told, Random(3), "crowd_carelessly")
     assert most_seen(store)["a"] > LIMIT
     assert most_at_once(store)["a"] > LIMIT
     store.close()

@@ -11,38 +11,20 @@ from leasehold.core.span import COUNTED, MINUTES_KEPT
 from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore
 from support.acknowledged import Acknowledged
+from support.killing import under_fire
 from support.store_children import HastyClock
-from support.zygote import zygote
 
 pytestmark = pytest.mark.faults
 
 PROCESSES = 3
 KILLS = 60
-LINES_BETWEEN_KILLS_MAX = 60
 
 
 def test_minutes_and_days_add_up_to_the_totals(folder: Path, acknowledged: Acknowledged) -> None:
     told, path, random = acknowledged, folder / "jobs.db", Random(17)
     start = SYSTEM.now_micros()
-    with zygote("support.store_children", pass_fds=(told.tell_fd,)) as processes:
-
-        def spawn() -> None:
-            name = f"p{processes.kills}-{len(processes.alive)}"
-            seed = random.randrange(2**32)
-            function = "support.store_children:churn_hastily"
-            processes.spawn(function, str(path), name, seed, told.tell_fd, start)
-
-        for _ in range(PROCESSES):
-            spawn()
-        for _ in range(KILLS):
-            wanted = random.randint(1, LINES_BETWEEN_KILLS_MAX)
-            while wanted > 0:
-                news = told.listen()
-                assert news, "the processes have fallen silent"
-                wanted -= news
-            processes.kill(random.choice(processes.alive))
-            spawn()
-        processes.kill_all()
+    functions = ["support.store_children:churn_hastily"] * PROCESSES
+    under_fire(path, told, random, functions, kills=KILLS, more=(start,))
     store = SQLiteStore(path, env=Env(clock=HastyClock(start)))
     assert store.check() == []
     points = store.series(minutes=MINUTES_KEPT)

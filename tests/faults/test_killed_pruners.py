@@ -10,7 +10,7 @@ import pytest
 from leasehold.core.search import JobFilter
 from leasehold.stores.sqlite import SQLiteStore
 from support.acknowledged import Acknowledged
-from support.zygote import zygote
+from support.killing import under_fire
 
 pytestmark = pytest.mark.faults
 
@@ -20,29 +20,8 @@ KILLS = 120
 
 def test_a_pruned_job_is_archived_or_still_there(folder: Path, acknowledged: Acknowledged) -> None:
     path, told, random = folder / "jobs.db", acknowledged, Random(17)
-    with zygote("support.pruning_children", pass_fds=(told.tell_fd,)) as processes:
-
-        def spawn() -> None:
-            processes.spawn(
-                "support.pruning_children:submit_and_prune",
-                str(path),
-                f"p{processes.kills}-{len(processes.alive)}",
-                random.randrange(2**32),
-                told.tell_fd,
-            )
-
-        for _ in range(PROCESSES):
-            spawn()
-        for _ in range(KILLS):
-            wanted = random.randint(1, 60)
-            while wanted > 0:
-                news = told.listen()
-                assert news, "the processes have fallen silent"
-                wanted -= news
-            processes.kill(random.choice(processes.alive))
-            spawn()
-        processes.kill_all()
-    told.drain()
+    functions = ["support.pruning_children:submit_and_prune"] * PROCESSES
+    under_fire(path, told, random, functions, kills=KILLS)
     store = SQLiteStore(path)
     assert store.check() == []
     archived: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from leasehold.core.ticks import ticks_between
 from leasehold.core.timing import Cron, Every, Timing
 from leasehold.env import Env, to_micros
 from leasehold.stores.sqlite import SQLiteStore
+from support.killing import all_jobs, kill_again_and_again
 from support.ticking_children import FastClock
 from support.zygote import zygote
 
@@ -54,21 +56,19 @@ def test_every_tick_has_one_job_although_schedulers_are_killed(tmp_path: Path) -
         )
     began = {schedule.name: schedule.created_at for schedule in store.schedules()}
     with zygote("support.ticking_children") as nursery:
-        spawned = 0
+        numbers = itertools.count(1)
 
-        def spawn() -> None:
-            nonlocal spawned
-            spawned += 1
-            arguments = (path, f"worker-{spawned}", seed + spawned, clock)
-            nursery.spawn("support.ticking_children:fire_for_ever", *arguments)
+        def start() -> int:
+            number = next(numbers)
+            arguments = (path, f"worker-{number}", seed + number, clock)
+            return nursery.spawn("support.ticking_children:fire_for_ever", *arguments)
 
-        for _ in range(PROCESSES):
-            spawn()
-        while nursery.kills < KILLS or store.now() < START + timedelta(hours=HOURS):
+        def pause() -> None:
             time.sleep(random.uniform(0.0, 0.03))
-            nursery.kill(random.choice(nursery.alive))
-            spawn()
-        nursery.kill_all()
+
+        while nursery.kills < KILLS or store.now() < START + timedelta(hours=HOURS):
+            kill_again_and_again(nursery, [start] * PROCESSES, random, kills=KILLS, pause=pause)
+            nursery.kill_all()
     store.fire_schedules()
     assert store.check() == []
     for name, timing in TIMINGS.items():
@@ -85,13 +85,5 @@ def test_every_tick_has_one_job_although_schedulers_are_killed(tmp_path: Path) -
 
 def ticks_of(store: Store, name: str) -> Counter[datetime]:
     """How many jobs each tick has."""
-    found: Counter[datetime] = Counter()
-    cursor: str | None = None
-    while True:
-        where = JobFilter(metadata={"schedule": name})
-        page = store.search(where, limit=1000, cursor=cursor)
-        for job in page.jobs:
-            found[datetime.fromisoformat(str((job.metadata or {})["tick"]))] += 1
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    jobs = all_jobs(store, JobFilter(metadata={"schedule": name}))
+    return Counter(datetime.fromisoformat(str((job.metadata or {})["tick"])) for job in jobs)

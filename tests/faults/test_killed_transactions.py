@@ -19,6 +19,7 @@ from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays
 from support.faulty_worker import PATIENCE_SECONDS, News
+from support.killing import kill_again_and_again
 from support.transaction_children import ADD_ROW, MAKE_ROWS
 from support.zygote import Zygote, zygote
 
@@ -81,26 +82,22 @@ def until(condition: Callable[[], object]) -> None:
             pause.wait(LOOK_SECONDS)
 
 
-def kill_again_and_again(
+def kill_between_steps(
     scene: Scene,
-    spawn: Callable[[], object],
+    start: Callable[[], int],
     steps: Callable[[], int],
     kills: int,
     random: Random,
     feed: Callable[[], object] = lambda: None,
 ) -> None:
-    """Kill a random process when some more steps were made, and start another in its place.
+    """Kill when some more steps were made; `feed` gives enough to do until the next kill."""
 
-    `feed` gives them enough to do until the next kill.
-    """
-    for _ in range(PROCESSES):
-        spawn()
-    for _ in range(kills):
+    def pause() -> None:
         wanted = steps() + random.randint(1, STEPS_BETWEEN_KILLS_MAX)
         feed()
-        until(lambda wanted=wanted: steps() >= wanted)  # type: ignore[misc]
-        scene.processes.kill(random.choice(scene.processes.alive))
-        spawn()
+        until(lambda: steps() >= wanted)
+
+    kill_again_and_again(scene.processes, [start] * PROCESSES, random, kills=kills, pause=pause)
 
 
 def run_jobs_under_fire(scene: Scene, task: str, kills: int, seed: int) -> list[str]:
@@ -113,7 +110,7 @@ def run_jobs_under_fire(scene: Scene, task: str, kills: int, seed: int) -> list[
             [NewJob(task, (scene.path,), job_id=name, max_retries=10_000) for name in new]
         )
 
-    kill_again_and_again(
+    kill_between_steps(
         scene, lambda: scene.worker(task), scene.completed, kills, Random(seed), feed
     )
     for job in scene.queue.wait(names, PATIENCE_SECONDS):
@@ -151,20 +148,15 @@ def test_effects_that_are_not_in_the_transaction_are_found_out(scene: Scene) -> 
 def produce_under_fire(scene: Scene, *, together: bool, kills: int, seed: int) -> None:
     random = Random(seed)
 
-    def spawn() -> None:
-        name = f"p{scene.processes.kills}-{len(scene.processes.alive)}"
-        scene.processes.spawn(
-            "support.transaction_children:produce",
-            scene.path,
-            name,
-            random.randrange(2**32),
-            together,
-        )
+    def start() -> int:
+        seed = random.randrange(2**32)
+        function = "support.transaction_children:produce"
+        return scene.processes.spawn(function, scene.path, f"p{seed}", seed, together)
 
     def steps() -> int:
         return scene.queue.get_queue_stats()["total_submitted"]
 
-    kill_again_and_again(scene, spawn, steps, kills, random)
+    kill_between_steps(scene, start, steps, kills, random)
     scene.processes.kill_all()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -143,43 +142,6 @@ def test_a_file_that_was_moved_back_stays_lost_until_it_is_opened_again(
     assert again.submit([Draft(id="b", task="t")])
     assert again.get("a") is not None
     again.close()
-
-
-@pytest.mark.parametrize("notices", [True, False], ids=["it was noticed", "nobody looked"])
-@pytest.mark.parametrize("end", ["closed", "dropped"])
-def test_closing_a_lost_store_leaves_the_new_files_log_alone(
-    path: Path, clock: ManualClock, notices: bool, end: str
-) -> None:
-    """SQLite deletes the write-ahead log by name when the last connection is closed: after a
-    replacement that would be the log of the new file, with commits in it. It looks before.
-    """
-    store = SQLiteStore(path, env=Env(clock=clock))
-    store.submit([Draft(id="a", task="t")])
-    store.get("a")
-    for name in ("jobs.db", "jobs.db-wal", "jobs.db-shm"):
-        path.with_name(name).unlink()
-    new = SQLiteStore(path)
-    new.submit([Draft(id="new", task="t")])
-    if notices:
-        with pytest.raises(StoreLostError):
-            store.submit([Draft(id="b", task="t")])
-    if end == "closed":
-        store.close()
-    del store
-    assert path.with_name("jobs.db-wal").stat().st_size > 0
-    new.submit([Draft(id="newer", task="t")])
-    # Another process would not see commits in a log that has lost its name.
-    other = path.with_name("jobs.db-wal").stat().st_ino
-    assert other in {os.stat(f"/proc/self/fd/{fd}").st_ino for fd in _descriptors()}
-    new.close()
-    again = SQLiteStore(path)
-    assert again.stats().submitted == 2
-    assert again.check() == []
-    again.close()
-
-
-def _descriptors() -> list[str]:
-    return [fd for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
 
 
 def test_a_worker_whose_file_is_lost_stops_and_says_so(

@@ -18,7 +18,7 @@ from leasehold.core.queue_config import QueueConfig
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.step import Step
 from support.acknowledged import Acknowledged
-from support.zygote import Zygote, zygote
+from support.killing import under_fire
 
 pytestmark = pytest.mark.faults
 
@@ -26,7 +26,6 @@ MAX_DEPTH = 6
 MAX_CONCURRENCY = 3
 PROCESSES = 4
 KILLS = 60
-LINES_BETWEEN_KILLS_MAX = 30
 
 WATCH = """
     CREATE TABLE seen (what TEXT PRIMARY KEY, most INTEGER NOT NULL);
@@ -59,36 +58,16 @@ def most_seen(store: SQLiteStore) -> dict[str, Any]:
         return {str(what): most for what, most in db.execute("SELECT what, most FROM seen")}
 
 
-def race(
-    zygote: Zygote, path: Path, told: Acknowledged, random: Random, function: str = "crowd"
-) -> None:
-    """Let processes race, killing one after the other."""
-
-    def spawn() -> None:
-        name = f"p{zygote.kills}-{len(zygote.alive)}"
-        seed = random.randrange(2**32)
-        zygote.spawn(f"support.queue_children:{function}", str(path), name, seed, told.tell_fd)
-
-    for _ in range(PROCESSES):
-        spawn()
-    for _ in range(KILLS):
-        wanted = random.randint(1, LINES_BETWEEN_KILLS_MAX)
-        while wanted > 0:
-            news = told.listen()
-            assert news, "the processes have fallen silent: a slot or a place has leaked"
-            wanted -= news
-        zygote.kill(random.choice(zygote.alive))
-        spawn()
-    zygote.kill_all()
-    told.drain()
+def race(path: Path, told: Acknowledged, random: Random, function: str = "crowd") -> None:
+    functions = [f"support.queue_children:{function}"] * PROCESSES
+    under_fire(path, told, random, functions, kills=KILLS, lines_between_kills_max=30)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_limit_is_ever_exceeded(folder: Path, acknowledged: Acknowledged, seed: int) -> None:
     path, told = folder / "jobs.db", acknowledged
     store = limited_store(path)
-    with zygote("support.queue_children", pass_fds=(told.tell_fd,)) as processes:
-        race(processes, path, told, Random(seed))
+    race(path, told, Random(seed))
     # Exactly up to the limits, and never beyond.
     assert most_seen(store) == {"running": MAX_CONCURRENCY, "pending at a submit": MAX_DEPTH}
     assert store.stats().rejected > 0
@@ -118,8 +97,7 @@ def test_a_store_that_lets_one_too_many_in_is_found_out(
 ) -> None:
     path, told = folder / "jobs.db", acknowledged
     store = limited_store(path)
-    with zygote("support.queue_children", pass_fds=(told.tell_fd,)) as processes:
-        race(processes, path, told, Random(3), "crowd_carelessly")
+    race(path, told, Random(3), "crowd_carelessly")
     seen = most_seen(store)
     assert seen["running"] > MAX_CONCURRENCY
     assert seen["pending at a submit"] > MAX_DEPTH

@@ -21,8 +21,7 @@ from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction, within
-from leasehold.testing.conformance.transacting import TransactingClauses
-from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses
+from leasehold.testing.conformance import StoreConformance
 
 pytestmark = pytest.mark.faults
 
@@ -43,7 +42,7 @@ def examine(folder: Path, name: str, test: Callable[..., None]) -> None:
     store = make_store(env)
     with closing(store.connect()) as connection:
         connection.execute("CREATE TABLE app_row (n)")
-        given: dict[str, Any] = {"self": TransactingClauses(), "store": store, "clock": clock}
+        given: dict[str, Any] = {"self": StoreConformance(), "store": store, "clock": clock}
         given |= {"env": env, "make_store": make_store, "connection": connection}
         try:
             test(**{each: given[each] for each in inspect.signature(test).parameters})
@@ -53,18 +52,13 @@ def examine(folder: Path, name: str, test: Callable[..., None]) -> None:
 
 
 def is_found_out(folder: Path) -> bool:
-    clauses = [*_functions(TransactingClauses), *_functions(TransactingRulesClauses)]
-    for name, test in clauses:
-        if name.startswith("test_"):
+    for name, test in inspect.getmembers(StoreConformance, inspect.isfunction):
+        if name.startswith("test_txn_"):
             try:
                 examine(folder, name, test)
             except (Exception, pytest.fail.Exception):
                 return True
     return False
-
-
-def _functions(clauses: type) -> list[tuple[str, Callable[..., None]]]:
-    return inspect.getmembers(clauses, inspect.isfunction)
 
 
 def settings_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

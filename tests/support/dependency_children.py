@@ -5,18 +5,15 @@ So few dependents are dealt with in one write that nearly every end is cut in pi
 
 from __future__ import annotations
 
-import os
-import signal
 from random import Random
 
 from leasehold.core.job import DependencyPolicy, Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome
-from leasehold.core.records import WorkerInfo
 from leasehold.core.status import Status
-from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing import step
+from support.victims import open_as_worker, tell, wait_to_be_killed
 
 AT_ONCE = 3
 FAN_OUT_MAX = 10
@@ -30,23 +27,15 @@ OUTCOMES: list[Outcome] = [
 ]
 
 
-def _open(path: str, name: str, seed: int) -> tuple[SQLiteStore, Random]:
+def _open(path: str, name: str, random: Random) -> SQLiteStore:
     vars(step)["DEPENDENTS_AT_ONCE"] = AT_ONCE
-    random = Random(seed)
-    store = SQLiteStore(path, env=Env(random=random))
-    now = SYSTEM.now()
-    store.register_worker(
-        WorkerInfo(
-            id=name, host="h", pid=os.getpid(), queues=("default",), slots=4,
-            started_at=now, heartbeat_at=now,
-        )
-    )  # fmt: skip
-    return store, random
+    return open_as_worker(path, name, random)
 
 
 def submit_dependents(path: str, name: str, seed: int, tell_fd: int) -> None:
     """Submit a job, then jobs that depend on it, while others run it. Tells `S id`."""
-    store, random = _open(path, name, seed)
+    random = Random(seed)
+    store = _open(path, name, random)
     number = 0
     while True:
         if store.stats().counts[Status.PENDING] > ENOUGH_PENDING:
@@ -62,13 +51,14 @@ def submit_dependents(path: str, name: str, seed: int, tell_fd: int) -> None:
             store.submit(
                 [Draft(id=ids[-1], task="t", depends_on=needs, on_dependency_failure=policy)]
             )
-        os.write(tell_fd, "".join(f"S {job_id}\n" for job_id in ids).encode())
+        tell(tell_fd, [f"S {job_id}" for job_id in ids])
         number += 1
 
 
 def settle_at_random(path: str, name: str, seed: int, tell_fd: int) -> None:
     """Lease and settle, with or without leasing more. Tells `L id version`."""
-    store, random = _open(path, name, seed)
+    random = Random(seed)
+    store = _open(path, name, random)
     held: list[Settlement] = []
     while True:
         if random.random() < 0.1:
@@ -79,9 +69,7 @@ def settle_at_random(path: str, name: str, seed: int, tell_fd: int) -> None:
         held = [
             Settlement(lease.job_id, lease.version, random.choice(OUTCOMES)) for lease in leases
         ]
-        if leases:
-            lines = (f"L {lease.job_id} {lease.version}\n" for lease in leases)
-            os.write(tell_fd, "".join(lines).encode())
+        tell(tell_fd, [f"L {lease.job_id} {lease.version}" for lease in leases])
 
 
 def end_and_stop_half_way(path: str, job_id: str, tell_fd: int) -> None:
@@ -89,9 +77,8 @@ def end_and_stop_half_way(path: str, job_id: str, tell_fd: int) -> None:
     store = SQLiteStore(path)
 
     def tell_and_wait() -> None:
-        os.write(tell_fd, f"S {job_id}\n".encode())
-        while True:
-            signal.pause()
+        tell(tell_fd, [f"S {job_id}"])
+        wait_to_be_killed()
 
     store._database._resolve_the_rest = tell_and_wait  # type: ignore[method-assign]
     store.cancel([job_id], reason="enough", actor="me")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 from leasehold.core.job import Draft
@@ -10,6 +9,7 @@ from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.core.retention import RetentionPolicy, Scope
 from leasehold.stores.sqlite import SQLiteStore
+from support.victims import tell
 
 POLICY = RetentionPolicy(history_events_max=20)
 EMERGENCY = Scope(emergency=True)
@@ -22,7 +22,7 @@ def submit_and_prune(path: str, name: str, seed: int, tell_fd: int) -> None:
     for turn in range(10**9):
         drafts = [Draft(id=f"{name}-{turn}-{number}", task="t") for number in range(5)]
         store.submit(drafts)
-        os.write(tell_fd, "".join(f"S {draft.id}\n" for draft in drafts).encode())
+        tell(tell_fd, [f"S {draft.id}" for draft in drafts])
         request = LeaseRequest(worker=name, limit=random.randint(1, 8))
         leases = store.exchange((), request).leases
         store.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])

@@ -1,13 +1,8 @@
-"""What the processes do that are killed: they use a store and tell of each acknowledgement.
-
-Each line goes into a pipe in one write, after the store's call returned: a process that is killed
-has told either everything about a call, or nothing.
-"""
+"""What the processes do that are killed: they use a store and tell of each acknowledgement."""
 
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Sequence
 from random import Random
@@ -15,14 +10,15 @@ from random import Random
 from leasehold.core.job import Draft
 from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.records import Submitted, WorkerInfo
+from leasehold.core.records import Submitted
 from leasehold.core.retry import Constant
 from leasehold.core.status import Status
-from leasehold.env import SYSTEM, ClockReading, Env, SystemClock
+from leasehold.env import ClockReading, Env, SystemClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk import connection
 from leasehold.stores.sqlite.writing.step import Step
+from support.victims import open_as_worker, tell, wait_to_be_killed
 
 ENOUGH_PENDING = 60
 MAX_RETRIES = 2
@@ -37,13 +33,7 @@ def churn(path: str, name: str, seed: int, tell_fd: int) -> None:
     random = Random(seed)
     # So that many a checkpoint is cut short too.
     connection.WAL_PAGES_BEFORE_CHECKPOINT = 50  # type: ignore[misc]
-    store = SQLiteStore(path, env=Env(random=random))
-    now = SYSTEM.now()
-    info = WorkerInfo(
-        id=name, host="h", pid=os.getpid(), queues=("default",), slots=4,
-        started_at=now, heartbeat_at=now,
-    )  # fmt: skip
-    store.register_worker(info)
+    store = open_as_worker(path, name, random)
     child = _Child(store, name, random, tell_fd)
     while True:
         child.turn()
@@ -96,7 +86,7 @@ class _Child:
         ]
         self._store.submit(drafts)
         self._submitted += count
-        self._tell([f"S {draft.id}" for draft in drafts])
+        tell(self._tell_fd, [f"S {draft.id}" for draft in drafts])
 
     def _exchange(self) -> None:
         settlements = [
@@ -112,7 +102,7 @@ class _Child:
             lines.append(
                 f"E {about} {settled.event}" if isinstance(settled, Settled) else f"R {about}"
             )
-        self._tell(lines)
+        tell(self._tell_fd, lines)
 
     def _outcome(self) -> Outcome:
         draw = self._random.random()
@@ -122,17 +112,13 @@ class _Child:
             return Fail(JobError("OSError", "bad luck"))
         return Snooze(0.001) if draw < 0.9 else Release()
 
-    def _tell(self, lines: list[str]) -> None:
-        if lines:
-            os.write(self._tell_fd, "".join(f"{line}\n" for line in lines).encode())
-
 
 def open_and_submit(path: str, job_id: str, tell_fd: int) -> None:
     """Open what may be a new store, submit a job, and wait to be killed."""
     store = SQLiteStore(path)
     store.submit([Draft(id=job_id, task="t")])
-    os.write(tell_fd, f"S {job_id}\n".encode())
-    _wait_to_be_killed()
+    tell(tell_fd, [f"S {job_id}"])
+    wait_to_be_killed()
 
 
 def fork_inside_a_write(path: str, tell_fd: int) -> None:
@@ -142,16 +128,11 @@ def fork_inside_a_write(path: str, tell_fd: int) -> None:
     def operation(_: Step) -> None:
         fork = os.fork()
         if fork == 0:
-            _wait_to_be_killed()
-        os.write(tell_fd, f"S {fork}\n".encode())
-        _wait_to_be_killed()
+            wait_to_be_killed()
+        tell(tell_fd, [f"S {fork}"])
+        wait_to_be_killed()
 
     store._database.writer.run(operation)
-
-
-def _wait_to_be_killed() -> None:
-    while True:
-        signal.pause()
 
 
 class HastyClock(SystemClock):

@@ -1,6 +1,6 @@
 """Settings kept in the store: one definition per key, and what each of them fills in.
 
-What is more particular wins: what a job (or its task) says, then its queue, then what the process
+The most specific value wins: what a job (or its task) says, then its queue, then what the process
 was given in code, then the stored setting, then the built-in default.
 
 >>> parse_setting("lease_seconds", "5m"), parse_setting("timeout_seconds", "none")

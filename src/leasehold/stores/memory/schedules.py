@@ -1,18 +1,13 @@
-"""Schedules: kept beside the jobs, and fired by whoever leases."""
+"""Schedules: kept beside the jobs, fired by whoever leases. The rules: core.scheduling."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from leasehold.core import scheduling
 from leasehold.core.job import Draft, Job
-from leasehold.core.schedule import (
-    Fired,
-    Schedule,
-    ScheduleDraft,
-    declared,
-    fire,
-    not_found,
-    paused,
-    resumed,
-)
+from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory.record import moment, snapshot
@@ -20,110 +15,94 @@ from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import submit
 
 
+class Shelf:
+    """The schedules, as core.scheduling asks for them. What leaves it shares nothing with it."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.now = from_micros(state.now)
+        self.wake = state.wake
+
+    def find(self, name: str) -> Schedule | None:
+        known = self._state.schedules.get(name)
+        return None if known is None else known.detached()
+
+    def due(self, limit: int) -> Sequence[Schedule]:
+        due = [
+            (schedule.due_at, name)
+            for name, schedule in self._state.schedules.items()
+            if schedule.due_at is not None and schedule.due_at <= self.now
+        ]
+        return [self._state.schedules[name] for _, name in sorted(due)[:limit]]
+
+    def keep(self, schedule: Schedule) -> None:
+        self._state.schedules[schedule.name] = schedule.detached()
+        self.look_for_next()
+
+    def move_on(self, schedule: Schedule) -> None:
+        self._state.schedules[schedule.name] = schedule
+
+    def postpone(self, *_: object) -> None:
+        raise AssertionError("what was never written down can always be read")
+
+    def remove(self, name: str) -> None:
+        del self._state.schedules[name]
+        self.look_for_next()
+
+    def not_ended(self, job_ids: Sequence[str]) -> Collection[str]:
+        records = self._state.records
+        return [
+            each for each in job_ids if each in records and not records[each].status.is_terminal
+        ]
+
+    def submit(self, draft: Draft) -> LeaseholdError | None:
+        [answer] = submit(self._state, [draft], partial=True)
+        return answer if isinstance(answer, LeaseholdError) else None
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        self._state.note_action(actor, action, detail, count)
+
+    def look_for_next(self) -> None:
+        schedules = self._state.schedules.values()
+        due = [each.due_at for each in schedules if each.due_at is not None]
+        self._state.next_tick = to_micros(min(due)) if due else None
+
+
 def set_schedule(state: State, draft: ScheduleDraft, actor: str) -> Schedule:
-    """Add a schedule, or change the one of that name."""
     draft.check()
-    known = state.schedules.get(draft.name)
-    answer = declared(known, draft, from_micros(state.now))
-    if answer is not known:
-        _keep(state, answer.detached())
-        state.note_action(actor, "set_schedule", {"schedule": draft.name}, 1)
-        _wake(state)
-    return answer
+    return scheduling.set_schedule(Shelf(state), draft, actor)
 
 
 def schedules(state: State) -> list[Schedule]:
-    """Every schedule, by name."""
     return [known.detached() for _, known in sorted(state.schedules.items())]
 
 
 def get_schedule(state: State, name: str) -> Schedule | None:
-    known = state.schedules.get(name)
-    return None if known is None else known.detached()
+    return Shelf(state).find(name)
 
 
 def remove_schedule(state: State, name: str, actor: str) -> Schedule:
-    """Forget a schedule; its jobs stay."""
-    last = _find(state, name)
-    del state.schedules[name]
-    _look_for_next(state)
-    state.note_action(actor, "remove_schedule", {"schedule": name}, 1)
-    return last
+    return scheduling.remove_schedule(Shelf(state), name, actor)
 
 
 def pause_schedule(state: State, name: str, rest: bool, actor: str) -> Schedule:
-    """Let a schedule rest, or go on."""
-    known = _find(state, name)
-    if known.paused == rest:
-        return known.detached()
-    now = from_micros(state.now)
-    answer = paused(known, now) if rest else resumed(known, now)
-    _keep(state, answer.detached())
-    action = "pause_schedule" if rest else "resume_schedule"
-    state.note_action(actor, action, {"schedule": name}, 1)
-    _wake(state)
-    return answer
+    return scheduling.pause_schedule(Shelf(state), name, rest, actor)
 
 
 def run_schedule(state: State, name: str, job_id: str, actor: str) -> Job:
-    """Submit the schedule's job out of turn."""
-    submit(state, [_find(state, name).draft.job_now(job_id)], partial=False)
-    state.note_action(actor, "run_schedule", {"schedule": name, "job": job_id}, 1)
+    scheduling.run_schedule(Shelf(state), name, job_id, actor)
     return snapshot(state.records[job_id])
 
 
 def fire_schedules(state: State) -> Fired:
-    """Fire what is due."""
-    jobs = fire_due(state)
-    return Fired(jobs, moment(state.next_tick))
+    return Fired(fire_due(state), moment(state.next_tick))
 
 
 def fire_due(state: State) -> int:
-    """Fire what is due; answers how many jobs that submitted."""
+    """Fire what is due; answers how many jobs that submitted. Every lease comes by here."""
     if state.next_tick is None or state.next_tick > state.now:
         return 0
-    now = from_micros(state.now)
-    jobs = 0
-
-    def submit_one(draft: Draft) -> LeaseholdError | None:
-        nonlocal jobs
-        [answer] = submit(state, [draft], partial=True)
-        if isinstance(answer, LeaseholdError):
-            return answer
-        jobs += 1
-        return None
-
-    for schedule in list(state.schedules.values()):
-        if schedule.due_at is not None and schedule.due_at <= now:
-            state.schedules[schedule.name] = fire(
-                schedule, now, has_ended=lambda job_id: _has_ended(state, job_id), submit=submit_one
-            )
-    _look_for_next(state)
+    shelf = Shelf(state)
+    jobs = scheduling.fire_due(shelf)
+    shelf.look_for_next()
     return jobs
-
-
-def _has_ended(state: State, job_id: str) -> bool:
-    record = state.records.get(job_id)
-    return record is None or record.status.is_terminal
-
-
-def _find(state: State, name: str) -> Schedule:
-    known = state.schedules.get(name)
-    if known is None:
-        raise not_found(name)
-    return known
-
-
-def _keep(state: State, schedule: Schedule) -> None:
-    state.schedules[schedule.name] = schedule
-    _look_for_next(state)
-
-
-def _look_for_next(state: State) -> None:
-    due = [each.due_at for each in state.schedules.values() if each.due_at is not None]
-    state.next_tick = to_micros(min(due)) if due else None
-
-
-def _wake(state: State) -> None:
-    if state.news is not None:
-        state.news.ready = True

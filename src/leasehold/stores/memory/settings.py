@@ -1,29 +1,18 @@
-"""Settings of a memory store: set, unset, and what they mean for a submit and a lease."""
+"""Settings of a memory store; what a change is, and what it means, is in core.settings_in_force."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from msgspec import UNSET
 
-import msgspec
-
-from leasehold.core.job import DEFAULT_LEASE_SECONDS
-from leasehold.core.limits import EXTENSION_SECONDS_MAX
 from leasehold.core.retention import MEMORY_RETENTION
-from leasehold.core.settings import (
-    DEFINITIONS,
-    DraftDefaults,
-    SettingValue,
-    StoredSettings,
-    check_setting,
-    default_lease_seconds,
-    draft_defaults,
-    extension_seconds_max,
-    retention_values,
-    setting_definition,
+from leasehold.core.settings import DEFINITIONS, SettingValue, StoredSettings, retention_values
+from leasehold.core.settings_in_force import (
+    SettingChange,
+    SettingsInForce,
+    setting_to_set,
+    setting_to_unset,
 )
-
-if TYPE_CHECKING:
-    from leasehold.stores.memory.state import State
+from leasehold.stores.memory.state import State
 
 _OWN_DEFAULTS = {
     name: value
@@ -32,53 +21,26 @@ _OWN_DEFAULTS = {
 }
 
 
-class Settings(msgspec.Struct):
-    """What is set, and what that means."""
-
-    generation: int = 0
-    values: dict[str, SettingValue] = {}
-    draft_defaults: DraftDefaults | None = None
-    """What a submit has to fill in; None, the usual case, if that is nothing."""
-    lease_seconds: float = DEFAULT_LEASE_SECONDS
-    extension_seconds_max: float = EXTENSION_SECONDS_MAX
-
-
 def settings(state: State) -> StoredSettings:
-    """What is set."""
-    known = state.settings
-    return StoredSettings(
-        values=dict(known.values), generation=known.generation, defaults=dict(_OWN_DEFAULTS)
-    )
+    return state.settings.stored(_OWN_DEFAULTS)
 
 
 def set_setting(state: State, name: str, value: SettingValue, actor: str) -> StoredSettings:
-    checked = check_setting(name, value)
-    values = state.settings.values
-    if name not in values or values[name] != checked:
-        detail = {"setting": name, "before": values.get(name), "value": checked}
-        _change(state, {**values, name: checked})
-        state.note_action(actor, "set_setting", detail, 1)
-    return settings(state)
+    return _carry_out(state, setting_to_set(state.settings.values, name, value), actor)
 
 
 def unset_setting(state: State, name: str, actor: str) -> StoredSettings:
-    setting_definition(name)
-    values = state.settings.values
-    if name in values:
-        detail = {"setting": name, "before": values[name]}
-        _change(state, {key: value for key, value in values.items() if key != name})
-        state.note_action(actor, "unset_setting", detail, 1)
+    return _carry_out(state, setting_to_unset(state.settings.values, name), actor)
+
+
+def _carry_out(state: State, change: SettingChange | None, actor: str) -> StoredSettings:
+    if change is not None:
+        known = state.settings
+        values = {**known.values, change.name: change.value}
+        kept = {name: value for name, value in values.items() if value is not UNSET}
+        state.settings = SettingsInForce.of(known.generation + 1, kept)
+        state.note_action(actor, change.action, change.detail, 1)
+        state.retention_changed()
+        # Whoever works should look at them.
+        state.wake()
     return settings(state)
-
-
-def _change(state: State, values: dict[str, SettingValue]) -> None:
-    state.settings = Settings(
-        generation=state.settings.generation + 1,
-        values=values,
-        draft_defaults=draft_defaults(values),
-        lease_seconds=default_lease_seconds(values),
-        extension_seconds_max=extension_seconds_max(values),
-    )
-    state.retention_changed()
-    # Whoever works should look at them.
-    state.wake()

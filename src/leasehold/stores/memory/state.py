@@ -24,6 +24,7 @@ from leasehold.core.retention import (
 )
 from leasehold.core.schedule import Schedule
 from leasehold.core.settings import retention_by
+from leasehold.core.settings_in_force import SettingsInForce
 from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.env import Env, from_micros
@@ -35,7 +36,6 @@ from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
-from leasehold.stores.memory.settings import Settings
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -131,7 +131,7 @@ class State:
         """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
         self.finished = Finished()
-        self.settings = Settings()
+        self.settings = SettingsInForce.of(0, {})
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
         self.schedules: dict[str, Schedule] = {}

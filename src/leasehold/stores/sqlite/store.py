@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from leasehold.core import scheduling
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.clock_store import ClockRepair
@@ -32,7 +33,7 @@ from leasehold.core.refusals import changes_status
 from leasehold.core.retention import BATCH_MAX, DAILY, CleanUp, PruneReport, RetentionPolicy, Scope
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
-from leasehold.core.settings import SettingValue, StoredSettings, check_setting, setting_definition
+from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import TRANSITIONS, Event
 from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env, from_micros
@@ -45,11 +46,14 @@ from leasehold.stores.sqlite.leasing import people, recover, renew, sweep, worke
 from leasehold.stores.sqlite.leasing.exchange import exchange
 from leasehold.stores.sqlite.reading import inspection, jobs, metrics, read, records
 from leasehold.stores.sqlite.rules import queue_changes, queues, schedules, setting_verbs, settings
+from leasehold.stores.sqlite.rules.schedules import Shelf
 from leasehold.stores.sqlite.submitting import entering, graph, lanes
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
+
+T = TypeVar("T")
 
 
 class SQLiteStore:
@@ -266,7 +270,7 @@ class SQLiteStore:
     def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
         draft.check()
         self._database.disk.refuse_when_low([draft.job])
-        return self._database.write(lambda step: schedules.keep(step, draft, actor))
+        return self._on_shelf(lambda shelf: scheduling.set_schedule(shelf, draft, actor))
 
     def schedules(self) -> list[Schedule]:
         with self._database.read() as db:
@@ -277,33 +281,30 @@ class SQLiteStore:
             return schedules.find(db, name)
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        return self._database.write(lambda step: schedules.remove(step, name, actor))
+        return self._on_shelf(lambda shelf: scheduling.remove_schedule(shelf, name, actor))
 
     def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        return self._database.write(lambda step: schedules.pause(step, name, paused, actor))
+        return self._on_shelf(lambda shelf: scheduling.pause_schedule(shelf, name, paused, actor))
 
     def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
-        on, admit = self._database.lanes, self._database.disk.refuse_when_low
-        return self._database.write(
-            lambda step: schedules.run(step, on, admit, name, job_id, actor)
-        )
+        return self._on_shelf(lambda shelf: schedules.run(shelf, name, job_id, actor))
 
     def fire_schedules(self) -> Fired:
-        on, admit = self._database.lanes, self._database.disk.refuse_when_low
-        return self._database.write(lambda step: schedules.fire_now(step, on, admit))
+        return self._on_shelf(schedules.fire)
+
+    def _on_shelf(self, operation: Callable[[Shelf], T]) -> T:
+        return self._database.write(lambda step: operation(schedules.shelf(self._database, step)))
 
     # -- settings ----------------------------------------------------------------------------
 
     def settings(self) -> StoredSettings:
         with self._database.read() as db:
-            return settings.load(db).stored()
+            return settings.load(db).stored({})
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        checked = check_setting(name, value)
-        return self._database.write(lambda step: setting_verbs.keep(step, name, checked, actor))
+        return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        setting_definition(name)
         return self._database.write(lambda step: setting_verbs.forget(step, name, actor))
 
     # -- metrics -----------------------------------------------------------------------------

@@ -12,27 +12,25 @@ Each call of the factory must give a store of its own, empty, on the clock and r
 A test names its clause: `test_sub_1_...` is about SUB-1.
 """
 
+import pkgutil
+
 import pytest
 
 # Before they are imported (hence the imports below), so that a failed assert shows its values.
 pytest.register_assert_rewrite(
-    *(
-        f"{__name__}.{module}"
-        for module in (
-            "base", "general", "submitting", "settling", "leasing", "holding", "recovering",
-            "people", "reading", "waking", "breaking", "scheduling", "queueing", "limiting",
-            "depending", "scoring", "inheriting", "keying", "retaining", "configuring",
-            "referencing", "blobs", "measuring", "transacting", "transacting_rules", "texts",
-            "clocking",
-        )
-    )
-)  # fmt: skip
+    *(f"{__name__}.{each.name}" for each in pkgutil.iter_modules(__path__))
+)
 
+from leasehold.testing.conformance.admitting import AdmittingClauses  # noqa: E402
+from leasehold.testing.conformance.archiving import ArchivingClauses  # noqa: E402
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
 from leasehold.testing.conformance.clocking import ClockClauses  # noqa: E402
 from leasehold.testing.conformance.configuring import ConfiguringClauses  # noqa: E402
+from leasehold.testing.conformance.dependency_ends import DependencyEndsClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
+from leasehold.testing.conformance.expiring import ExpiringClauses  # noqa: E402
+from leasehold.testing.conformance.firing import FiringClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.inheriting import InheritingClauses  # noqa: E402
@@ -40,18 +38,24 @@ from leasehold.testing.conformance.keying import KeyingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
+from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
+from leasehold.testing.conformance.parking import ParkingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
+from leasehold.testing.conformance.purging import PurgingClauses  # noqa: E402
 from leasehold.testing.conformance.queueing import QueueingClauses  # noqa: E402
 from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
 from leasehold.testing.conformance.referencing import ReferencingClauses  # noqa: E402
+from leasehold.testing.conformance.repairing_clock import RepairingClockClauses  # noqa: E402
 from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E402
+from leasehold.testing.conformance.retaining_by_queue import RetainingByQueueClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
 from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
+from leasehold.testing.conformance.transacting_attempts import TransactingAttemptsClauses  # noqa: E402
 from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
@@ -59,6 +63,7 @@ from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 class StoreConformance(
     GeneralClauses,
     ClockClauses,
+    RepairingClockClauses,
     SubmittingClauses,
     SettlingClauses,
     LeasingClauses,
@@ -68,19 +73,29 @@ class StoreConformance(
     PeopleClauses,
     ReadingClauses,
     RetainingClauses,
+    ExpiringClauses,
+    ArchivingClauses,
+    RetainingByQueueClauses,
     WakingClauses,
     SchedulingClauses,
+    FiringClauses,
     QueueingClauses,
+    PurgingClauses,
     LimitingClauses,
+    AdmittingClauses,
     DependingClauses,
+    DependencyEndsClauses,
     ScoringClauses,
     InheritingClauses,
     ConfiguringClauses,
     ReferencingClauses,
     MeasuringClauses,
+    MeasuringNowClauses,
     TransactingClauses,
+    TransactingAttemptsClauses,
     TransactingRulesClauses,
     KeyingClauses,
+    ParkingClauses,
     TextClauses,
 ):
     """Every clause of the contract, for one store."""

@@ -1,4 +1,4 @@
-"""QUE: queues as things of their own. Created, changed, paused, drained, purged, deleted."""
+"""QUE-1 to QUE-6, QUE-9, QUE-10: queues are created, changed, paused, drained and listed."""
 
 from __future__ import annotations
 
@@ -6,29 +6,25 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.budget import BURIED_AT_ONCE
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig, QueueState
 from leasehold.core.retry import Delays
 from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
+from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.env import ManualClock
 from leasehold.errors import (
     InvalidQueueError,
     QueueClosedError,
     QueueExistsError,
-    QueueNotEmptyError,
     QueueNotFoundError,
 )
 from leasehold.testing.conformance.base import (
     FAILURE,
-    FATAL,
     RETRY_SECONDS,
     ConformanceBase,
     at_once,
     draft,
-    events,
     get,
     lease_all,
     lease_one,
@@ -159,140 +155,6 @@ class QueueingClauses(ConformanceBase):
         with pytest.raises(QueueNotFoundError, match="typo"):
             pause(store, "typo")
 
-    def test_que_7_what_waits_is_purged(self, store: Store) -> None:
-        submit(store, draft("done"), draft("runs"), draft("failed"))
-        done, runs, failed = lease_all(store)
-        settle(store, done, Complete())
-        settle(store, failed, FAILURE)
-        submit(
-            store,
-            draft("pending", idempotency_key="key"),
-            draft("later", delay_seconds=60),
-            draft("elsewhere", queue="q2"),
-        )
-        assert store.purge_queue("default", JobFilter(), actor="me").purged == 3
-        left = {job.id for job in store.search(JobFilter()).jobs}
-        assert left == {"done", "runs", "elsewhere"}
-        stats = store.stats("default")
-        assert (stats.cancelled, stats.cleaned) == (3, 3)
-        assert store.check() == []
-        # The key is free again, and an id that comes back gets a new version.
-        (again,) = submit(store, draft("pending", idempotency_key="key"))
-        assert not again.is_duplicate
-        submit(store, draft("failed", priority=90))
-        assert lease_one(store).version > failed.version
-        settle(store, runs, Complete())
-
-    def test_que_7_a_filter_says_which(self, store: Store) -> None:
-        submit(
-            store,
-            draft("one", task="mail"),
-            draft("two", task="mail", priority=90),
-            draft("three", task="resize"),
-        )
-        where = JobFilter(tasks=("mail",))
-        assert store.purge_queue("default", where, actor="me", limit=1).purged == 1
-        assert store.purge_queue("default", where, actor="me").purged == 1
-        assert [job.id for job in store.search(JobFilter()).jobs] == ["three"]
-        for nothing in (JobFilter(statuses=(Status.RUNNING,)), JobFilter(queues=("q2",))):
-            assert store.purge_queue("default", nothing, actor="me").purged == 0
-
-    def test_que_11_whoever_waits_for_a_purged_job_is_told(self, store: Store) -> None:
-        submit(
-            store,
-            draft("root"),
-            draft("with it", depends_on=("root",)),
-            draft("cancelled", queue="q2", depends_on=("root",)),
-            draft("failed", queue="q2", depends_on=("root",), on_dependency_failure="fail"),
-            draft("ignoring", queue="q2", depends_on=("root",), on_dependency_failure="ignore"),
-            draft("behind", queue="q3", depends_on=("cancelled",)),
-        )
-        assert store.purge_queue("default", JobFilter(), actor="eve").purged == 2
-        assert (store.get("root"), store.get("with it")) == (None, None)
-        told = "dependency root was cancelled: purged by eve"
-        left = {job.id: (job.status, job.reason) for job in store.search(JobFilter()).jobs}
-        assert left == {
-            "cancelled": (Status.CANCELLED, told),
-            "failed": (Status.DEAD, told),
-            "ignoring": (Status.PENDING, None),
-            "behind": (Status.CANCELLED, f"dependency cancelled was cancelled: {told}"),
-        }
-        assert store.history("ignoring")[-1].message == told
-        assert store.check() == []
-
-    def test_que_11_dependents_submitted_before_it_are_told_too(self, store: Store) -> None:
-        submit(store, draft("waits", depends_on=("root",)), draft("root", queue="q2"))
-        assert store.purge_queue("q2", JobFilter(), actor="eve").purged == 1
-        assert get(store, "waits").status is Status.CANCELLED
-        assert store.check() == []
-
-    def test_que_12_the_answer_says_whether_there_is_more(self, store: Store) -> None:
-        submit(store, draft("a"), draft("b", depends_on=("a",)), draft("c"))
-        answers = [store.purge_queue("default", JobFilter(), actor="me", limit=2) for _ in "ab"]
-        assert [(each.purged, each.more) for each in answers] == [(2, True), (1, False)]
-        assert store.search(JobFilter()).jobs == []
-
-    def test_que_8_a_queue_with_jobs_is_not_deleted(self, store: Store) -> None:
-        store.create_queue("mail", QueueConfig(max_concurrency=1), actor="me")
-        submit(store, draft("one", queue="mail"), draft("two", queue="mail"))
-        lease_one(store, queues=("mail",))
-        before = store.queue_info("mail")
-        with pytest.raises(QueueNotEmptyError, match=r"1 job\(s\) wait and 1 run"):
-            store.delete_queue("mail", force=False, actor="me")
-        assert store.queue_info("mail") == before
-        assert get(store, "two").status is Status.PENDING
-
-    def test_que_8_by_force_what_waits_is_dead_and_what_runs_finishes(self, store: Store) -> None:
-        store.create_queue("mail", QueueConfig(max_concurrency=2), actor="me")
-        names = ("runs", "fails", "waits")
-        submit(store, *(draft(name, queue="mail") for name in names))
-        submit(store, draft("later", queue="mail", delay_seconds=60), draft("other"))
-        runs, fails = lease_all(store, queues=("mail",))
-        settle(store, fails, FAILURE)
-        assert store.delete_queue("mail", force=True, actor="me") == 3
-        for name in ("waits", "later", "fails"):
-            job = get(store, name)
-            assert job.status is Status.DEAD
-            assert job.reason is not None
-            assert "'mail' was deleted by me" in job.reason
-            assert events(store, name)[-1] is Event.DEAD
-        assert settle(store, runs, Complete()).status is Status.COMPLETED
-        assert get(store, "other").status is Status.PENDING
-        info = store.queue_info("mail")
-        assert info is not None
-        assert info.config == QueueConfig()
-        assert store.check() == []
-
-    def test_que_8_many_become_dead_letters_in_several_writes(self, store: Store) -> None:
-        store.create_queue("mail", QueueConfig(key_concurrency=1), actor="me")
-        count = BURIED_AT_ONCE + 7
-        store.submit([draft(f"job-{n}", queue="mail", limit_key=str(n % 3)) for n in range(count)])
-        submit(store, draft("later", queue="mail", delay_seconds=60), draft("other"))
-        runs = lease_one(store, queues=("mail",))
-        pause(store, "mail")
-        assert store.delete_queue("mail", force=True, actor="me") == count
-        assert store.stats("mail").counts[Status.DEAD] == count
-        deleted = [each for each in store.audit_log() if each.action == "delete_queue"]
-        assert [(each.actor, each.count) for each in deleted] == [("me", count)]
-        assert settle(store, runs, Complete()).status is Status.COMPLETED
-        submit(store, draft("new", queue="mail"))
-        assert lease_one(store, queues=("mail",)).job_id == "new"
-        assert store.check() == []
-
-    def test_que_8_an_empty_queue_is_deleted(self, store: Store) -> None:
-        store.create_queue("mail", QueueConfig(max_depth=1), actor="me")
-        assert store.delete_queue("mail", force=False, actor="me") == 0
-        assert store.queue_info("mail") is None
-        assert store.queues() == []
-        with pytest.raises(QueueNotFoundError, match="mail"):
-            store.delete_queue("mail", force=True, actor="me")
-        submit(store, draft("done", queue="mail"))
-        store.update_queue("mail", {"max_depth": 1}, actor="me")
-        settle(store, lease_one(store, queues=("mail",)), FATAL)
-        store.delete_queue("mail", force=False, actor="me")
-        assert get(store, "done").status is Status.DEAD
-        submit(store, draft("one", queue="mail"), draft("two", queue="mail"))
-
     def test_que_9_every_change_is_audited(self, store: Store, clock: ManualClock) -> None:
         store.create_queue("mail", QueueConfig(max_depth=9), actor="ann")
         clock.advance(1)
@@ -318,3 +180,18 @@ class QueueingClauses(ConformanceBase):
         assert log[1].detail["changes"] == {"max_retries": 2}
         assert log[5].detail["where"] == {"tasks": ["work"]}
         assert log[1].at == log[0].at + timedelta(seconds=1)
+
+    def test_que_10_every_queue_with_its_figures(self, store: Store) -> None:
+        assert store.list_queues() == []
+        store.create_queue("mail", QueueConfig(max_depth=9), actor="me")
+        store.set_queue_state("mail", QueueState.PAUSED, actor="me")
+        submit(store, draft("one"), draft("two", task="resize"), draft("later", delay_seconds=60))
+        settle(store, lease_one(store), Complete())
+        default, mail = store.list_queues()
+        assert [default, mail] == [store.queue_info("default"), store.queue_info("mail")]
+        assert (default.name, default.pending, default.running) == ("default", 1, 0)
+        assert default.counts == store.stats("default").counts
+        expected = {Status.COMPLETED: 1, Status.PENDING: 1, Status.SCHEDULED: 1}
+        assert {status: count for status, count in default.counts.items() if count} == expected
+        assert (mail.state, mail.config) == (QueueState.PAUSED, QueueConfig(max_depth=9))
+        assert mail.counts == dict.fromkeys(Status, 0)

@@ -1,4 +1,4 @@
-"""SCH: schedules, and the jobs of their ticks."""
+"""SCH-1 to SCH-6: schedules are set, removed, paused and run out of turn."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import msgspec
 import pytest
 
 from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.outcome import Complete
 from leasehold.core.schedule import Schedule, ScheduleDraft
-from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.core.timing import Cron, Every
@@ -24,16 +21,11 @@ from leasehold.errors import (
     ScheduleNotFoundError,
 )
 from leasehold.testing.conformance.base import (
-    FAILURE,
     ConformanceBase,
-    at_once,
     draft,
-    events,
     get,
     lease_all,
     lease_one,
-    settle,
-    submit,
 )
 from leasehold.testing.conformance.waking import Ears
 
@@ -54,12 +46,6 @@ def known(store: Store, name: str = "ping") -> Schedule:
     schedule = store.get_schedule(name)
     assert schedule is not None, f"schedule {name} is not there"
     return schedule
-
-
-def ticks(store: Store, name: str = "ping") -> list[str]:
-    """The ticks of the jobs that a schedule has submitted, in order of submission."""
-    jobs = store.search(JobFilter(metadata={"schedule": name}), limit=1000).jobs
-    return [str((job.metadata or {})["tick"]) for job in reversed(jobs)]
 
 
 def later(moment: datetime, seconds: float) -> datetime:
@@ -233,151 +219,3 @@ class SchedulingClauses(ConformanceBase):
         assert job.metadata == {"tenant": "a", "schedule": "ping"}
         assert known(store) == rests
         assert lease_one(store).job_id == "now"
-
-    # -- firing ------------------------------------------------------------------------------
-
-    def test_sch_7_a_ticks_job_says_where_it_comes_from(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        tick = set_schedule(store).next_at
-        clock.advance(MINUTE + 5)
-        fired = store.fire_schedules()
-        assert (fired.jobs, fired.next_tick_at) == (1, later(store.now(), 55))
-        schedule = known(store)
-        assert (schedule.last_at, schedule.fired, schedule.error) == (tick, 1, None)
-        job = get(store, "ping@2030-01-01T00:01:00Z")
-        assert schedule.last_job_id == job.id
-        assert job.metadata == {"tenant": "a", "schedule": "ping", "tick": "2030-01-01T00:01:00Z"}
-        assert (job.status, job.created_at) == (Status.PENDING, store.now())
-        assert [str(event) for event in events(store, job.id)] == ["created"]
-        assert store.check() == []
-
-    def test_sch_7_every_tick_once_however_many_look(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        set_schedule(store, "often", timing=Every(1), misfire="catch_up")
-        set_schedule(store, "seldom", timing=Every(3), misfire="catch_up")
-        for _ in range(5):
-            clock.advance(3)
-            fired = at_once(8, lambda _: store.fire_schedules().jobs)
-            assert sum(fired) == 4
-        assert ticks(store, "often") == [f"2030-01-01T00:00:{n:02}Z" for n in range(1, 16)]
-        assert len(ticks(store, "seldom")) == 5
-
-    def test_sch_7_the_clock_stepping_back_fires_nothing_again(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        set_schedule(store)
-        clock.advance(MINUTE)
-        store.fire_schedules()
-        clock.step_wall_clock(-10 * MINUTE)
-        assert store.fire_schedules().jobs == 0
-        # At half the pace, the next tick comes after two minutes.
-        clock.advance(2 * MINUTE - 1)
-        assert store.fire_schedules().jobs == 0
-        clock.advance(1)
-        assert store.fire_schedules().jobs == 1
-
-    def test_sch_8_whoever_leases_fires(self, store: Store, clock: ManualClock) -> None:
-        now = store.now()
-        set_schedule(store)
-        submit(store, draft("delayed", delay_seconds=2 * MINUTE))
-        request = LeaseRequest(worker="worker", limit=1)
-        answer = store.exchange(request=request)
-        assert answer.next_due_at == answer.next_tick_at == later(now, MINUTE)
-        clock.advance(MINUTE)
-        # Nobody who only settles fires.
-        assert store.exchange().next_tick_at is None
-        assert known(store).fired == 0
-        answer = store.exchange(request=request)
-        assert [lease.job_id for lease in answer.leases] == ["ping@2030-01-01T00:01:00Z"]
-        assert (answer.next_due_at, answer.next_tick_at) == (None, later(now, 2 * MINUTE))
-        # A job of a queue that this one does not serve is submitted all the same.
-        set_schedule(store, "far", job=Draft(id="far", task="work", queue="elsewhere"))
-        clock.advance(MINUTE)
-        assert {lease.queue for lease in lease_all(store)} == {"default"}
-        assert known(store, "far").fired == 1
-
-    def test_sch_8_a_delayed_job_may_be_due_before_the_next_tick(self, store: Store) -> None:
-        set_schedule(store)
-        submit(store, draft("delayed", delay_seconds=5))
-        answer = store.exchange(request=LeaseRequest(worker="worker"))
-        assert answer.next_due_at == later(store.now(), 5)
-        assert answer.next_tick_at == later(store.now(), MINUTE)
-
-    @pytest.mark.parametrize(
-        ("options", "run"),
-        [
-            ({"misfire": "run_once"}, [60]),
-            ({"misfire": "skip", "grace_seconds": 29}, []),
-            ({"misfire": "skip", "grace_seconds": 30}, [60]),
-            ({"misfire": "catch_up"}, [*range(1, 61)]),
-            ({"misfire": "catch_up", "catch_up_max": 3}, [58, 59, 60]),
-        ],
-        ids=str,
-    )
-    def test_sch_9_misfires(
-        self, store: Store, clock: ManualClock, options: dict[str, Any], run: list[int]
-    ) -> None:
-        start = store.now()
-        set_schedule(store, **options)
-        # A machine that slept.
-        clock.suspend(MINUTE * 60 + 30)
-        assert store.fire_schedules().jobs == len(run)
-        at = [later(start, minute * MINUTE).isoformat()[:19] + "Z" for minute in run]
-        assert ticks(store) == at
-        assert known(store).next_at == later(start, MINUTE * 61)
-
-    def test_sch_9_a_year_is_caught_up_quickly(self, store: Store, clock: ManualClock) -> None:
-        set_schedule(store, "cron", timing=Cron("* * * * * *", "Europe/Berlin"))
-        set_schedule(store, "every", timing=Every(1), misfire="catch_up")
-        clock.suspend(366 * 24 * 3600)
-        assert store.fire_schedules().jobs == 101
-
-    def test_sch_10_a_tick_is_passed_over_while_the_job_before_runs(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        set_schedule(store, overlap="skip", misfire="catch_up")
-        clock.advance(3 * MINUTE)
-        assert store.fire_schedules().jobs == 1  # the latest of three
-        clock.advance(MINUTE)
-        assert store.fire_schedules().jobs == 0  # it waits
-        lease = lease_one(store)
-        clock.advance(MINUTE)
-        assert lease_all(store) == []  # it runs
-        settle(store, lease, FAILURE)
-        clock.advance(MINUTE)
-        again = lease_one(store)  # it is retried
-        assert (again.job_id, known(store).fired) == (lease.job_id, 1)
-        clock.advance(MINUTE)
-        settle(store, again, Complete())
-        assert store.fire_schedules().jobs == 1
-        assert ticks(store) == ["2030-01-01T00:03:00Z", "2030-01-01T00:07:00Z"]
-
-    def test_sch_10_a_job_that_was_discarded_has_ended(
-        self, store: Store, clock: ManualClock
-    ) -> None:
-        set_schedule(store, overlap="skip")
-        clock.advance(MINUTE)
-        lease = lease_one(store)
-        settle(store, lease, Complete())
-        store.discard([lease.job_id], actor="me")
-        clock.advance(MINUTE)
-        assert store.fire_schedules().jobs == 1
-
-    def test_sch_10_without_it_jobs_may_overlap(self, store: Store, clock: ManualClock) -> None:
-        set_schedule(store)
-        for _ in range(3):
-            clock.advance(MINUTE)
-            store.fire_schedules()
-        assert len(lease_all(store)) == 3
-
-    def test_sch_11_a_tick_whose_job_exists_is_done(self, store: Store, clock: ManualClock) -> None:
-        set_schedule(store)
-        set_schedule(store, "other")
-        submit(store, draft("ping@2030-01-01T00:01:00Z"))
-        clock.advance(MINUTE)
-        assert len(lease_all(store)) == 2
-        schedule = known(store)
-        assert (schedule.error, schedule.fired) == (None, 0)
-        assert schedule.next_at == later(store.now(), MINUTE)

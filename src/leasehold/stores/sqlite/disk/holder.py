@@ -29,6 +29,7 @@ _VERBS: Final = {
     "PlainSubmit": "submit",
     "_store": "submit",
     "change": "change a queue",
+    "_on_shelf": "change or fire schedules",
     "resolve": "resolve dependents",
     "open_transaction": "begin the transaction of a job",
 }

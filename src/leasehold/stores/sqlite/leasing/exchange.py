@@ -9,7 +9,7 @@ from leasehold.core.lease import Exchange, LeaseRequest, Settlement
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import settle
-from leasehold.stores.sqlite.rules.schedules import fire_due
+from leasehold.stores.sqlite.rules.schedules import fire_due, shelf
 from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
@@ -48,7 +48,7 @@ def _exchange(
         return Exchange(settled, [], settings_generation=generation), []
     # First, since what was settled and what is due may make others available.
     dependents.resolve(step)
-    _, tick = fire_due(step, database.lanes, database.disk.refuse_when_low)
+    _, tick = fire_due(shelf(database, step))
     leases, numbers, cut_short = leasing.lease(step, request)
     tick_at = None if tick is None else from_micros(tick)
     if len(leases) >= request.limit:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from leasehold.core.settings import SettingValue, StoredSettings
+from leasehold.core.settings_in_force import SettingChange, setting_to_set, setting_to_unset
 from leasehold.stores.sqlite.leasing.people import audit
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -16,28 +18,22 @@ FORGET: Final = "DELETE FROM setting WHERE name = ?"
 
 def keep(step: Step, name: str, value: SettingValue, actor: str) -> StoredSettings:
     """Set one; answers all of them."""
-    values = step.settings.values
-    if name in values and values[name] == value:
-        return step.settings.stored()
-    detail = {"setting": name, "before": values.get(name), "value": value}
-    step.execute(KEEP, (name, msgspec.json.encode(value).decode()))
-    audit(step, actor, "set_setting", 1, detail)
-    return _changed(step)
+    return _carry_out(step, setting_to_set(step.settings.values, name, value), actor)
 
 
 def forget(step: Step, name: str, actor: str) -> StoredSettings:
     """Unset one; answers those that are left."""
-    values = step.settings.values
-    if name not in values:
-        return step.settings.stored()
-    detail = {"setting": name, "before": values[name]}
-    step.execute(FORGET, (name,))
-    audit(step, actor, "unset_setting", 1, detail)
-    return _changed(step)
+    return _carry_out(step, setting_to_unset(step.settings.values, name), actor)
 
 
-def _changed(step: Step) -> StoredSettings:
-    step.settings_changed()
-    # Whoever works should look at them.
-    step.hints.ready = True
-    return step.settings.stored()
+def _carry_out(step: Step, change: SettingChange | None, actor: str) -> StoredSettings:
+    if change is not None:
+        if change.value is UNSET:
+            step.execute(FORGET, (change.name,))
+        else:
+            step.execute(KEEP, (change.name, msgspec.json.encode(change.value).decode()))
+        audit(step, actor, change.action, 1, change.detail)
+        step.settings_changed()
+        # Whoever works should look at them.
+        step.hints.ready = True
+    return step.settings.stored({})

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import apsw
 import msgspec
 
-from leasehold.core.settings import (
-    DEFINITIONS,
-    DraftDefaults,
-    SettingValue,
-    StoredSettings,
-    check_setting,
-    default_lease_seconds,
-    draft_defaults,
-    extension_seconds_max,
-)
+from leasehold.core.settings import DEFINITIONS, SettingValue, check_setting
+from leasehold.core.settings_in_force import SettingsInForce
 from leasehold.errors import InvalidSettingError
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 
@@ -26,29 +18,14 @@ LOAD: Final = f"""
 """  # noqa: S608  # our own names
 
 
-class Settings(NamedTuple):
-    """What is set, and what that means for a submit and a lease."""
-
-    generation: int
-    values: dict[str, SettingValue]
-    draft_defaults: DraftDefaults | None
-    """What a submit has to fill in; None, the usual case, if that is nothing."""
-    lease_seconds: float
-    extension_seconds_max: float
-
-    def stored(self) -> StoredSettings:
-        """As the contract tells them."""
-        return StoredSettings(values=dict(self.values), generation=self.generation)
-
-
 class KnownSettings:
     """Remembers the settings under the generation at which they were read."""
 
     def __init__(self) -> None:
         # Before the first change there is nothing to read.
-        self._known = _settings(0, {})
+        self._known = SettingsInForce.of(0, {})
 
-    def at(self, db: apsw.Connection, generation: int) -> Settings:
+    def at(self, db: apsw.Connection, generation: int) -> SettingsInForce:
         """The settings. `generation` must be committed: one that is not may come to nothing and
         then be used again for other settings.
         """
@@ -57,14 +34,14 @@ class KnownSettings:
         return self._known
 
 
-def load(db: apsw.Connection) -> Settings:
+def load(db: apsw.Connection) -> SettingsInForce:
     """The settings as they are now, inside this write or read.
 
     One that this version does not know was set by a newer one, and is left alone; one that it
     cannot read counts as not set.
     """
     row: Any = db.execute(GENERATION).fetchone()
-    return _settings(row[0], _read(db)[0])
+    return SettingsInForce.of(row[0], _read(db)[0])
 
 
 def unreadable_settings(db: apsw.Connection) -> list[str]:
@@ -88,13 +65,3 @@ def _read(db: apsw.Connection) -> tuple[dict[str, SettingValue], list[str]]:
                 f"the setting {shown!r} cannot be read, and counts as not set: {problem_of(error)}"
             )
     return values, problems
-
-
-def _settings(generation: int, values: dict[str, SettingValue]) -> Settings:
-    return Settings(
-        generation,
-        values,
-        draft_defaults(values),
-        default_lease_seconds(values),
-        extension_seconds_max(values),
-    )

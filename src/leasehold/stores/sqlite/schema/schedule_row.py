@@ -9,10 +9,8 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.job import Draft
-from leasehold.core.limits import SECONDS_MAX
 from leasehold.core.schedule import Schedule, ScheduleDraft
-from leasehold.core.timing import Every
+from leasehold.core.scheduling import UnreadableSchedule
 from leasehold.env import from_micros
 from leasehold.errors import InvalidScheduleError
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
@@ -45,8 +43,8 @@ AHEAD: Final = f"""
 _decode_draft = msgspec.json.Decoder(ScheduleDraft).decode
 
 
-def schedule_of(row: tuple[Any, ...]) -> Schedule:
-    """The schedule that a row tells; raises InvalidScheduleError if it cannot be read here."""
+def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
+    """The schedule that a row tells, if it can be read here."""
     try:
         values = {
             name: value_of(name, kind, fetched)
@@ -65,41 +63,20 @@ def schedule_of(row: tuple[Any, ...]) -> Schedule:
             error=values["error"],
         )
     except UNREADABLE as problem:
-        raise InvalidScheduleError(
-            f"schedule {name_of(row)!r} makes no sense on this machine: {problem_of(problem)}"
-        ) from problem
-
-
-def schedule_carefully(row: tuple[Any, ...]) -> Schedule:
-    """The same; for one that cannot be read, something to show in its place, with the error."""
-    try:
-        return schedule_of(row)
-    except InvalidScheduleError as error:
-        draft = ScheduleDraft(
-            name=name_of(row),
-            timing=Every(SECONDS_MAX),
-            job=Draft(id="unreadable", task="unreadable"),
+        name = row[0].decode(errors="replace") if isinstance(row[0], bytes) else str(row[0])
+        error = InvalidScheduleError(
+            f"schedule {name!r} makes no sense on this machine: {problem_of(problem)}"
         )
-        never = from_micros(0)
-        return Schedule(
-            draft=draft, created_at=never, updated_at=never, next_at=None, due_at=None,
-            error=str(error),
-        )  # fmt: skip
-
-
-def name_of(row: tuple[Any, ...]) -> str:
-    """The name of a schedule, as far as it can be read."""
-    name = row[0]
-    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+        error.__cause__ = problem
+        return UnreadableSchedule(row[-1], name, error)
 
 
 def unreadable_schedules(db: apsw.Connection) -> Iterator[str]:
     """The schedules that cannot be read, as sentences."""
     for row in db.execute(ALL).fetchall():
-        try:
-            schedule_of(row)
-        except InvalidScheduleError as error:
-            yield f"{error}; it is not fired"
+        found = schedule_of(row)
+        if isinstance(found, UnreadableSchedule):
+            yield f"{found.error}; it is not fired"
 
 
 def _moment(micros: int | None) -> datetime | None:

@@ -11,6 +11,7 @@ import apsw
 
 from leasehold.core.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.clock import ClockBasis, StoreTime
+from leasehold.core.settings_in_force import SettingsInForce
 from leasehold.core.span import MINUTE_MICROS
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
@@ -78,7 +79,7 @@ class Step:
         version_floor: int,
         next_seq: int,
         rules: Known,
-        known_settings: settings.Settings,
+        known_settings: SettingsInForce,
     ) -> None:
         self.db = db
         self.execute = db.execute

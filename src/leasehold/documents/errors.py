@@ -1,0 +1,39 @@
+"""Errors as data: into a document with a stable code, and back as the same class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leasehold.errors import CLASSES, CodedError, LeaseholdError
+
+
+def error_document(error: CodedError) -> dict[str, Any]:
+    """An error's code, its message, and what else it carries.
+
+    >>> from leasehold.errors import JobNotFoundError
+    >>> error_document(JobNotFoundError("no job 'x'"))
+    {'code': 'job_not_found', 'message': "no job 'x'", 'fields': {}}
+    """
+    fields = {name: getattr(error, name) for name in error.fields}
+    return {"code": error.code, "message": str(error), "fields": fields}
+
+
+def error_from(document: Mapping[str, Any]) -> CodedError:
+    """The error of a document: the class of its code, with the same message and fields.
+
+    An unknown code, which a newer version may send, gives a LeaseholdError that keeps it. A field
+    that this version does not know is left out, and one that is not there has its default.
+
+    >>> error_from({"code": "rate_limited", "message": "slowly", "fields": {"queue": "mail"}}).queue
+    'mail'
+    """
+    code = document["code"]
+    kind = CLASSES.get(code, LeaseholdError)
+    given = document.get("fields") or {}
+    error = kind(
+        document["message"], **{name: given[name] for name in kind.fields if name in given}
+    )
+    if code not in CLASSES:
+        error.code = code
+    return error
