@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, get_overloads
 
 import pytest
 from tools.faces.__main__ import FACES
-from tools.faces.awaitable import LEFT_OUT, NOT_AWAITED
+from tools.faces.awaitable import LEFT_OUT, MAKES_TASKS, NOT_AWAITED, awaitable
 from tools.faces.definitions import ROOT
 
 from leasehold import (
     AsyncJobHandle,
+    AsyncTask,
     AsyncTaskQueue,
+    AwaitedTask,
     JobHandle,
     JobNotFoundError,
     NewJob,
@@ -45,6 +46,7 @@ PAIRS: list[tuple[type, type]] = [
     (Settings, AsyncSettings),
     (DeadLetters, AsyncDeadLetters),
     (Archive, AsyncArchive),
+    (Task, AwaitedTask),
 ]
 PARTS = {"archive", "dead_letters", "schedules", "settings"}
 ONLY_AWAITED = {
@@ -113,19 +115,15 @@ def signature(func: Callable[..., Any]) -> list[tuple[str, Any, Any, Any]]:
     return [(each.name, each.kind, each.default, each.annotation) for each in parameters]
 
 
-def awaited_returns(returns: str) -> str:
-    returns = re.sub(r"\b(JobHandle|WorkflowRun)\b", r"Async\1", returns)
-    return re.sub(r"^Iterator\b", "AsyncIterator", returns)
-
-
 @pytest.mark.parametrize(("name", "ours", "theirs"), METHODS, ids=[each[0] for each in METHODS])
 def test_both_faces_have_the_same_signatures(
     name: str, ours: Callable[..., Any], theirs: Callable[..., Any]
 ) -> None:
-    assert inspect.iscoroutinefunction(theirs) or inspect.isasyncgenfunction(theirs)
+    plain = name.rpartition(".")[2] in MAKES_TASKS or "Iterator" in ours.__annotations__["return"]
+    assert inspect.iscoroutinefunction(theirs) != plain
     here, there = [*get_overloads(ours), ours], [*get_overloads(theirs), theirs]
     assert [signature(each) for each in here] == [signature(each) for each in there]
-    expected = [awaited_returns(str(each.__annotations__["return"])) for each in here]
+    expected = [awaitable(str(each.__annotations__["return"])) for each in here]
     assert [str(each.__annotations__["return"]) for each in there] == expected
 
 
@@ -146,6 +144,7 @@ AWAITED_HERE = [
     (JobHandle.acancel, JobHandle.cancel),
     (WorkflowRun.await_end, WorkflowRun.wait),
     (Task.asubmit, Task.submit),
+    (AsyncTask.asubmit, AsyncTask.submit),
 ]
 
 
@@ -222,6 +221,68 @@ def test_one_wait_is_for_one_job_or_for_several() -> None:
             jobs = [await queue.submit(abs, -number) for number in range(3)]
             assert (await queue.wait(jobs[0].id, 30)).id == jobs[0].id
             assert [job.id for job in await queue.wait(jobs, 30)] == [job.id for job in jobs]
+
+    asyncio.run(main())
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+async def triple(number: int) -> int:
+    return 3 * number
+
+
+def test_the_submits_of_a_task_are_awaited() -> None:
+    async def main() -> None:
+        queue = AsyncTaskQueue("memory://", num_workers=1)
+        doubled = queue.task(double)
+        tripled = queue.task(name="triple", priority="low")(triple)
+        ticking = queue.every(3600, name="tick", args=(1,))(queue.task(name="tick")(double))
+        async with queue:
+            job = await doubled.submit(4)
+            assert isinstance(job, AsyncJobHandle)
+            assert await job.result(30) == 8
+            # Options stay, those of the decorator and those that are given later.
+            job = await tripled.options(metadata={"a": 1}).submit(4)
+            assert await job.result(30) == 12
+            assert ((await job.job()).priority, (await job.job()).metadata) == (25, {"a": 1})
+            assert (doubled(4), await tripled(4), ticking(4)) == (8, 12, 8)
+            jobs = await queue.submit_many([doubled.job(1), tripled.job(1)])
+            assert [done.result for done in await queue.wait(jobs, 30)] == [2, 3]
+            assert [schedule.task for schedule in await queue.schedules.list()] == ["tick"]
+            job = await queue.submit(doubled, 5)
+            assert await job.result(30) == 10
+
+    asyncio.run(main())
+
+
+def test_a_task_may_be_submitted_within_a_transaction(tmp_path: Any) -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue(tmp_path / "jobs.db", num_workers=0) as queue:
+            doubled = queue.task(double)
+            connection = await queue.connect()
+            with connection.transaction():
+                await doubled.options(connection=connection).submit(4)
+                assert await queue.search(task=doubled) == []
+            assert [job.task for job in await queue.search(task=doubled)] == [doubled.name]
+            connection.close()
+
+    asyncio.run(main())
+
+
+def test_what_can_be_gone_through_can_be_awaited_as_a_list() -> None:
+    async def main() -> None:
+        async with AsyncTaskQueue("memory://", num_workers=0) as queue:
+            await queue.submit_many([NewJob("work", (number,)) for number in range(250)])
+            found = queue.search(task="work")
+            assert len(await found) == len([job async for job in found]) == 250
+            lease = await queue.lease(wait=0)
+            assert lease is not None
+            await queue.nack(lease, "no", requeue=False)
+            assert [job.id for job in await queue.dead_letters.list()] == [lease.job_id]
+            assert [job.id async for job in queue.dead_letters.list()] == [lease.job_id]
+            assert await queue.archive.search() == []
 
     asyncio.run(main())
 

@@ -14,6 +14,7 @@ NAMES = [
     "AsyncTaskQueue",
     "Task",
     "AsyncTask",
+    "AwaitedTask",
     "NewJob",
     "JobHandle",
     "AsyncJobHandle",

@@ -9,7 +9,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from leasehold.aio import AsyncJobHandle, AsyncTaskQueue
+    from leasehold.aio import AsyncJobHandle, AsyncTaskQueue, AwaitedTask
     from leasehold.core.archive import ArchivedJob
     from leasehold.core.breaker import Breaker
     from leasehold.core.graph import Graph, GraphNode
@@ -96,6 +96,7 @@ __all__ = [
     "AsyncTaskQueue",
     "Task",
     "AsyncTask",
+    "AwaitedTask",
     "NewJob",
     "JobHandle",
     "AsyncJobHandle",
@@ -211,7 +212,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue"),
+    "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue", "AwaitedTask"),
     "leasehold.core.archive": ("ArchivedJob",),
     "leasehold.core.breaker": ("Breaker",),
     "leasehold.core.graph": ("Graph", "GraphNode"),

@@ -45,7 +45,7 @@ def test_submit_and_result(url: str) -> None:
             assert (await job.job()).priority == 75
             assert await job.progress() is None
             task = queue.task(name="triple")(triple)
-            assert await (await task.asubmit(3)).aresult(WAIT) == 9
+            assert await (await task.submit(3)).result(WAIT) == 9
             assert await task(3) == 9
             assert await queue.get_result(job.id, WAIT) == 8
 

@@ -91,6 +91,12 @@ def test_plain_functions_run_in_processes_on_demand(make_queue: MakeQueue) -> No
     assert by_name.result(0) == os.getpid()
 
 
+@pytest.mark.parametrize("slots", [0, -1])
+def test_a_worker_without_slots_is_refused(still: TaskQueue, slots: int) -> None:
+    with pytest.raises(ValueError, match=f"slots must be 1 or more, not {slots}"):
+        still.run_worker(slots=slots, until_empty=True)
+
+
 def test_it_says_when_it_begins(make_queue: MakeQueue) -> None:
     queue = make_queue(num_workers=0)
     registered = []

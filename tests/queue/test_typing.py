@@ -111,6 +111,13 @@ def test_the_awaitable_face_has_the_same_types() -> None:
         assert_type(await queue.submit(plain_awaited, "a"), AsyncJobHandle[bytes])
         assert_type(await queue.submit(bare, "a"), AsyncJobHandle[str])
         assert_type(await queue.submit("by name", 1), AsyncJobHandle[Any])
+        task = queue.task(plain)
+        assert_type(await task.options(priority="low").submit("a"), AsyncJobHandle[bytes])
+        assert_type(task("a"), bytes)
+        assert_type(await queue.task(name="n")(plain_awaited)("a"), bytes)
+        assert_type(await queue.every(60)(plain_awaited).submit("a"), AsyncJobHandle[bytes])
+        assert_type(await queue.submit(task, "a"), AsyncJobHandle[bytes])
+        assert_type(await queue.search(status="dead"), list[Job])
         await queue.submit(plain, "a", priority=object())  # type: ignore[call-overload]
         many = await queue.submit_many([bare.job("a")])
         assert_type(many, list[AsyncJobHandle[Any]])

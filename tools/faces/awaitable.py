@@ -18,13 +18,13 @@ from tools.faces.text import method, module_text, overload
 PATH: Final = "src/leasehold/aio/faces.py"
 
 NOT_AWAITED: Final = {
-    "task": "makes a task, when a module is imported",
-    "every": "makes a task and its schedule, when a module is imported",
-    "cron": "makes a task and its schedule, when a module is imported",
     "load_tasks": "imports a module, when a program starts",
     "start": "starts threads; `async with` does it",
 }
 """The same on both faces."""
+
+MAKES_TASKS: Final = frozenset({"task", "every", "cron"})
+"""Called when a module is imported, so not awaited; but the submits of these tasks are."""
 
 LEFT_OUT: Final = {
     "run_worker": "it takes the main thread and its signals: `queue.queue.run_worker()`",
@@ -117,6 +117,51 @@ class AsyncJobHandle(Awaited, Generic[R]):
     plain=frozenset({"id", "is_duplicate"}),
 )
 
+TASK: Final = Face(
+    name="AwaitedTask",
+    opening='''
+class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
+    """A task of an AsyncTaskQueue: called like its function, and submits are awaited; see `Task`.
+
+    A call gives `C`: what the function returns, or for an async function what is to be awaited.
+    """
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        """Call the function itself, here and now."""
+        result: C = self._definition.func(*args, **kwargs)
+        return result
+''',
+    inside="self._submitting",
+    derived_from=(("task.py", "SubmittingTask"),),
+    bodies={
+        "submit": "handle = await self._submitting.asubmit_call(\n"
+        "    self, args, kwargs, connection=self._connection\n)\n"
+        "return AsyncJobHandle(handle, self._submitting.bridge)",
+    },
+)
+
+DECORATOR: Final = Face(
+    name="AwaitedDecorator",
+    opening='''
+class AwaitedDecorator:
+    """What `@queue.task(...)` of an AsyncTaskQueue is; see `Decorator`."""
+
+    def __init__(self, decorator: Decorator) -> None:
+        self._decorator = decorator
+''',
+    inside="self._decorator",
+    derived_from=(("tasks.py", "Decorator"),),
+    bodies={"__call__": "return _awaited(self._decorator(func))"},
+)
+
+_AWAITED: Final = '''
+def _awaited(made: Any) -> Any:
+    """A task, or what makes one, as the awaitable face gives it."""
+    if isinstance(made, Decorator):
+        return AwaitedDecorator(made)
+    return made if isinstance(made, AwaitedTask) else AwaitedTask.like(made)
+'''
+
 WORKFLOW_RUN: Final = Face(
     name="AsyncWorkflowRun",
     opening='''
@@ -154,9 +199,8 @@ class {face}(Awaited):
         self._{name} = {name}
 '''
 _ITERATED = """
-    async def __aiter__(self) -> AsyncIterator[{item}]:
-        async for item in self._each(lambda: iter(self._{name})):
-            yield item
+    def __aiter__(self) -> AsyncIterator[{item}]:
+        return aiter(self._each(lambda: iter(self._{name})))
 """
 _COUNTED = '''
     async def count(self) -> int:
@@ -238,13 +282,14 @@ self.queue = queue
 def text() -> str:
     """The module with all of them."""
     sources = [module("leasehold/aio/awaited.py"), module("leasehold/queue/awaiting.py")]
-    classes = ['R = TypeVar("R")\n']
-    for face in (HANDLE, WORKFLOW_RUN, *PARTS, QUEUE):
+    classes = ['P = ParamSpec("P")\nR = TypeVar("R")\nC = TypeVar("C")\n']
+    for face in (HANDLE, TASK, DECORATOR, WORKFLOW_RUN, *PARTS, QUEUE):
         methods, read = _methods(face)
         if face is QUEUE:
             methods.insert(0, _init(read[-1]))
         classes.append(face.opening + "\n" + textwrap.indent("\n".join(methods), "    "))
         sources += read
+    classes.append(_AWAITED)
     opening = (
         "# ruff: noqa: ASYNC109 - a timeout means the same here as in the calls that block.\n"
         '"""The awaitable faces, made by `make faces` from the classes that block: do not edit."""'
@@ -252,18 +297,29 @@ def text() -> str:
     return module_text(opening, "\n".join(classes), PATH, sources)
 
 
+AWAITABLE: Final = {
+    r"JobHandle\b": "AsyncJobHandle",
+    r"WorkflowRun\b": "AsyncWorkflowRun",
+    r"Iterator\b": "AsyncItems",
+    r"Decorator\b": "AwaitedDecorator",
+    r"Task\[P, R\]": "AwaitedTask[P, R, R]",
+    r"AsyncTask\[P, R\]": "AwaitedTask[P, R, Coroutine[Any, Any, R]]",
+}
+"""What the awaitable faces answer where the blocking ones answer this."""
+
+
 def awaitable(returns: str) -> str:
     """What the awaitable method answers where the blocking one answers this."""
-    for name in ("JobHandle", "WorkflowRun"):
-        returns = re.sub(rf"\b{name}\b", f"Async{name}", returns)
-    return re.sub(r"^Iterator\b", "AsyncIterator", returns)
+    for name, awaited in AWAITABLE.items():
+        returns = re.sub(rf"\b{name}", awaited, returns)
+    return returns
 
 
 def _methods(face: Face) -> tuple[list[str], list[Module]]:
     sources = [module(f"leasehold/queue/{file}") for file, _ in face.derived_from]
     methods: dict[str, str] = {}
     for source, (_, class_name) in zip(sources, face.derived_from, strict=True):
-        for definition in definitions(source, class_name):
+        for definition in definitions(source, class_name, names=_names(face)):
             if definition.name in {*NOT_AWAITED, *LEFT_OUT, *blocking.BETWEEN_PARTS}:
                 continue
             if not definition.is_property:
@@ -273,6 +329,11 @@ def _methods(face: Face) -> tuple[list[str], list[Module]]:
             elif face is not QUEUE:
                 methods[definition.name] = _method(face, class_name, definition)
     return list(methods.values()), sources
+
+
+def _names(face: Face) -> tuple[str, ...] | None:
+    """A decorator has no public method: it is called itself."""
+    return ("__call__",) if face is DECORATOR else None
 
 
 def _init(facade: Module) -> str:
@@ -299,14 +360,23 @@ def _property(face: Face, definition: Definition) -> str:
     return f"@property\n{made}"
 
 
+_OVERLAP: Final = re.compile(r"  # type: ignore\[overload-overlap\].*")
+"""The kinds of task of the awaitable face do not overlap."""
+
+
 def _method(face: Face, class_name: str, definition: Definition) -> str:
-    is_async = replace(definition, is_async=True)
+    makes_tasks = definition.name in {*MAKES_TASKS, "__call__"}
+    is_async = not (makes_tasks or definition.returns.startswith("Iterator["))
     overloads = [
-        overload(header, awaitable(returns), is_async=True)
+        overload(
+            _OVERLAP.sub("", header) if makes_tasks else header,
+            awaitable(returns),
+            is_async=is_async,
+        )
         for header, returns in definition.overloads
     ]
     made = method(
-        is_async,
+        replace(definition, is_async=is_async),
         face.bodies.get(definition.name) or _handed_over(face, class_name, definition),
         doc=_doc(class_name, definition),
         returns=awaitable(definition.returns),
@@ -322,7 +392,14 @@ def _handed_over(face: Face, class_name: str, definition: Definition) -> str:
     elif definition.call:
         call = f"lambda: {call}({definition.call})"
     if definition.returns.startswith("Iterator["):
-        return f"async for item in self._each({call}):\n    yield item"
+        return f"return self._each({call})"
+    if definition.name in MAKES_TASKS:
+        # Type checkers match no overload with a call that gives all parameters.
+        return (
+            f"make: Any = {call.partition('(')[0].removeprefix('lambda: ')}\n"
+            f"made: {awaitable(definition.returns)} = _awaited(make({definition.call}))\n"
+            "return made"
+        )
     if definition.has_connection:
         done = f"await self._call_within(connection, {call})"
     elif {definition.name, f"{class_name}.{definition.name}"} & LONG:

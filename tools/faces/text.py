@@ -35,7 +35,7 @@ def overload(header: str, returns: str, *, is_async: bool) -> str:
 def module_text(opening: str, classes: str, path: str, sources: Sequence[Module]) -> str:
     """A whole module: `opening`, the imports that its classes need, and the classes."""
     own = ast.parse(classes)
-    defined = {node.name for node in own.body if isinstance(node, ast.ClassDef)}
+    defined = {node.name for node in own.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     for node in own.body:
         if isinstance(node, ast.Assign):
             defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}

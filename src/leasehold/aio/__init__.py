@@ -5,7 +5,7 @@ async with AsyncTaskQueue("jobs.db") as queue:
     await job.result(timeout=30)
 """
 
-from leasehold.aio.faces import AsyncJobHandle
+from leasehold.aio.faces import AsyncJobHandle, AwaitedTask
 from leasehold.aio.queue import AsyncTaskQueue
 
-__all__ = ["AsyncJobHandle", "AsyncTaskQueue"]
+__all__ = ["AsyncJobHandle", "AsyncTaskQueue", "AwaitedTask"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from leasehold.core.transactions import Connection
 from leasehold.queue.awaiting import Bridge
@@ -13,6 +13,30 @@ T = TypeVar("T")
 
 _AT_ONCE: Final = 100
 """How many items of an iterator are fetched in one visit to another thread."""
+
+
+class AsyncItems(Generic[T]):
+    """What a call finds: go through it with `async for`, or await it for a list of all of it."""
+
+    __slots__ = ("_bridge", "_start")
+
+    def __init__(self, bridge: Callable[[], Bridge], start: Callable[[], Iterator[T]]) -> None:
+        self._bridge = bridge
+        self._start = start
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        """Read the store as it goes, a page at a time."""
+        call = self._bridge().call
+        items = await call(self._start)
+        while True:
+            some = await call(lambda: list(islice(items, _AT_ONCE)))
+            for item in some:
+                yield item
+            if len(some) < _AT_ONCE:
+                return
+
+    def __await__(self) -> Generator[Any, None, list[T]]:
+        return self._bridge().call(lambda: list(self._start())).__await__()
 
 
 class Awaited:
@@ -35,12 +59,6 @@ class Awaited:
         """Make a call that may be a part of a transaction, which belongs to this thread."""
         return await self._call(func) if connection is None else func()
 
-    async def _each(self, start: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+    def _each(self, start: Callable[[], Iterator[T]]) -> AsyncItems[T]:
         """Go through an iterator that reads the store as it goes."""
-        items = await self._call(start)
-        while True:
-            some = await self._call(lambda: list(islice(items, _AT_ONCE)))
-            for item in some:
-                yield item
-            if len(some) < _AT_ONCE:
-                return
+        return AsyncItems(self._bridge, start)

@@ -4,15 +4,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import date, datetime
-from typing import Any, Generic, Literal, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from leasehold.aio.awaited import Awaited
+from leasehold.aio.awaited import AsyncItems, Awaited
 from leasehold.blobs.place import BlobPlace
 from leasehold.codec import CallCodec
 from leasehold.connect import Durability
 from leasehold.core.archive import ArchivedJob
+from leasehold.core.breaker import Breaker
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import (
@@ -29,10 +38,12 @@ from leasehold.core.joblog import JobLog
 from leasehold.core.lease import Lease, Renewed, Settled, StuckJob, SweepReport
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.outcome import JobError
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo
 from leasehold.core.reason import Reason
 from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.core.retention import CleanUp, RetentionPolicy
+from leasehold.core.retry import Backoff
 from leasehold.core.schedule import Schedule
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.settings import SettingValue
@@ -58,9 +69,13 @@ from leasehold.queue.scheduling import ScheduleOptions
 from leasehold.queue.settings import SettingInfo, Settings
 from leasehold.queue.submitting import AsyncFunction, Function
 from leasehold.queue.task import BaseTask, TaskLike
+from leasehold.queue.tasks import Decorator, Errors
 from leasehold.queue.workflow import Workflow, WorkflowRun
+from leasehold.worker.task import ExecutorKind
 
+P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 
 
 class AsyncJobHandle(Awaited, Generic[R]):
@@ -128,6 +143,42 @@ class AsyncJobHandle(Awaited, Generic[R]):
         return await self._call(lambda: self._handle.cancel(reason))
 
 
+class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
+    """A task of an AsyncTaskQueue: called like its function, and submits are awaited; see `Task`.
+
+    A call gives `C`: what the function returns, or for an async function what is to be awaited.
+    """
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        """Call the function itself, here and now."""
+        result: C = self._definition.func(*args, **kwargs)
+        return result
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
+        """Have this call run in the background."""
+        handle = await self._submitting.asubmit_call(
+            self, args, kwargs, connection=self._connection
+        )
+        return AsyncJobHandle(handle, self._submitting.bridge)
+
+
+class AwaitedDecorator:
+    """What `@queue.task(...)` of an AsyncTaskQueue is; see `Decorator`."""
+
+    def __init__(self, decorator: Decorator) -> None:
+        self._decorator = decorator
+
+    @overload
+    def __call__(
+        self, func: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AwaitedTask[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, func: Callable[P, R], /) -> AwaitedTask[P, R, R]: ...
+    def __call__(self, func: Callable[..., Any], /) -> Any:
+        """The function as a task."""
+        return _awaited(self._decorator(func))
+
+
 class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
     """A workflow that was submitted: its jobs' handles by name; see `WorkflowRun`."""
 
@@ -185,9 +236,8 @@ class AsyncSchedules(Awaited):
         super().__init__(bridge)
         self._schedules = schedules
 
-    async def __aiter__(self) -> AsyncIterator[Schedule]:
-        async for item in self._each(lambda: iter(self._schedules)):
-            yield item
+    def __aiter__(self) -> AsyncIterator[Schedule]:
+        return aiter(self._each(lambda: iter(self._schedules)))
 
     async def count(self) -> int:
         """How many there are: `len(...)` of the blocking one."""
@@ -225,9 +275,8 @@ class AsyncSettings(Awaited):
         super().__init__(bridge)
         self._settings = settings
 
-    async def __aiter__(self) -> AsyncIterator[SettingInfo]:
-        async for item in self._each(lambda: iter(self._settings)):
-            yield item
+    def __aiter__(self) -> AsyncIterator[SettingInfo]:
+        return aiter(self._each(lambda: iter(self._settings)))
 
     async def get(self, name: str) -> SettingValue:
         """The value that counts in this process; raises InvalidSettingError for an unknown name."""
@@ -260,20 +309,18 @@ class AsyncDeadLetters(Awaited):
         super().__init__(bridge)
         self._dead_letters = dead_letters
 
-    async def __aiter__(self) -> AsyncIterator[Job]:
-        async for item in self._each(lambda: iter(self._dead_letters)):
-            yield item
+    def __aiter__(self) -> AsyncIterator[Job]:
+        return aiter(self._each(lambda: iter(self._dead_letters)))
 
     async def count(self) -> int:
         """How many there are: `len(...)` of the blocking one."""
         return await self._call(lambda: len(self._dead_letters))
 
-    async def list(
+    def list(
         self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
-    ) -> AsyncIterator[Job]:
+    ) -> AsyncItems[Job]:
         """The dead letters that fit, the last submitted first."""
-        async for item in self._each(lambda: self._dead_letters.list(where, **fields)):
-            yield item
+        return self._each(lambda: self._dead_letters.list(where, **fields))
 
     async def replay(
         self,
@@ -314,7 +361,7 @@ class AsyncArchive(Awaited):
         """What is remembered of a job; raises JobNotFoundError if nothing is."""
         return await self._call(lambda: self._archive.get(job))
 
-    async def search(
+    def search(
         self,
         where: JobFilter | None = None,
         /,
@@ -322,15 +369,14 @@ class AsyncArchive(Awaited):
         first_day: date | None = None,
         last_day: date | None = None,
         **fields: Unpack[FilterFields],
-    ) -> AsyncIterator[ArchivedJob]:
+    ) -> AsyncItems[ArchivedJob]:
         """All archived jobs that fit, those archived last first; fetched page by page as you go.
 
         See `Archive.search`.
         """
-        async for item in self._each(
+        return self._each(
             lambda: self._archive.search(where, first_day=first_day, last_day=last_day, **fields)
-        ):
-            yield item
+        )
 
 
 class AsyncQueueCalls(Awaited):
@@ -395,15 +441,70 @@ class AsyncQueueCalls(Awaited):
         super().__init__(queue.bridge)
         self.queue = queue
         """The queue underneath, for what blocks for good reason (`run_worker`)."""
-        self.task = queue.task
-        self.every = queue.every
-        self.cron = queue.cron
         self.load_tasks = queue.load_tasks
         self.start = queue.start
         self.schedules = AsyncSchedules(queue.schedules, queue.bridge)
         self.settings = AsyncSettings(queue.settings, queue.bridge)
         self.dead_letters = AsyncDeadLetters(queue.dead_letters, queue.bridge)
         self.archive = AsyncArchive(queue.archive, queue.bridge)
+
+    @overload
+    def task(
+        self, func: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AwaitedTask[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def task(self, func: Callable[P, R], /) -> AwaitedTask[P, R, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: PriorityLike | None = None,
+        max_retries: int | None = None,
+        retry: Backoff | RetryLike | None = None,
+        timeout_seconds: float | None = None,
+        lease_seconds: float | None = None,
+        start_within_seconds: float | None = None,
+        result_ttl_seconds: float | None = None,
+        metadata: Mapping[str, MetadataValue] | None = None,
+        executor: ExecutorKind | None = None,
+        permanent: Errors = (),
+        retryable: Errors = (),
+        breaker: Breaker | None = None,
+    ) -> AwaitedDecorator: ...
+    def task(
+        self,
+        func: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: Any = None,
+        executor: ExecutorKind | None = None,
+        permanent: Errors = (),
+        retryable: Errors = (),
+        breaker: Breaker | None = None,
+        **options: Any,
+    ) -> Any:
+        """Make a function a task: `@queue.task` or `@queue.task(priority="high", ...)`.
+
+        See `TaskQueue.task`.
+        """
+        make: Any = self.queue.task
+        made: Any = _awaited(
+            make(
+                func,
+                name=name,
+                retry=retry,
+                executor=executor,
+                permanent=permanent,
+                retryable=retryable,
+                breaker=breaker,
+                **options,
+            )
+        )
+        return made
 
     @overload
     async def submit(
@@ -611,6 +712,43 @@ class AsyncQueueCalls(Awaited):
             )
         )
 
+    def every(
+        self,
+        seconds: Seconds,
+        *,
+        starting: datetime | None = None,
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> AwaitedDecorator:
+        """Make a function a task that runs at an interval: `@queue.every(60)`.
+
+        See `TaskQueue.every`.
+        """
+        make: Any = self.queue.every
+        made: AwaitedDecorator = _awaited(
+            make(seconds, starting=starting, name=name, args=args, kwargs=kwargs, **options)
+        )
+        return made
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        zone: str = "UTC",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> AwaitedDecorator:
+        """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
+        make: Any = self.queue.cron
+        made: AwaitedDecorator = _awaited(
+            make(expression, zone=zone, name=name, args=args, kwargs=kwargs, **options)
+        )
+        return made
+
     async def submit_workflow(
         self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
     ) -> AsyncWorkflowRun:
@@ -699,15 +837,14 @@ class AsyncQueueCalls(Awaited):
         """
         return await self._call(lambda: self.queue.position(job))
 
-    async def search(
+    def search(
         self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
-    ) -> AsyncIterator[Job]:
+    ) -> AsyncItems[Job]:
         """All jobs that fit, the last submitted first; fetched page by page as you go.
 
         See `TaskQueue.search`.
         """
-        async for item in self._each(lambda: self.queue.search(where, **fields)):
-            yield item
+        return self._each(lambda: self.queue.search(where, **fields))
 
     async def search_page(
         self,
@@ -735,6 +872,15 @@ class AsyncQueueCalls(Awaited):
         """Everything that happened to the job, oldest first."""
         return await self._call(lambda: self.queue.history(job))
 
+    async def history_page(
+        self, job: JobRef, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        """A part of it, and the cursor with which to ask for the next.
+
+        See `TaskQueue.history_page`.
+        """
+        return await self._call(lambda: self.queue.history_page(job, limit=limit, cursor=cursor))
+
     async def log(self, job: JobRef) -> list[str]:
         """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
         return await self._call(lambda: self.queue.log(job))
@@ -742,6 +888,12 @@ class AsyncQueueCalls(Awaited):
     async def job_log(self, job: JobRef) -> JobLog:
         """The same lines with the time of each, and how many there were before them."""
         return await self._call(lambda: self.queue.job_log(job))
+
+    async def log_page(
+        self, job: JobRef, *, limit: int = 100, cursor: str | None = None
+    ) -> LogPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return await self._call(lambda: self.queue.log_page(job, limit=limit, cursor=cursor))
 
     async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
@@ -758,6 +910,10 @@ class AsyncQueueCalls(Awaited):
     async def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first."""
         return await self._call(lambda: self.queue.audit_log(limit))
+
+    async def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return await self._call(lambda: self.queue.audit_page(limit=limit, cursor=cursor))
 
     async def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.
@@ -1056,3 +1212,10 @@ class AsyncQueueCalls(Awaited):
         See `TaskQueue.connect`.
         """
         return await self._call(self.queue.connect)
+
+
+def _awaited(made: Any) -> Any:
+    """A task, or what makes one, as the awaitable face gives it."""
+    if isinstance(made, Decorator):
+        return AwaitedDecorator(made)
+    return made if isinstance(made, AwaitedTask) else AwaitedTask.like(made)

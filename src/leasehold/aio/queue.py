@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from datetime import date
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from leasehold.aio.awaited import AsyncItems
 from leasehold.aio.faces import AsyncJobHandle, AsyncQueueCalls
 from leasehold.core.archive import ArchivedJob
 from leasehold.core.job import Job
@@ -46,7 +47,7 @@ class AsyncTaskQueue(AsyncQueueCalls):
         """`archive.get` under a name of its own."""
         return await self.archive.get(job)
 
-    async def search_archive(
+    def search_archive(
         self,
         where: JobFilter | None = None,
         /,
@@ -54,8 +55,6 @@ class AsyncTaskQueue(AsyncQueueCalls):
         first_day: date | None = None,
         last_day: date | None = None,
         **fields: Unpack[FilterFields],
-    ) -> AsyncIterator[ArchivedJob]:
+    ) -> AsyncItems[ArchivedJob]:
         """`archive.search` under a name of its own."""
-        found = self.archive.search(where, first_day=first_day, last_day=last_day, **fields)
-        async for job in found:
-            yield job
+        return self.archive.search(where, first_day=first_day, last_day=last_day, **fields)

@@ -262,6 +262,8 @@ class TaskQueue(QueueCalls):
         processes, unless their task says otherwise. With `until_empty` it returns when no job of
         its queues is pending, running or to be retried. `on_ready` is told its id when it begins.
         """
+        if slots is not None and slots < 1:
+            raise ValueError(f"slots must be 1 or more, not {slots}")
         limits = given(
             max_jobs=max_jobs,
             max_memory_mb=max_memory_mb,

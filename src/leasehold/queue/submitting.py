@@ -53,6 +53,8 @@ class Submitting:
         self._tasks = tasks
         self._drafting = drafting
         self._storing = storing
+        self.bridge = storing.bridge
+        """What carries the awaitable calls."""
 
     @overload
     def submit(

@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class BaseTask(Generic[P, R]):
-    """What both kinds of task can do: `R` is what a job's `result()` gives."""
+    """What every kind of task can do: `R` is what a job's `result()` gives."""
 
     __name__: str
 
@@ -65,13 +65,10 @@ class BaseTask(Generic[P, R]):
         """The name under which jobs ask for this task."""
         return self._definition.name
 
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Have this call run in the background."""
-        return self._submitting.submit_call(self, args, kwargs, connection=self._connection)
-
-    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """`submit`, to be awaited."""
-        return await self._submitting.asubmit_call(self, args, kwargs, connection=self._connection)
+    @classmethod
+    def like(cls, task: BaseTask[P, R]) -> Self:
+        """The same task as one of this class."""
+        return cls(task._submitting, task._definition, task.draft_fields)
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """This call as a value, for `submit_many`."""
@@ -93,7 +90,19 @@ class BaseTask(Generic[P, R]):
         )
 
 
-class Task(BaseTask[P, R]):
+class SubmittingTask(BaseTask[P, R]):
+    """A task of a TaskQueue, whose submits block; those of an AsyncTaskQueue are awaited."""
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Have this call run in the background."""
+        return self._submitting.submit_call(self, args, kwargs, connection=self._connection)
+
+    async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """`submit`, to be awaited."""
+        return await self._submitting.asubmit_call(self, args, kwargs, connection=self._connection)
+
+
+class Task(SubmittingTask[P, R]):
     """A function that can be called as before, and submitted."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -102,7 +111,7 @@ class Task(BaseTask[P, R]):
         return result
 
 
-class AsyncTask(BaseTask[P, R]):
+class AsyncTask(SubmittingTask[P, R]):
     """An async function that can be awaited as before, and submitted."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:

@@ -140,6 +140,7 @@ class State:
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self.audited = 0  # the number of the latest of them
         self.version_floor = 0
         """Above every lease version of a forgotten job, whose id may come back."""
         self.last_seq = 0
@@ -446,6 +447,7 @@ class State:
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""
+        self.audited += 1
         self.audit.append(
             AuditRecord(
                 at=from_micros(self.now),

@@ -29,6 +29,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -243,6 +244,17 @@ class MemoryStore:
 
     def log(self, job_id: str) -> JobLog:
         return self._look(reading.log, job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        return self._look(reading.page_of_history, job_id, limit, cursor)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        return self._look(reading.page_of_log, job_id, limit, cursor)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        return self._look(reading.page_of_audit, limit, cursor)
 
     def stats(self, queue: str | None = None) -> Stats:
         return self._look(State.stats, queue)

@@ -26,6 +26,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -215,6 +216,20 @@ class SQLiteStore:
     def log(self, job_id: str) -> JobLog:
         with self._database.read() as db:
             return records.log(db, job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        with self._database.read() as db:
+            return read.page_of_history(db, job_id, limit, cursor)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        with self._database.read() as db:
+            return records.page_of_log(db, job_id, limit, cursor)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        with self._database.read() as db:
+            return records.page_of_audit(db, limit, cursor)
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._database.read() as db:
