@@ -8,7 +8,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leasehold.core import scheduling
+from leasehold.core import fence, people, scheduling
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.clock_store import ClockRepair
@@ -30,12 +30,11 @@ from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
-from leasehold.core.refusals import changes_status
 from leasehold.core.retention import BATCH_MAX, DAILY, CleanUp, PruneReport, RetentionPolicy, Scope
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
-from leasehold.core.status import TRANSITIONS, Event
+from leasehold.core.status import Event
 from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError
@@ -43,8 +42,10 @@ from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import archive, cleaning, cleanup
-from leasehold.stores.sqlite.leasing import people, recover, renew, sweep, workers
+from leasehold.stores.sqlite.leasing import recover, renew, sweep, workers
 from leasehold.stores.sqlite.leasing.exchange import exchange
+from leasehold.stores.sqlite.leasing.people import Desk
+from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, jobs, metrics, read, records
 from leasehold.stores.sqlite.rules import queue_changes, queues, schedules, setting_verbs, settings
 from leasehold.stores.sqlite.rules.schedules import Shelf
@@ -119,9 +120,9 @@ class SQLiteStore:
         )
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
-        if event in TRANSITIONS:
-            raise changes_status(event)
-        self._database.write(lambda step: renew.tell(step, job_id, event, worker, version, message))
+        self._database.write(
+            lambda step: fence.tell(Histories(step), job_id, event, worker, version, message)
+        )
 
     # -- recovery ----------------------------------------------------------------------------
 
@@ -164,26 +165,25 @@ class SQLiteStore:
     def cancel(
         self, job_ids: Sequence[str], *, reason: str, actor: str
     ) -> list[Job | LeaseholdError]:
-        verb = people.cancel(reason)
         return self._database.write(
-            lambda step: people.for_each(step, job_ids, "cancel", actor, verb, reason=reason)
+            lambda step: people.cancel(Desk(step), job_ids, reason=reason, actor=actor)
         )
 
     def replay(
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
         return self._database.write(
-            lambda step: people.replay_in_order(step, job_ids, actor, reset_attempts=reset_attempts)
+            lambda step: people.replay(
+                Desk(step), job_ids, reset_attempts=reset_attempts, actor=actor
+            )
         )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        return self._database.write(
-            lambda step: people.for_each(step, job_ids, "discard", actor, people.discard)
-        )
+        return self._database.write(lambda step: people.discard(Desk(step), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
         return self._database.write(
-            lambda step: people.reprioritize_one(step, job_id, priority, actor)
+            lambda step: people.reprioritize(Desk(step), job_id, priority, actor=actor)
         )
 
     # -- looking -----------------------------------------------------------------------------

@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.joblog import LogLine, bounded
-from leasehold.core.lease import (
-    Renewal,
-    Renewed,
-    RunningLease,
-    decide_renewal,
-)
+from leasehold.core.lease import Renewal, Renewed, RunningLease, decide_renewal
 from leasehold.core.limits import LOG_LINES_MAX
-from leasehold.core.status import Event
 from leasehold.env import to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
-from leasehold.stores.sqlite.leasing.locate import bump_events, locate
-from leasehold.stores.sqlite.leasing.settle import FIND_SEQ, refuse
+from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.writing.step import Step
 
 HELD: Final = """
@@ -44,7 +37,7 @@ def renew(step: Step, worker: str, renewals: Sequence[Renewal]) -> list[Renewed 
 def _renew_one(step: Step, renewal: Renewal) -> Renewed | LeaseLostError:
     row = step.execute(HELD, (renewal.job_id, renewal.version)).fetchone()
     if row is None:
-        return stale(step, renewal.job_id, renewal.version)
+        return refuse(step, renewal.job_id, renewal.version)
     seq, *lease = row
     decided = decide_renewal(
         renewal,
@@ -65,7 +58,7 @@ def report_progress(
     """Keep the latest progress; answers a stale holder with its error."""
     row = step.execute(HELD, (job_id, version)).fetchone()
     if row is None:
-        return stale(step, job_id, version)
+        return refuse(step, job_id, version)
     step.execute(KEEP_PROGRESS, (row[0], progress.decode()))
     return None
 
@@ -76,7 +69,7 @@ def append_log(
     """Keep the latest lines; answers a stale holder with its error."""
     row = step.execute(HELD, (job_id, version)).fetchone()
     if row is None:
-        return stale(step, job_id, version)
+        return refuse(step, job_id, version)
     seq = row[0]
     last = step.execute(LAST_LINE, (seq,)).fetchone()
     assert last is not None
@@ -89,28 +82,3 @@ def append_log(
     )
     step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_MAX))
     return None
-
-
-def stale(step: Step, job_id: str, version: int) -> LeaseLostError:
-    """Refuse a holder that is no longer one."""
-    row = step.execute(FIND_SEQ, (job_id,)).fetchone()
-    return refuse(step, job_id, row[0] if row else 0, version)
-
-
-def tell(step: Step, job_id: str, event: Event, worker: str, version: int, message: str) -> None:
-    """Note an event that changes no status; of a job that is gone, nothing."""
-    row = step.execute(FIND_SEQ, (job_id,)).fetchone()
-    place = None if row is None else locate(step, row[0])
-    if row is None or place is None:
-        return
-    step.record(
-        row[0],
-        bump_events(step, row[0], place),
-        event,
-        place.status,
-        place.status,
-        attempts=place.attempts,
-        worker=worker,
-        version=version,
-        message=message,
-    )

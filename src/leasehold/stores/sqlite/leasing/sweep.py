@@ -11,7 +11,7 @@ from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batche
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.lease import Settled, SweepReport
 from leasehold.errors import LeaseLostError
-from leasehold.stores.sqlite.leasing import lease, recover, settle
+from leasehold.stores.sqlite.leasing import lease, recover
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.recover import Suspects
 from leasehold.stores.sqlite.rules.queue_changes import finish_deleting
@@ -58,15 +58,11 @@ def recover_one(
     database: Database, job_id: str, version: int, *, reset_attempts: bool, reason: str
 ) -> Settled:
     """Take one job from its holder."""
-
-    def operation(step: Step) -> Settled | LeaseLostError:
-        taken = recover.recover_one(
+    answer = database.write(
+        lambda step: recover.recover_one(
             step, job_id, version, reset_attempts=reset_attempts, reason=reason
         )
-        # Whoever takes jobs back is no stale holder: its being late is not the job's history.
-        return taken or settle.stale(step, job_id, version)
-
-    answer = database.write(operation)
+    )
     if isinstance(answer, LeaseLostError):
         raise answer
     return answer

@@ -22,6 +22,7 @@ from leasehold.errors import LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.leasing import renew, settle
 from leasehold.stores.sqlite.leasing.room import tell_of_room
+from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
@@ -79,7 +80,7 @@ def open_transaction(database: Database, job_id: str, version: int) -> HeldTrans
 
 def _refuse_stale(database: Database, db: ApplicationConnection, job_id: str, version: int) -> None:
     if db.execute(renew.HELD, (job_id, version)).fetchone() is None:
-        raise within(database, db, lambda step: renew.stale(step, job_id, version))
+        raise within(database, db, lambda step: refuse(step, job_id, version))
 
 
 @shielded
