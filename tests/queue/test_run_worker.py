@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leasehold import InvalidJobError, NewJob, Status, TaskNotImportableError, TaskQueue
+from leasehold.core.records import WorkerInfo
+from leasehold.errors import StoreBusyError, StoreClosedError
+from leasehold.stores.memory import MemoryStore
 from leasehold.worker.emptiness import Emptiness
 from leasehold.worker.stopping import StopReason
 
@@ -89,6 +95,89 @@ def test_plain_functions_run_in_processes_on_demand(make_queue: MakeQueue) -> No
     queue.run_worker(executor="process", until_empty=True)
     assert known.result(0) != os.getpid()
     assert by_name.result(0) == os.getpid()
+
+
+def test_it_waits_for_what_another_worker_handed_back_and_it_can_run(
+    make_queue: MakeQueue,
+) -> None:
+    lacking = make_queue(num_workers=0)
+    knowing = TaskQueue(lacking.store, num_workers=0)
+    ran = threading.Event()
+    knowing.task(name="known")(ran.set)
+    job = lacking.submit("known")
+    assert lacking.run_worker(until_empty=True) is StopReason.UNRUNNABLE
+    assert lacking.get_status(job) is Status.SCHEDULED
+    assert knowing.run_worker(until_empty=True) is StopReason.EMPTY
+    assert ran.is_set()
+    assert knowing.get_status(job) is Status.COMPLETED
+
+
+def test_it_says_what_it_leaves_and_why(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(num_workers=0)
+    queue.submit_many([NewJob("nobody's"), NewJob("nobody's"), NewJob(abs, (1,))])
+    queue.submit("later", delay=3600)
+    assert queue.run_worker(until_empty=True) is StopReason.UNRUNNABLE
+    [said] = [each for each in caplog.messages if "leaves" in each]
+    assert 'leaves 2 job(s) of task "nobody\'s", which it cannot run: no task' in said
+    assert queue.get_queue_stats()["completed"] == 1
+    queue.pause_queue("default")
+    assert queue.run_worker(until_empty=True) is StopReason.EMPTY
+
+
+class BusyStore(MemoryStore):
+    """Is locked by another process for the first three tries to register a worker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tries = 0
+
+    def register_worker(self, info: WorkerInfo) -> Any:
+        self.tries += 1
+        if self.tries <= 3:
+            raise StoreBusyError("jobs.db stays locked")
+        return super().register_worker(info)
+
+
+def test_it_begins_when_a_busy_store_lets_it(caplog: pytest.LogCaptureFixture) -> None:
+    store = BusyStore()
+    with TaskQueue(store, num_workers=0) as queue:
+        queue.submit(abs, -1)
+        assert queue.run_worker(until_empty=True) is StopReason.EMPTY
+        assert store.tries == 4
+        assert queue.get_queue_stats()["completed"] == 1
+    said = [each for each in caplog.messages if "cannot begin, and tries again in" in each]
+    assert len(said) == 3
+    assert said[0].endswith("jobs.db stays locked")
+
+
+def test_it_may_be_stopped_before_it_could_begin() -> None:
+    store = BusyStore()
+    store.tries = -(10**9)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def stop_on_the_second_try(record: logging.LogRecord) -> bool:
+        if store.tries == -(10**9) + 2:
+            signal.raise_signal(signal.SIGTERM)
+        return True
+
+    logger = logging.getLogger("leasehold.worker")
+    logger.addFilter(stop_on_the_second_try)
+    try:
+        with TaskQueue(store, num_workers=0) as queue:
+            assert queue.run_worker() is StopReason.STOPPED
+    finally:
+        logger.removeFilter(stop_on_the_second_try)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_store_that_is_gone_is_told_at_once() -> None:
+    store = MemoryStore()
+    with TaskQueue(store, num_workers=0) as queue:
+        store.close()
+        with pytest.raises(StoreClosedError):
+            queue.run_worker()
 
 
 @pytest.mark.parametrize("slots", [0, -1])

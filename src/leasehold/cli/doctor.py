@@ -141,13 +141,13 @@ def _stale_pids(session: Session) -> list[int]:
 
 def _unrunnable(queue: TaskQueue) -> dict[str, str]:
     """Tasks of jobs that were handed back because nobody could run them, with the reason."""
-    from leasehold.worker.unrunnable import UNRUNNABLE
+    from leasehold.worker.unrunnable import UNRUNNABLE, is_handed_back
 
     delayed = queue.search_page(status="scheduled", limit=LOOKED_AT).jobs
     return {
-        job.task: job.reason.removeprefix(UNRUNNABLE)
+        job.task: (job.reason or "").removeprefix(UNRUNNABLE)
         for job in delayed
-        if job.reason is not None and job.reason.startswith(UNRUNNABLE)
+        if is_handed_back(job)
     }
 
 

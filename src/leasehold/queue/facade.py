@@ -260,7 +260,9 @@ class TaskQueue(QueueCalls):
 
         With `tasks` it runs jobs of these only. `executor="process"` runs plain functions in child
         processes, unless their task says otherwise. With `until_empty` it returns when no job of
-        its queues is pending, running or to be retried. `on_ready` is told its id when it begins.
+        its queues is pending, running or to be retried; the answer is "unrunnable" if jobs are left
+        that it cannot run. `on_ready` is told its id when it begins, which may have to wait for a
+        store that is locked by another process.
         """
         if slots is not None and slots < 1:
             raise ValueError(f"slots must be 1 or more, not {slots}")

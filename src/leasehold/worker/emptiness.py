@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,12 +10,18 @@ from leasehold.core.queue_config import QueueState
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
+from leasehold.worker.unrunnable import is_handed_back
 
 LEFT_TO_DO: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
 """What is worth waiting for. What others hold may come back; what is due later, or waits for a job
 that is, may take for ever."""
 LOOK_SECONDS: Final = 0.5
 """How often to look, since nobody tells a worker that another one's last job has ended."""
+
+
+PAGE: Final = 1000
+PAGES_MAX: Final = 10
+"""How far into the jobs that are due later to look for those that were handed back."""
 
 
 class Emptiness:
@@ -34,9 +41,33 @@ class Emptiness:
         where = JobFilter(queues=busy, statuses=LEFT_TO_DO, tasks=self._tasks)
         return not self._store.search(where, limit=1).jobs
 
+    def handed_back(self) -> Counter[str]:
+        """By task, how many jobs wait because a worker, this one or another, cannot run them.
+
+        Each is due again within minutes, so that a worker that can will get it.
+        """
+        found: Counter[str] = Counter()
+        queues = tuple(queue for queue in self._queues if self._may_hold_back(queue))
+        where = JobFilter(queues=queues, statuses=(Status.SCHEDULED,), tasks=self._tasks)
+        cursor: str | None = None
+        for _ in range(PAGES_MAX if queues else 0):
+            page = self._store.search(where, limit=PAGE, cursor=cursor)
+            found.update(job.task for job in page.jobs if is_handed_back(job))
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
+
     def _has_work(self, queue: str) -> bool:
+        return self._is_open(queue) and self._holds(queue, LEFT_TO_DO)
+
+    def _may_hold_back(self, queue: str) -> bool:
+        return self._is_open(queue) and self._holds(queue, (Status.SCHEDULED,))
+
+    def _is_open(self, queue: str) -> bool:
         info = self._store.queue_info(queue)
-        if info is None or info.state is QueueState.PAUSED:
-            return False
+        return info is not None and info.state is not QueueState.PAUSED
+
+    def _holds(self, queue: str, statuses: Sequence[Status]) -> bool:
         counts = self._store.stats(queue).counts
-        return any(counts.get(status, 0) for status in LEFT_TO_DO)
+        return any(counts.get(status, 0) for status in statuses)

@@ -48,6 +48,8 @@ logger = safe_logger("leasehold.worker")
 
 STORE_RETRY_SECONDS_FIRST: Final = 0.1
 STORE_RETRY_SECONDS_MAX: Final = 5.0
+STORE_IS_GONE: Final = (StoreClosedError, StoreCorruptError, StoreLostError)
+"""Another try would not help."""
 SLEEP_SECONDS_MAX: Final = 60.0
 DUE_SECONDS_MIN: Final = 0.001
 
@@ -284,8 +286,20 @@ class Loop:
                 self._stop_if_empty()
 
     def _stop_if_empty(self) -> None:
-        if not self._has_work() and self._emptiness.is_reached():
-            self._stopping.ask(StopReason.EMPTY)
+        if self._has_work() or not self._emptiness.is_reached():
+            return
+        handed_back = self._emptiness.handed_back()
+        if handed_back.keys() - self._unrunnable.tasks:
+            return  # By another worker; this one has not tried, and will get them soon.
+        for task, count in sorted(handed_back.items()):
+            logger.warning(
+                "worker %s ends and leaves %d job(s) of task %r, which it cannot run: %s",
+                self._leases.worker,
+                count,
+                task,
+                self._unrunnable.tasks[task],
+            )
+        self._stopping.ask(StopReason.UNRUNNABLE if handed_back else StopReason.EMPTY)
 
     def _fire_schedules(self, now: float) -> None:
         if now < self._retry_at or self._stopping.is_asked:
@@ -414,7 +428,7 @@ class Loop:
         )
 
     def _store_failed(self, error: StoreError) -> None:
-        if isinstance(error, StoreClosedError | StoreCorruptError | StoreLostError):
+        if isinstance(error, STORE_IS_GONE):
             logger.error("worker %s stops: its store is gone: %s", self._leases.worker, error)
             self._stopping.give_up(StopReason.STORE_LOST)
             return
@@ -424,11 +438,12 @@ class Loop:
         self._store_failures += 1
         self._inbox.jobs_may_be_ready = True
         self._retry_at = self._clock.monotonic() + delay_seconds
+        waiting = len(self.settling)
         logger.warning(
-            "worker %s: its store is in trouble, %d outcome(s) wait for another try in %.1f s: %s",
+            "worker %s: its store is in trouble, and it tries again in %.1f s%s: %s",
             self._leases.worker,
-            len(self.settling),
             delay_seconds,
+            f", with {waiting} outcome(s) to settle" if waiting else "",
             error,
         )
 

@@ -22,6 +22,8 @@ class StopReason(StrEnum):
     """Too many of its threads run code that does not stop."""
     EMPTY = "empty"
     """There is nothing left to do, and it was to stop then."""
+    UNRUNNABLE = "unrunnable"
+    """Nothing is left that it could run, and it was to stop then; what waits has other tasks."""
     STORE_LOST = "store_lost"
     """Its store was closed or is damaged."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from leasehold.core.job import Job
 from leasehold.core.lease import Lease
 from leasehold.core.outcome import Release
 
@@ -15,14 +16,22 @@ UNRUNNABLE: Final = "no worker could run it: "
 """How the reason of such a job begins, by which it can be told from others that wait."""
 
 
+def is_handed_back(job: Job) -> bool:
+    """Whether a job that is due later is so because a worker could not run it."""
+    return job.reason is not None and job.reason.startswith(UNRUNNABLE)
+
+
 class Unrunnable:
     """Remembers, by job, for how long it was handed back last; forgets the oldest when full."""
 
     def __init__(self) -> None:
         self._delays: OrderedDict[str, float] = OrderedDict()
+        self.tasks: dict[str, str] = {}
+        """The tasks of these jobs, and why the latest of each could not be run."""
 
     def release(self, lease: Lease, reason: str) -> Release:
         """The outcome that hands this job back."""
+        self.tasks[lease.task] = reason
         last = self._delays.pop(lease.job_id, DELAY_SECONDS_FIRST / 2)
         delay_seconds = min(last * 2, DELAY_SECONDS_MAX)
         self._delays[lease.job_id] = delay_seconds

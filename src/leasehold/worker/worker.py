@@ -20,7 +20,7 @@ from leasehold.core.retention import RetentionPolicy
 from leasehold.core.settings import RETENTION_NAMES
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, StoreError, StoreVersionError
 from leasehold.worker.emptiness import LOOK_SECONDS
 from leasehold.worker.executors.team import MAKERS, ExecutorMaker, Setup, Team
 from leasehold.worker.heartbeat import Heartbeat
@@ -28,7 +28,13 @@ from leasehold.worker.hooks import Hooks
 from leasehold.worker.inbox import Hints, Inbox
 from leasehold.worker.inhand import InHand
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.loop import Loop, Rules
+from leasehold.worker.loop import (
+    STORE_IS_GONE,
+    STORE_RETRY_SECONDS_FIRST,
+    STORE_RETRY_SECONDS_MAX,
+    Loop,
+    Rules,
+)
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.pruner import Pruner, PrunerStatistics
@@ -217,10 +223,12 @@ class Worker:
         """Work until told to stop by SIGTERM or SIGINT, or until worn; answers why it stopped.
 
         The first signal lets what runs finish within the grace; the second hands it back at once.
-        `on_ready` is called with its id when it has entered the registry and heeds signals.
+        `on_ready` is called with its id when it has entered the registry. While the store is in
+        trouble, locked by another process for instance, it waits and tries again.
         """
         with self._signals_stop_it():
-            self._start(replace_stuck=False)
+            if not self._start_when_possible():
+                return StopReason.STOPPED
             if on_ready is not None:
                 on_ready(self.id)
             while (reason := self.wait(SIGNAL_SECONDS)) is None:
@@ -268,6 +276,35 @@ class Worker:
     @property
     def _is_elsewhere(self) -> bool:
         return self._pid is not None and os.getpid() != self._pid
+
+    def _start_when_possible(self) -> bool:
+        """Start; while the store is in trouble try again, until told to stop: False."""
+        delay_seconds = STORE_RETRY_SECONDS_FIRST
+        while not self._stopping.is_asked:
+            try:
+                self._start(replace_stuck=False)
+            except StoreError as error:
+                if isinstance(error, (*STORE_IS_GONE, StoreVersionError)):
+                    raise
+                logger.warning(
+                    "worker %s cannot begin, and tries again in %.1f s: %s",
+                    self.id,
+                    delay_seconds,
+                    error,
+                )
+                self._rest(delay_seconds)
+                delay_seconds = min(2 * delay_seconds, STORE_RETRY_SECONDS_MAX)
+            else:
+                return True
+        return False
+
+    def _rest(self, seconds: float) -> None:
+        """Wait in the main thread, which wakes up now and then to heed signals."""
+        clock = self._env.clock
+        end = clock.monotonic() + seconds
+        with self._ended:
+            while not self._stopping.is_asked and (left := end - clock.monotonic()) > 0:
+                clock.wait(self._ended, min(left, SIGNAL_SECONDS))
 
     def _start(self, *, replace_stuck: bool) -> None:
         if self._thread is not None:

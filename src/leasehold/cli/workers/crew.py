@@ -64,6 +64,8 @@ class Crew:
         self._signals: list[int] = []
         self._heeded = 0
         self._code: int = Exit.OK
+        self._left_jobs = False
+        """Whether one has ended and left jobs that it cannot run."""
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> int:
@@ -88,7 +90,7 @@ class Crew:
                     self._heed_signals()
         finally:
             held.close()
-        return self._code
+        return Exit.PARTIAL if self._left_jobs and self._code == Exit.OK else self._code
 
     @property
     def _is_stopping(self) -> bool:
@@ -149,7 +151,9 @@ class Crew:
         self._selector.unregister(member.link)
         member.link.close()
         code = _reap(member.process)
-        if code == Exit.OK or self._is_stopping:
+        if code == Exit.PARTIAL:
+            self._left_jobs = True
+        if code in (Exit.OK, Exit.PARTIAL) or self._is_stopping:
             return
         now = SYSTEM.clock.monotonic()
         if code == RECYCLED:

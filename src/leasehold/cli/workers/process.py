@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+from typing import Final
 
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.session import actor
@@ -22,6 +23,8 @@ from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.stopping import StopReason
+
+_CODES: Final = {StopReason.STORE_LOST: Exit.STORE, StopReason.UNRUNNABLE: Exit.PARTIAL}
 
 
 def main() -> None:
@@ -67,7 +70,7 @@ def _work(plan: Plan, link: socket.socket) -> int:
                 file.close()
     if reason.recycled:
         return RECYCLED
-    return Exit.STORE if reason is StopReason.STORE_LOST else Exit.OK
+    return _CODES.get(reason, Exit.OK)
 
 
 def _queue(plan: Plan) -> TaskQueue:

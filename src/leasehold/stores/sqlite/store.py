@@ -41,7 +41,7 @@ from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
-from leasehold.stores.sqlite.keeping import archive, cleaning, cleanup
+from leasehold.stores.sqlite.keeping import archive, cleanup, pruning
 from leasehold.stores.sqlite.leasing import recover, renew, sweep, workers
 from leasehold.stores.sqlite.leasing.exchange import exchange
 from leasehold.stores.sqlite.leasing.people import Desk
@@ -346,11 +346,11 @@ class SQLiteStore:
         limit: int = BATCH_MAX,
         actor: str,
     ) -> PruneReport:
-        return cleaning.prune(self._database, policy, run, scope, limit, actor)
+        return pruning.prune(self._database, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         with self._database.read() as db:
-            return cleanup.latest(db, limit)
+            return list(cleanup.latest(db, limit))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         with self._database.read() as db:
