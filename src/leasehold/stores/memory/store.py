@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -44,7 +44,7 @@ from leasehold.core.retention import (
     Scope,
 )
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
@@ -240,8 +240,15 @@ class MemoryStore:
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._look(dependents.graph, job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return self._look(reading.search, where, limit, cursor)
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        return self._look(reading.search, where, limit, cursor, without)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._look(reading.find_ids, prefix, limit)

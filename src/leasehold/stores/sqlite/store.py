@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leasehold.core import fence, people, scheduling
+from leasehold.core import fence, metrics, people, recovery, scheduling
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.clock_store import ClockRepair
@@ -32,7 +32,7 @@ from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.retention import BATCH_MAX, DAILY, CleanUp, PruneReport, RetentionPolicy, Scope
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection
@@ -46,7 +46,8 @@ from leasehold.stores.sqlite.leasing import recover, renew, sweep, workers
 from leasehold.stores.sqlite.leasing.exchange import exchange
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import inspection, jobs, metrics, read, records
+from leasehold.stores.sqlite.reading import inspection, jobs, read, records
+from leasehold.stores.sqlite.reading.metrics import Look
 from leasehold.stores.sqlite.rules import queue_changes, queues, schedules, setting_verbs, settings
 from leasehold.stores.sqlite.rules.schedules import Shelf
 from leasehold.stores.sqlite.submitting import entering, graph, lanes
@@ -132,8 +133,14 @@ class SQLiteStore:
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
     ) -> Settled:
-        return sweep.recover_one(
-            self._database, job_id, version, reset_attempts=reset_attempts, reason=reason
+        return self._database.write(
+            lambda step: recovery.recover_one(
+                recover.Holdings(step),
+                job_id,
+                version,
+                reset_attempts=reset_attempts,
+                reason=reason,
+            )
         )
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
@@ -198,8 +205,15 @@ class SQLiteStore:
         with self._database.read() as db:
             return graph.graph(db, job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return jobs.search(self._database, where, limit, cursor)
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        return jobs.search(self._database, where, limit, cursor, without)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         with self._database.read() as db:
@@ -327,13 +341,16 @@ class SQLiteStore:
     def metrics(
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
-        return metrics.latest(self._database, queue, window_seconds)
+        with self._database.read() as db:
+            return metrics.metrics(Look(db, self._database.now(db)), queue, window_seconds)
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        return metrics.by_minute(self._database, queue, minutes)
+        with self._database.read() as db:
+            return metrics.series(Look(db, self._database.now(db)), queue, minutes)
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        return metrics.by_day(self._database, queue, days)
+        with self._database.read() as db:
+            return metrics.daily(Look(db, self._database.now(db)), queue, days)
 
     # -- retention ---------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ import msgspec
 
 from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.clock_store import ClockRepair
-from leasehold.core.lease import Settled, SweepReport
-from leasehold.errors import LeaseLostError
+from leasehold.core.lease import SweepReport
 from leasehold.stores.sqlite.leasing import lease, recover
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.recover import Suspects
@@ -52,20 +51,6 @@ def _tidy_up(database: Database, lost: Suspects) -> SweepReport:
         database.write(partial(recover.cancel_late, jobs=jobs))
     finish_deleting(database)
     return report
-
-
-def recover_one(
-    database: Database, job_id: str, version: int, *, reset_attempts: bool, reason: str
-) -> Settled:
-    """Take one job from its holder."""
-    answer = database.write(
-        lambda step: recover.recover_one(
-            step, job_id, version, reset_attempts=reset_attempts, reason=reason
-        )
-    )
-    if isinstance(answer, LeaseLostError):
-        raise answer
-    return answer
 
 
 def promote(database: Database) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from leasehold.core.job import Job
 from leasehold.core.retention import without_old_result
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.rebalance import LAGS
 from leasehold.stores.sqlite.reading import read
@@ -21,10 +23,16 @@ def get(database: Database, job_id: str) -> Job | None:
         return without_old_result(job, from_micros(database.now(db)))
 
 
-def search(database: Database, where: JobFilter, limit: int, cursor: str | None) -> Page:
+def search(
+    database: Database,
+    where: JobFilter,
+    limit: int,
+    cursor: str | None,
+    without: Collection[HeavyField],
+) -> Page:
     """Jobs that fit, the last submitted first."""
     with database.read() as db:
-        page = read.search(db, where, limit, cursor)
+        page = read.search(db, where, limit, cursor, without)
         now = from_micros(database.now(db))
         return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
 
