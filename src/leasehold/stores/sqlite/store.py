@@ -8,7 +8,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leasehold.core import fence, metrics, people, recovery, scheduling
+from leasehold.core import fence, metrics, people, queue_orders, recovery, scheduling
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import PURGE_AT_ONCE
 from leasehold.core.clock_store import ClockRepair
@@ -261,17 +261,17 @@ class SQLiteStore:
 
     def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
         return queue_changes.change(
-            self._database, queue, lambda step: queues.create(step, queue, config, actor)
+            self._database, queue, lambda book: queue_orders.create(book, queue, config, actor)
         )
 
     def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
         return queue_changes.change(
-            self._database, queue, lambda step: queues.update(step, queue, changes, actor)
+            self._database, queue, lambda book: queue_orders.update(book, queue, changes, actor)
         )
 
     def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
         return queue_changes.change(
-            self._database, queue, lambda step: queues.set_state(step, queue, state, actor)
+            self._database, queue, lambda book: queue_orders.set_state(book, queue, state, actor)
         )
 
     def purge_queue(

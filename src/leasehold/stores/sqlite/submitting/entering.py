@@ -9,7 +9,6 @@ from leasehold.core.job import Draft
 from leasehold.core.records import Submitted
 from leasehold.core.transactions import Connection
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.sqlite.submitting import linking
 from leasehold.stores.sqlite.submitting.lanes import Lanes
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.submitting.submit import submit as submit_in
@@ -17,7 +16,7 @@ from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import within
 
-Stored = list[Submitted | LeaseholdError] | QueueFullError
+Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Step], Stored]], Stored]
 """How an operation gets into a write: one of the store's own, or one of the application's."""
 
@@ -62,14 +61,10 @@ def _store(
     *,
     partial: bool,
 ) -> list[Submitted | LeaseholdError]:
-    if any(draft.depends_on for draft in drafts):
-        answers = write(
-            lambda step: linking.submit(step, lanes, drafts, partial=partial, refused=refused)
-        )
-    elif partial or any(draft.idempotency_key is not None for draft in drafts):
-        answers = write(lambda step: submit_in(step, lanes, drafts, partial=partial))
+    if partial or any(draft.idempotency_key is not None or draft.depends_on for draft in drafts):
+        answers = write(lambda step: submit_in(step, lanes, drafts, refused, partial=partial))
     else:
         answers = write(PlainSubmit(lanes, drafts))
     if isinstance(answers, LeaseholdError):
         raise answers
-    return answers
+    return list(answers)
