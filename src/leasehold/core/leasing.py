@@ -84,7 +84,10 @@ class Walk:
         late_max: int = PASSED_OVER_AT_ONCE,
     ) -> None:
         self._now = now
-        self._left = min(limit, sum([queue.free for queue in queues]))
+        free = 0
+        for queue in queues:
+            free += queue.free
+        self._left = min(free, limit)
         self._free_of_key = free_of_key
         self._free: dict[tuple[str, str], int] = {}
         self._late_left = late_max

@@ -161,7 +161,9 @@ class Lanes:
     @property
     def lags(self) -> bool:
         """Whether jobs may stand where they do not belong any more."""
-        return bool(self.crossing.entries) or self.follows_a_change
+        return bool(self.crossing.entries or self._to_place) or (
+            self.shelf is not None and self.shelf.lags
+        )
 
     @property
     def follows_a_change(self) -> bool:

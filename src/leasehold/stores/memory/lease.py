@@ -84,7 +84,9 @@ def _pass(
     streams: list[Stream] = []
     for queue in queues.values():
         if queue.free:
-            tasks = _tasks_let_through(state, queue, request.tasks)
+            tasks = request.tasks
+            if queue.state.breakers:
+                tasks = _tasks_let_through(state, queue, tasks)
             streams += queue.state.lanes.streams_for(tasks, parent_id)
             if parent_id is not None and queue.limits_keys:
                 free_of_key = partial(walk.free_of_key, queue.name)
@@ -116,11 +118,9 @@ def _pass(
 
 def _lane(state: State, queue: _Open, task: str) -> OpenLane:
     breaker = queue.state.breakers.get(task)
-    lane = OpenLane(queue, task)
-    if breaker is not None:
-        # Those that are held back were left out before.
-        lane = open_lane(queue, task, breaker, state.now) or lane
-    queue.lanes[task] = lane
+    # Those that are held back were left out before.
+    opened = None if breaker is None else open_lane(queue, task, breaker, state.now)
+    lane = queue.lanes[task] = opened or OpenLane(queue, task)
     return lane
 
 
@@ -134,8 +134,6 @@ def _tasks_let_through(
 ) -> tuple[str, ...] | None:
     """The tasks that may be leased, or None for all of them."""
     breakers = queue.state.breakers
-    if not breakers:
-        return tasks
     held = {
         task for task, breaker in breakers.items() if breaker.next_probe_at(state.now) is not None
     }

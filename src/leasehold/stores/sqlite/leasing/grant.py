@@ -97,7 +97,15 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
     for lane, waited in waits.items():
         step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
         step.measured.waited(step.count, lane, waited)
-    placed = [job.seq for job, _ in granted if _has_a_place(job)]
+    # Those that may have a row in `place` to forget.
+    placed = [
+        job.seq
+        for job, _ in granted
+        if job.turn != job.created_at
+        or job.limit_key is not None
+        or job.deadline is not None
+        or job.tier != default_tier(job.priority)
+    ]
     ready.leave(
         step,
         [(job.stands_in, job.tier, job.turn, job.seq) for job, _ in granted],
@@ -124,13 +132,3 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
 
 def _end_of(now: int, lease_seconds: float) -> int:
     return now + round(lease_seconds * 1e6)
-
-
-def _has_a_place(job: Candidate) -> bool:
-    """Whether there may be a row in `place` to forget."""
-    return (
-        job.limit_key is not None
-        or job.deadline is not None
-        or job.turn != job.created_at
-        or job.tier != default_tier(job.priority)
-    )
