@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -188,10 +188,10 @@ class Step:
         if self.opens_minute:
             end_minute(Spans(self.db), self.now // MINUTE_MICROS)
 
-    def job_ended(self, job_id: str) -> None:
-        """A job has ended: its dependents are to be dealt with, and whoever waits for it woken."""
-        self.ended.append(job_id)
-        self.hints.ended.append(job_id)
+    def jobs_ended(self, job_ids: Sequence[str]) -> None:
+        """Jobs have ended: their dependents are dealt with, and whoever waits for them is woken."""
+        self.ended += job_ids
+        self.hints.ended += job_ids
 
     def count(self, lane: int, name: str, by: int = 1) -> None:
         """Change a lane's counter (a column of `lane`)."""
