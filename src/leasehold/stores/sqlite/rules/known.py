@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
 
 import apsw
 import msgspec
 
-from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 
 LOAD: Final = f"""
@@ -21,21 +21,10 @@ DELETED_BY: Final = " by "
 _decode = msgspec.json.Decoder(QueueConfig).decode
 
 
-class Rule(NamedTuple):
-    """What a queue lets happen, and its limits."""
-
-    state: QueueState
-    config: QueueConfig
-    deleted_by: str | None = None
-    """Who deletes it, while it is being deleted."""
-    problem: str | None = None
-    """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
-
-
-class Known(dict[str, Rule]):
+class RuleBook(dict[str, QueueRule]):
     """The rules by queue."""
 
-    def __init__(self, rules: Mapping[str, Rule] = {}) -> None:
+    def __init__(self, rules: Mapping[str, QueueRule] = {}) -> None:
         super().__init__(rules)
         self.key_limits: Mapping[str, int] = {
             queue: rule.config.key_concurrency
@@ -43,17 +32,21 @@ class Known(dict[str, Rule]):
             if rule.config.key_concurrency is not None
         }
         """The queues that limit how many jobs of one key run at once, with that limit."""
+        self.capped: Collection[str] = {
+            queue for queue, rule in rules.items() if rule.config.max_priority is not None
+        }
+        """The queues in which even a new job may not stand where its own priority says."""
 
 
-class Rules:
+class RuleCache:
     """Remembers the rules under the generation at which they were read."""
 
     def __init__(self) -> None:
         self._generation = 0
         # Before the first change there is nothing to read.
-        self._known = Known()
+        self._known = RuleBook()
 
-    def at(self, db: apsw.Connection, generation: int) -> Known:
+    def at(self, db: apsw.Connection, generation: int) -> RuleBook:
         """The rules by queue. `generation` must be committed: one that is not may come to nothing
         and then be used again for other rules.
         """
@@ -63,10 +56,10 @@ class Rules:
         return self._known
 
 
-def load(db: apsw.Connection) -> Known:
+def load(db: apsw.Connection) -> RuleBook:
     """The rules as they are now, inside this write or read."""
     rows: Any = db.execute(LOAD)
-    return Known(dict(_rule_of(row) for row in rows))
+    return RuleBook(dict(_rule_of(row) for row in rows))
 
 
 def unreadable_rules(db: apsw.Connection) -> Iterator[str]:
@@ -79,12 +72,12 @@ def unreadable_rules(db: apsw.Connection) -> Iterator[str]:
             )
 
 
-def _rule_of(row: tuple[Any, ...]) -> tuple[str, Rule]:
+def _rule_of(row: tuple[Any, ...]) -> tuple[str, QueueRule]:
     name, state, config = row
     queue = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
     try:
         told, _, actor = value_of("state", Kind.TEXT, state).partition(DELETED_BY)
         known = _decode(value_of("config", Kind.TEXT, config))
-        return queue, Rule(QueueState(told), known, actor or None)
+        return queue, QueueRule(QueueState(told), known, actor or None)
     except UNREADABLE as error:
-        return queue, Rule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
+        return queue, QueueRule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
