@@ -19,7 +19,7 @@ from leasehold.env import Env
 from leasehold.stores.sqlite.reading.measuring import Measured
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.rules import settings
-from leasehold.stores.sqlite.rules.known import Known, Rules, load
+from leasehold.stores.sqlite.rules.known import RuleBook, RuleCache, load
 from leasehold.stores.sqlite.schema.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.writing.clock import BASIS, WRITE_BASIS, StoreClock, move_leases
@@ -79,7 +79,7 @@ class Step:
         now: int,
         version_floor: int,
         next_seq: int,
-        rules: Known,
+        rules: RuleBook,
         known_settings: SettingsInForce,
     ) -> None:
         self.db = db
@@ -139,7 +139,7 @@ class Step:
         db: apsw.Connection,
         env: Env,
         clock: StoreClock,
-        rules: Rules,
+        rules: RuleCache,
         known_settings: settings.KnownSettings,
     ) -> Step:
         stored, floor, next_seq, generation, somebody_waits, some_unresolved, *rest = _row(
