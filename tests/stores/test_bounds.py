@@ -345,6 +345,9 @@ MEASURES: Final = (
     store_verb("set_setting", "max_retries", 5, actor="me"),
     store_verb("unset_setting", "max_retries", actor="me"),
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
+    # Last of those that write: from here on every change is written down, too.
+    store_verb("changes"),
+    store_verb("changes", "0"),
     # These only read, and hold up nobody: their writes are none.
     store_verb("stuck", 60.0),
     store_verb("workers"),
@@ -355,6 +358,9 @@ MEASURES: Final = (
     store_verb("attempts", "plain-0"),
     store_verb("history", "plain-0"),
     store_verb("log", "plain-0"),
+    store_verb("history_page", "plain-0"),
+    store_verb("log_page", "plain-0"),
+    store_verb("audit_page"),
     store_verb("stats"),
     store_verb("queues"),
     store_verb("audit_log"),

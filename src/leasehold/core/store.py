@@ -64,6 +64,7 @@ from datetime import date, datetime
 from typing import Any, Protocol
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.changes import ChangeFeed
 from leasehold.core.clock_store import ClockStore
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
@@ -105,6 +106,7 @@ class Store(
     SettingsStore,
     MetricsStore,
     PagedStore,
+    ChangeFeed,
     TransactionStore,
     ClockStore,
     Protocol,
@@ -113,9 +115,9 @@ class Store(
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
     `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about pages in `core.paged_store`, those about the application's
-    own transactions in `core.transactions`, those about a clock that was
-    wrong in `core.clock_store`.
+    `core.metrics_store`, those about pages in `core.paged_store`, those about the change
+    feed in `core.changes`, those about the application's own transactions in `core.transactions`,
+    those about a clock that was wrong in `core.clock_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------

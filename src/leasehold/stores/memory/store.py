@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.dependencies import SortedOut
 from leasehold.core.graph import Graph
@@ -52,6 +53,7 @@ from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.memory import (
     admin,
     dependents,
+    feed,
     holding,
     inspection,
     leasing,
@@ -176,6 +178,7 @@ class MemoryStore:
         for jobs in batched(self._look(recovery.lost), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
+        self._run(feed.end_if_unfollowed)
         for queue in self._look(queues.being_deleted_now):
             self._bury(queue)
         return report
@@ -197,7 +200,11 @@ class MemoryStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> _Registration:
-        self._run(lambda state: state.workers.update({info.id: info}))
+        def enter(state: State) -> None:
+            state.workers[info.id] = info
+            state.note_change("worker", info.id)
+
+        self._run(enter)
         return _Registration(lambda: self._leave(info.id))
 
     def workers(self) -> list[WorkerInfo]:
@@ -263,6 +270,9 @@ class MemoryStore:
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         return self._look(reading.page_of_audit, limit, cursor)
 
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        return self._look(feed.changes, cursor, limit)
+
     def stats(self, queue: str | None = None) -> Stats:
         return self._look(State.stats, queue)
 
@@ -309,13 +319,13 @@ class MemoryStore:
     # -- queues with rules -------------------------------------------------------------------
 
     def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
-        return self._run(queues.create, queue, config, actor)
+        return self._change_queue(queue, queues.create, config, actor)
 
     def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
-        return self._run(queues.update, queue, changes, actor)
+        return self._change_queue(queue, queues.update, changes, actor)
 
     def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
-        return self._run(queues.set_state, queue, state, actor)
+        return self._change_queue(queue, queues.set_state, state, actor)
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
@@ -323,9 +333,25 @@ class MemoryStore:
         return self._run(queues.purge, queue, where, actor, limit)
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
-        if self._run(queues.delete, queue, actor, force):
+        if self._change_queue(queue, queues.delete, actor, force):
             return 0
         return self._bury(queue)
+
+    def _change_queue(
+        self,
+        queue: str,
+        verb: Callable[Concatenate[State, str, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Let a verb change a queue, and tell followers so."""
+
+        def change(state: State) -> T:
+            answer = verb(state, queue, *args, **kwargs)
+            state.note_change("queue", queue)
+            return answer
+
+        return self._run(change)
 
     def _bury(self, queue: str) -> int:
         """Finish deleting a queue, so many jobs under each hold of the lock."""
@@ -334,7 +360,7 @@ class MemoryStore:
         while not done:
             found = self._look(queues.waiting_in, queue)
             for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
-                more, done = self._run(queues.bury, queue, jobs, buried)
+                more, done = self._change_queue(queue, queues.bury, jobs, buried)
                 buried += more
         return buried
 
@@ -506,7 +532,8 @@ class MemoryStore:
     def _leave(self, worker: str) -> None:
         # Not through _run: a worker may leave in peace after its store was closed.
         with SHIELD, self._lock:
-            self._state.workers.pop(worker, None)
+            if self._state.workers.pop(worker, None) is not None:
+                self._state.note_change("worker", worker)
 
 
 class _Registration:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.dependencies import SortedOut
 from leasehold.core.graph import Graph
@@ -26,7 +27,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
-from leasehold.core.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage, check_cursor
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.refusals import changes_status
 from leasehold.core.retention import (
@@ -48,7 +49,7 @@ from leasehold.stores.sqlite.leasing import people, recover, renew, settle
 from leasehold.stores.sqlite.leasing.locate import bump_events, locate
 from leasehold.stores.sqlite.leasing.rebalance import LAGS, rebalance
 from leasehold.stores.sqlite.leasing.recover import Suspects
-from leasehold.stores.sqlite.reading import inspection, read, records
+from leasehold.stores.sqlite.reading import feed, inspection, read, records
 from leasehold.stores.sqlite.reading.metrics_verbs import KeepsMetrics
 from leasehold.stores.sqlite.rules.queue_verbs import KeepsQueues
 from leasehold.stores.sqlite.rules.schedules import KeepsSchedules, fire_due
@@ -211,6 +212,7 @@ class SQLiteStore(
 
         def operation(step: Step) -> SweepReport:
             rebalance(step)
+            feed.end_if_unfollowed(step)
             return recover.forget_workers(step, lost.dead & self._deaths.find(), lost.silent)
 
         report = self._write(operation)
@@ -378,6 +380,15 @@ class SQLiteStore(
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         with self._read() as db:
             return records.page_of_audit(db, limit, cursor)
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        check_cursor(limit, cursor)
+        with self._read() as db:
+            was_kept = feed.is_followed(db, self._clock(db))
+        if not was_kept:
+            was_kept = self._write(feed.follow)
+        with self._read() as db:
+            return feed.changes(db, cursor, limit, was_kept=was_kept)
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._read() as db:

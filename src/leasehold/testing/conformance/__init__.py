@@ -31,6 +31,7 @@ from leasehold.testing.conformance.dependency_ends import DependencyEndsClauses 
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.expiring import ExpiringClauses  # noqa: E402
 from leasehold.testing.conformance.firing import FiringClauses  # noqa: E402
+from leasehold.testing.conformance.following import FollowingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.inheriting import InheritingClauses  # noqa: E402
@@ -98,6 +99,7 @@ class StoreConformance(
     TransactingRulesClauses,
     KeyingClauses,
     PagingClauses,
+    FollowingClauses,
     SearchingClauses,
     ParkingClauses,
     TextClauses,
