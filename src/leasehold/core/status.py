@@ -33,6 +33,9 @@ class Status(StrEnum):
     DEAD = "dead"
     CANCELLED = "cancelled"
 
+    # Enum's own is a function in Python, and statuses are looked up several times per job.
+    __hash__ = str.__hash__
+
     @property
     def is_done(self) -> bool:
         """Nothing more is expected of the job: it is completed or cancelled."""
@@ -72,6 +75,8 @@ class Event(StrEnum):
     HEARTBEAT_FAILED = "heartbeat_failed"
     ABANDONED = "abandoned"
     VERSION_MISMATCH = "version_mismatch"
+
+    __hash__ = str.__hash__
 
 
 _S = Status

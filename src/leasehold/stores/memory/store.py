@@ -9,8 +9,10 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
+from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from leasehold.core import people
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.changes import Changes
@@ -51,7 +53,6 @@ from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
 from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.memory import (
-    admin,
     dependents,
     feed,
     holding,
@@ -66,6 +67,7 @@ from leasehold.stores.memory import (
     settings,
     submission,
 )
+from leasehold.stores.memory.admin import Desk
 from leasehold.stores.memory.state import News, State
 
 CAPACITY_DEFAULT: Final = 1_000_000
@@ -175,7 +177,7 @@ class MemoryStore:
 
     def recover(self) -> SweepReport:
         report = SweepReport()
-        for jobs in batched(self._look(recovery.lost), RECOVERED_AT_ONCE):
+        for jobs in batched(self._look(recovery.expired), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
         self._run(feed.end_if_unfollowed)
@@ -215,18 +217,26 @@ class MemoryStore:
     def cancel(
         self, job_ids: Sequence[str], *, reason: str, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._run(admin.cancel, job_ids, reason, actor)
+        return self._run(
+            lambda state: people.cancel(Desk(state), job_ids, reason=reason, actor=actor)
+        )
 
     def replay(
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._run(admin.replay, job_ids, reset_attempts, actor)
+        return self._run(
+            lambda state: people.replay(
+                Desk(state), job_ids, reset_attempts=reset_attempts, actor=actor
+            )
+        )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        return self._run(admin.discard, job_ids, actor)
+        return self._run(lambda state: people.discard(Desk(state), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
-        return self._run(admin.reprioritize, job_id, priority, actor)
+        return self._run(
+            lambda state: people.reprioritize(Desk(state), job_id, priority, actor=actor)
+        )
 
     def get(self, job_id: str) -> Job | None:
         return self._look(reading.get, job_id)
@@ -398,7 +408,9 @@ class MemoryStore:
         return self._run(pruning.prune, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._look(lambda state: list(reversed(state.cleanups))[:limit])
+        return self._look(
+            lambda state: [each.record for each in islice(reversed(state.cleanups), limit)]
+        )
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._look(lambda state: state.archive.find(job_id))
