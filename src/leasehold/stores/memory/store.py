@@ -12,12 +12,22 @@ from datetime import date, datetime
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+import msgspec
+
 from leasehold.core import people
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.dependencies import SortedOut
+from leasehold.core.filter_orders import (
+    ORDERED_AT_ONCE,
+    Order,
+    Ordered,
+    carry_out,
+    is_oldest_first,
+    narrowed,
+)
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -237,6 +247,25 @@ class MemoryStore:
         return self._run(
             lambda state: people.reprioritize(Desk(state), job_id, priority, actor=actor)
         )
+
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        able = narrowed(order, where, limit)
+        oldest_first = is_oldest_first(order)
+        job_ids, following = self._look(
+            reading.find_fitting, able, limit, cursor, oldest_first=oldest_first
+        )
+        if not job_ids:
+            return Ordered()
+        done = self._run(lambda state: carry_out(Desk(state), order, able, job_ids, actor))
+        return msgspec.structs.replace(done, next_cursor=following)
 
     def get(self, job_id: str) -> Job | None:
         return self._look(reading.get, job_id)

@@ -15,6 +15,14 @@ from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batche
 from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.dependencies import SortedOut
+from leasehold.core.filter_orders import (
+    ORDERED_AT_ONCE,
+    Order,
+    Ordered,
+    carry_out,
+    is_oldest_first,
+    narrowed,
+)
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine, check_progress
@@ -283,6 +291,26 @@ class SQLiteStore(
         return self._write(
             lambda step: people.reprioritize(Desk(step), job_id, priority, actor=actor)
         )
+
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        able = narrowed(order, where, limit)
+        with self._read() as db:
+            oldest_first = is_oldest_first(order)
+            job_ids, following = read.find_fitting(
+                db, able, limit, cursor, oldest_first=oldest_first
+            )
+        if not job_ids:
+            return Ordered()
+        done = self._write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
+        return msgspec.structs.replace(done, next_cursor=following)
 
     def get(self, job_id: str) -> Job | None:
         with self._read() as db:
