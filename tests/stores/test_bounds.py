@@ -29,6 +29,7 @@ from leasehold.core.budget import (
     TURNED_AWAY_AT_ONCE,
     batched,
 )
+from leasehold.core.filter_orders import CancelAll, ReplayAll
 from leasehold.core.job import Draft
 from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
@@ -345,6 +346,11 @@ MEASURES: Final = (
     store_verb("set_setting", "max_retries", 5, actor="me"),
     store_verb("unset_setting", "max_retries", actor="me"),
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
+    store_verb("order", CancelAll(), JobFilter(queues=("plain",)), actor="me"),
+    store_verb("order", ReplayAll(), JobFilter(queues=("plain",)), actor="me"),
+    # Last of those that write: from here on every change is written down, too.
+    store_verb("changes"),
+    store_verb("changes", "0"),
     # These only read, and hold up nobody: their writes are none.
     store_verb("stuck", 60.0),
     store_verb("workers"),
@@ -355,6 +361,9 @@ MEASURES: Final = (
     store_verb("attempts", "plain-0"),
     store_verb("history", "plain-0"),
     store_verb("log", "plain-0"),
+    store_verb("history_page", "plain-0"),
+    store_verb("log_page", "plain-0"),
+    store_verb("audit_page"),
     store_verb("stats"),
     store_verb("queues"),
     store_verb("audit_log"),

@@ -64,7 +64,9 @@ from datetime import date, datetime
 from typing import Any, Protocol
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
+from leasehold.core.changes import ChangeFeed
 from leasehold.core.clock_store import ClockStore
+from leasehold.core.filter_orders import FilterOrders
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -105,6 +107,8 @@ class Store(
     SettingsStore,
     MetricsStore,
     PagedStore,
+    ChangeFeed,
+    FilterOrders,
     TransactionStore,
     ClockStore,
     Protocol,
@@ -113,9 +117,10 @@ class Store(
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
     `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about pages in `core.paged_store`, those about the application's
-    own transactions in `core.transactions`, those about a clock that was
-    wrong in `core.clock_store`.
+    `core.metrics_store`, those about pages in `core.paged_store`, those about the change
+    feed in `core.changes`, those about orders by filter in `core.filter_orders`, those about the
+    application's own transactions in `core.transactions`, those about a clock that
+    was wrong in `core.clock_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------

@@ -12,8 +12,17 @@ import msgspec
 
 from leasehold.core import fence, people
 from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.dependencies import SortedOut
+from leasehold.core.filter_orders import (
+    ORDERED_AT_ONCE,
+    Order,
+    Ordered,
+    carry_out,
+    is_oldest_first,
+    narrowed,
+)
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine, check_progress
@@ -27,7 +36,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
-from leasehold.core.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage, check_cursor
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.retention import (
     without_old_result,
@@ -49,7 +58,7 @@ from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.rebalance import LAGS, rebalance
 from leasehold.stores.sqlite.leasing.recover import Suspects
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import inspection, read, records
+from leasehold.stores.sqlite.reading import feed, inspection, read, records
 from leasehold.stores.sqlite.reading.metrics_verbs import KeepsMetrics
 from leasehold.stores.sqlite.rules.queue_verbs import KeepsQueues
 from leasehold.stores.sqlite.rules.schedules import KeepsSchedules, fire_due
@@ -194,6 +203,7 @@ class SQLiteStore(
 
         def operation(step: Step) -> SweepReport:
             rebalance(step)
+            feed.end_if_unfollowed(step)
             return recover.forget_workers(step, lost.dead & self._deaths.find(), lost.silent)
 
         report = self._write(operation)
@@ -282,6 +292,26 @@ class SQLiteStore(
             lambda step: people.reprioritize(Desk(step), job_id, priority, actor=actor)
         )
 
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        able = narrowed(order, where, limit)
+        with self._read() as db:
+            oldest_first = is_oldest_first(order)
+            job_ids, following = read.find_fitting(
+                db, able, limit, cursor, oldest_first=oldest_first
+            )
+        if not job_ids:
+            return Ordered()
+        done = self._write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
+        return msgspec.structs.replace(done, next_cursor=following)
+
     def get(self, job_id: str) -> Job | None:
         with self._read() as db:
             job = read.read_job(db, job_id)
@@ -344,6 +374,15 @@ class SQLiteStore(
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         with self._read() as db:
             return records.page_of_audit(db, limit, cursor)
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        check_cursor(limit, cursor)
+        with self._read() as db:
+            was_kept = feed.is_followed(db, self._clock(db))
+        if not was_kept:
+            was_kept = self._write(feed.follow)
+        with self._read() as db:
+            return feed.changes(db, cursor, limit, was_kept=was_kept)
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._read() as db:

@@ -8,7 +8,9 @@ from typing import Any
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import PURGE_AT_ONCE
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
+from leasehold.core.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -273,6 +275,20 @@ class Channel:
 
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         return self._world.store.audit_page(limit=limit, cursor=cursor)
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        return self._world.store.changes(cursor, limit=limit)
+
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        return self._world.store.order(order, where, actor=actor, limit=limit, cursor=cursor)
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._world.store.queue_info(queue)

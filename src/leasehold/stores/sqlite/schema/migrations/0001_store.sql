@@ -524,3 +524,13 @@ CREATE TABLE day (
     PRIMARY KEY (queue, at)
 ) WITHOUT ROWID;
 CREATE INDEX day_by_time ON day (at);
+
+-- The change feed, written by triggers that are there only while somebody follows it (feed.py).
+CREATE TABLE change (
+    n      INTEGER PRIMARY KEY AUTOINCREMENT,  -- its numbers are never used again
+    kind   INTEGER NOT NULL,
+    name   TEXT,     -- NULL for a job that is still there
+    seq    INTEGER,
+    status INTEGER,
+    events INTEGER
+);
