@@ -46,6 +46,7 @@ from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.core.recovery import recover_one
 from leasehold.core.retention import (
     BATCH_MAX,
     DAILY,
@@ -198,7 +199,15 @@ class MemoryStore:
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
     ) -> Settled:
-        return self._run(recovery.recover_one, job_id, version, reset_attempts, reason)
+        return self._run(
+            lambda state: recover_one(
+                recovery.Holdings(state),
+                job_id,
+                version,
+                reset_attempts=reset_attempts,
+                reason=reason,
+            )
+        )
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
         return self._look(recovery.stuck, silent_seconds)

@@ -38,6 +38,7 @@ from leasehold.core.lease import (
 )
 from leasehold.core.pages import AuditPage, HistoryPage, LogPage, check_cursor
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.core.recovery import recover_one
 from leasehold.core.retention import (
     without_old_result,
 )
@@ -223,14 +224,15 @@ class SQLiteStore(
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
     ) -> Settled:
-        answer = self._write(
-            lambda step: recover.recover_one(
-                step, job_id, version, reset_attempts=reset_attempts, reason=reason
+        return self._write(
+            lambda step: recover_one(
+                recover.Holdings(step),
+                job_id,
+                version,
+                reset_attempts=reset_attempts,
+                reason=reason,
             )
         )
-        if isinstance(answer, LeaseLostError):
-            raise answer
-        return answer
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
         with self._read() as db:
