@@ -29,7 +29,13 @@ from leasehold.core.budget import (
     TURNED_AWAY_AT_ONCE,
     batched,
 )
-from leasehold.core.filter_orders import CancelAll, ReplayAll
+from leasehold.core.filter_orders import (
+    ORDERED_AT_ONCE,
+    CancelAll,
+    Order,
+    Ordered,
+    ReplayAll,
+)
 from leasehold.core.job import Draft
 from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
@@ -211,6 +217,10 @@ def store_verb(name: str, *arguments: Any, **named: Any) -> Measure:
     return Measure(name, lambda scene: getattr(scene.store, name)(*arguments, **named))
 
 
+def order(scene: Scene, wanted: Order) -> Ordered:
+    return scene.store.order(wanted, JobFilter(queues=("plain",)), actor="me")
+
+
 MEASURES: Final = (
     # Those that deal with many jobs come first: they leave nothing for the others to do.
     Measure("promote", lambda scene: scene.store.promote(), PROMOTED_AT_ONCE),
@@ -346,8 +356,10 @@ MEASURES: Final = (
     store_verb("set_setting", "max_retries", 5, actor="me"),
     store_verb("unset_setting", "max_retries", actor="me"),
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
-    store_verb("order", CancelAll(), JobFilter(queues=("plain",)), actor="me"),
-    store_verb("order", ReplayAll(), JobFilter(queues=("plain",)), actor="me"),
+    Measure("order", lambda scene: order(scene, CancelAll()), ORDERED_AT_ONCE),
+    Measure("order", lambda scene: order(scene, ReplayAll()), ORDERED_AT_ONCE),
+    store_verb("submit_once", "r-1", [Draft(id="once", task="t")]),
+    store_verb("exchange_once", "r-2", (), LeaseRequest(worker="w", queues=("plain",), limit=10)),
     # Last of those that write: from here on every change is written down, too.
     store_verb("changes"),
     store_verb("changes", "0"),

@@ -85,6 +85,7 @@ from leasehold.core.metrics_store import MetricsStore
 from leasehold.core.paged_store import PagedStore
 from leasehold.core.queue_rules import QueueRules
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
+from leasehold.core.replies import RepeatableStore
 from leasehold.core.retention import (
     BATCH_MAX,
     DAILY,
@@ -109,18 +110,18 @@ class Store(
     PagedStore,
     ChangeFeed,
     FilterOrders,
+    RepeatableStore,
     TransactionStore,
     ClockStore,
     Protocol,
 ):
     """Where jobs live.
 
-    The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
-    `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about pages in `core.paged_store`, those about the change
-    feed in `core.changes`, those about orders by filter in `core.filter_orders`, those about the
-    application's own transactions in `core.transactions`, those about a clock that
-    was wrong in `core.clock_store`.
+    Further clauses: schedules in `core.schedule_store`, queues and their rules in
+    `core.queue_rules`, settings in `core.settings_store`, metrics in `core.metrics_store`, pages in
+    `core.paged_store`, the change feed in `core.changes`, orders by filter in `core.filter_orders`,
+    repeated requests in `core.replies`, the application's own transactions in `core.transactions`,
+    a clock that was wrong in `core.clock_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -174,6 +175,7 @@ class Store(
         - LEA-6  At most `limit` leases; fewer only if no more are available, or if the budget of
                  the write went to jobs that are not to be leased (LEA-5, `core.unreadable`): then
                  `next_due_at` is now, listeners hear `on_ready`, and the next exchange goes on.
+        - EXC-1  The answer says what time it was for the store.
         - LEA-7  A job may be settled and leased again in one exchange.
         - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they
                  came from, no job of that task and queue is leased for its pause; `next_due_at`

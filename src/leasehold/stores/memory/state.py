@@ -145,6 +145,8 @@ class State:
         self.feed: Feed | None = None
         """The latest changes, while somebody follows them."""
         self.feed_ended_at = 0
+        self.replies: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+        """By request id, when a request that may be sent twice was carried out, and its reply."""
         self.version_floor = 0
         """Above every lease version of a forgotten job, whose id may come back."""
         self.last_seq = 0

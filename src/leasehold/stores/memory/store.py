@@ -47,6 +47,7 @@ from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.recovery import recover_one
+from leasehold.core.replies import check_request_id
 from leasehold.core.retention import (
     BATCH_MAX,
     DAILY,
@@ -74,6 +75,7 @@ from leasehold.stores.memory import (
     queues,
     reading,
     recovery,
+    replies,
     schedules,
     settings,
     submission,
@@ -142,6 +144,20 @@ class MemoryStore:
     def owns(self, connection: Connection) -> bool:  # noqa: ARG002 - none can be.
         return False
 
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        check_request_id(request_id)
+        if not partial:
+            for draft in drafts:
+                draft.check()
+        sorted_out = SortedOut.of(drafts)
+
+        def submit(state: State) -> list[Submitted | LeaseholdError]:
+            return submission.submit(state, sorted_out.good, sorted_out.refused, partial=partial)
+
+        return sorted_out.woven(self._run(replies.submit_once, request_id, submit))
+
     def submit_within(
         self,
         connection: Connection,  # noqa: ARG002 - none would do.
@@ -169,6 +185,15 @@ class MemoryStore:
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
         return self._run(leasing.exchange, settlements, request)
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        check_request_id(request_id)
+        return self._run(replies.exchange_once, request_id, settlements, request)
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._run(holding.renew, worker, renewals)

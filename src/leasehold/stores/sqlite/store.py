@@ -39,6 +39,13 @@ from leasehold.core.lease import (
 from leasehold.core.pages import AuditPage, HistoryPage, LogPage, check_cursor
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.recovery import recover_one
+from leasehold.core.replies import (
+    check_request_id,
+    exchange_again,
+    keep_exchange,
+    keep_submit,
+    submit_again,
+)
 from leasehold.core.retention import (
     without_old_result,
 )
@@ -66,7 +73,7 @@ from leasehold.stores.sqlite.rules.schedules import KeepsSchedules, fire_due
 from leasehold.stores.sqlite.rules.setting_verbs import KeepsSettings
 from leasehold.stores.sqlite.submitting import dependents, graph, linking, submit
 from leasehold.stores.sqlite.submitting.lanes import STATS, Lanes, stats_of
-from leasehold.stores.sqlite.writing import clock_repair
+from leasehold.stores.sqlite.writing import clock_repair, replies
 from leasehold.stores.sqlite.writing.application import is_inside
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import KeepsTransactions
@@ -102,6 +109,29 @@ class SQLiteStore(
     ) -> list[Submitted | LeaseholdError]:
         return self._submit(self._write, self._lanes, drafts, partial=partial)
 
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        check_request_id(request_id)
+        with self._read() as db:
+            before = replies.find(db, request_id, self._clock(db))
+        if before is not None:
+            return SortedOut.of(drafts).woven(submit_again(before))
+
+        def write(operation: Callable[[Step], Stored]) -> Stored:
+            def once(step: Step) -> Stored:
+                before = replies.find(step.db, request_id, step.now)
+                if before is not None:
+                    return submit_again(before)
+                answers = operation(step)
+                if isinstance(answers, list):
+                    replies.keep(step, request_id, keep_submit(answers))
+                return answers
+
+            return self._write(once)
+
+        return self._submit(write, self._lanes, drafts, partial=partial)
+
     def submit_within(
         self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
@@ -134,6 +164,34 @@ class SQLiteStore(
         answer, numbers = self._write(
             lambda step: self._exchange(step, settlements, request), go_on=request is None
         )
+        self._know(settlements, answer, numbers)
+        return answer
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        check_request_id(request_id)
+
+        def operation(step: Step) -> tuple[Exchange, list[tuple[int, int]] | None]:
+            before = replies.find(step.db, request_id, step.now)
+            if before is not None:
+                return exchange_again(before, partial(read.read_job, step.db)), None
+            answer, numbers = self._exchange(step, settlements, request)
+            replies.keep(step, request_id, keep_exchange(answer))
+            return answer, numbers
+
+        answer, numbers = self._write(operation, go_on=request is None)
+        if numbers is not None:
+            self._know(settlements, answer, numbers)
+        return answer
+
+    def _know(
+        self, settlements: Sequence[Settlement], answer: Exchange, numbers: list[tuple[int, int]]
+    ) -> None:
+        """Remember where the rows of new leases are, and forget those that were settled."""
         # Only now that they are committed: numbers of a write that was rolled back are used again.
         known = self._known_leases
         for settlement in settlements:
@@ -142,26 +200,25 @@ class SQLiteStore(
             known.clear()
         for granted, number in zip(answer.leases, numbers, strict=True):
             known[granted.job_id, granted.version] = number
-        return answer
 
     def _exchange(
         self, step: Step, settlements: Sequence[Settlement], request: LeaseRequest | None
     ) -> tuple[Exchange, list[tuple[int, int]]]:
         settled = settle.settle(step, settlements, self._known_leases) if settlements else []
-        generation = step.settings.generation
+        generation, at = step.settings.generation, from_micros(step.now)
         if request is None or request.limit <= 0:
-            return Exchange(settled, [], settings_generation=generation), []
+            return Exchange(settled, [], settings_generation=generation, at=at), []
         # First, since what was settled and what is due may make others available.
         dependents.resolve(step)
         _, tick = fire_due(step, self._lanes, self._disk.refuse_when_low)
         leases, numbers, cut_short = leasing.lease(step, request)
         tick_at = None if tick is None else from_micros(tick)
         if len(leases) >= request.limit:
-            return Exchange(settled, leases, None, tick_at, generation), numbers
+            return Exchange(settled, leases, None, tick_at, generation, at), numbers
         due = step.now if cut_short else leasing.next_due(step)
         if due is None or (tick is not None and tick < due):
-            return Exchange(settled, leases, tick_at, tick_at, generation), numbers
-        return Exchange(settled, leases, from_micros(due), tick_at, generation), numbers
+            return Exchange(settled, leases, tick_at, tick_at, generation, at), numbers
+        return Exchange(settled, leases, from_micros(due), tick_at, generation, at), numbers
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._write(lambda step: renew.renew(step, worker, renewals))

@@ -50,6 +50,7 @@ from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
 from leasehold.testing.conformance.referencing import ReferencingClauses  # noqa: E402
 from leasehold.testing.conformance.repairing_clock import RepairingClockClauses  # noqa: E402
+from leasehold.testing.conformance.repeating import RepeatingClauses  # noqa: E402
 from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E402
 from leasehold.testing.conformance.retaining_by_queue import RetainingByQueueClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
@@ -101,6 +102,7 @@ class StoreConformance(
     KeyingClauses,
     OrderingClauses,
     PagingClauses,
+    RepeatingClauses,
     FollowingClauses,
     SearchingClauses,
     ParkingClauses,

@@ -290,6 +290,19 @@ class Channel:
     ) -> Ordered:
         return self._world.store.order(order, where, actor=actor, limit=limit, cursor=cursor)
 
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return self._world.store.submit_once(request_id, drafts, partial=partial)
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        return self._world.store.exchange_once(request_id, settlements, request)
+
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._world.store.queue_info(queue)
 

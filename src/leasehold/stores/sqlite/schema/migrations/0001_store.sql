@@ -494,3 +494,11 @@ CREATE TABLE change (
     status INTEGER,
     events INTEGER
 );
+
+-- Replies to requests that may be sent twice, for some minutes (replies.py).
+CREATE TABLE reply (
+    n    INTEGER PRIMARY KEY,
+    id   TEXT NOT NULL UNIQUE,
+    at   INTEGER NOT NULL,
+    data BLOB NOT NULL
+);
