@@ -39,6 +39,7 @@ from leasehold.core.filter_orders import (
 from leasehold.core.job import Draft
 from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.local_store import LocalStore
 from leasehold.core.outcome import Complete, Fail, JobError
 from leasehold.core.queue_config import QueueConfig, QueueState
 from leasehold.core.records import WorkerInfo
@@ -46,7 +47,6 @@ from leasehold.core.retention import BATCH_MAX, RetentionPolicy, Scope
 from leasehold.core.schedule import ScheduleDraft
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
 from leasehold.core.timing import Every
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError
@@ -444,7 +444,7 @@ WITHOUT_BOUND = {"repair_clock"}
 
 
 def test_every_verb_of_the_contract_is_measured() -> None:
-    verbs = {name for name in dir(Store) if not name.startswith("_")}
+    verbs = {name for name in dir(LocalStore) if not name.startswith("_")}
     assert verbs == {measure.verb for measure in MEASURES} | WITHOUT_BOUND
 
 

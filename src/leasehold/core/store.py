@@ -65,7 +65,6 @@ from typing import Any, Protocol
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.changes import ChangeFeed
-from leasehold.core.clock_store import ClockStore
 from leasehold.core.filter_orders import FilterOrders
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
@@ -98,7 +97,6 @@ from leasehold.core.schedule_store import ScheduleStore
 from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings_store import SettingsStore
 from leasehold.core.status import Event
-from leasehold.core.transactions import TransactionStore
 from leasehold.errors import LeaseholdError, LeaseLostError
 
 
@@ -111,8 +109,6 @@ class Store(
     ChangeFeed,
     FilterOrders,
     RepeatableStore,
-    TransactionStore,
-    ClockStore,
     Protocol,
 ):
     """Where jobs live.
@@ -120,8 +116,8 @@ class Store(
     Further clauses: schedules in `core.schedule_store`, queues and their rules in
     `core.queue_rules`, settings in `core.settings_store`, metrics in `core.metrics_store`, pages in
     `core.paged_store`, the change feed in `core.changes`, orders by filter in `core.filter_orders`,
-    repeated requests in `core.replies`, the application's own transactions in `core.transactions`,
-    a clock that was wrong in `core.clock_store`.
+    repeated requests in `core.replies`. All of it can cross a network; what only a store on this
+    machine can do is in `core.local_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -444,9 +440,6 @@ class Store(
 
     def check(self) -> list[str]:
         """Look for damage and broken invariants; the problems found, none if all is well."""
-
-    def backup(self, path: str) -> None:
-        """Write a consistent copy while the store is in use."""
 
     def describe(self) -> Mapping[str, Any]:
         """What this store is: kind, place, durability, versions. For people and for `doctor`.

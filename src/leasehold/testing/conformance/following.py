@@ -8,6 +8,7 @@ import pytest
 
 from leasehold.core import changes as feed
 from leasehold.core.changes import FOLLOWED_SECONDS, Change
+from leasehold.core.local_store import local_part
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig, QueueState
 from leasehold.core.records import WorkerInfo
@@ -120,7 +121,7 @@ class FollowingClauses(ConformanceBase):
         self, store: Store, connection: Connection, start: str
     ) -> None:
         connection.execute("BEGIN IMMEDIATE")
-        store.submit_within(connection, [draft("never")])
+        local_part(store, "a transaction").submit_within(connection, [draft("never")])
         connection.execute("ROLLBACK")
         submit(store, draft("kept"))
         assert [each.name for each in told(store, start)] == ["kept"]

@@ -24,6 +24,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.local_store import local_part
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
@@ -390,15 +391,17 @@ class Channel:
         raise UnsupportedError("the simulator has no database for tables of an application's own")
 
     def owns(self, connection: Connection) -> bool:
-        return self._world.store.owns(connection)
+        return local_part(self._world.store, "a connection").owns(connection)
 
     def submit_within(
         self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return self._world.store.submit_within(connection, drafts, partial=partial)
+        return local_part(self._world.store, "a transaction").submit_within(
+            connection, drafts, partial=partial
+        )
 
     def open_transaction(self, job_id: str, version: int) -> JobTransaction:
-        return self._world.store.open_transaction(job_id, version)
+        return local_part(self._world.store, "a transaction").open_transaction(job_id, version)
 
     def address(self) -> str | None:
         return None
@@ -407,13 +410,13 @@ class Channel:
         raise UnsupportedError(f"{listener!r}: the simulator hands out hints itself")
 
     def repair_clock(self, *, actor: str) -> ClockRepair:
-        return self._world.store.repair_clock(actor=actor)
+        return local_part(self._world.store, "a repair").repair_clock(actor=actor)
 
     def check(self) -> list[str]:
         return self._world.store.check()
 
     def backup(self, path: str) -> None:
-        self._world.store.backup(path)
+        local_part(self._world.store, "a backup").backup(path)
 
     def describe(self) -> Mapping[str, Any]:
         return self._world.store.describe()
