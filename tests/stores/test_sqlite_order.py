@@ -15,10 +15,11 @@ from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.core.priority import default_tier
 from leasehold.core.queue_config import QueueConfig
+from leasehold.core.queue_orders import update
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import order, ready, rebalance
-from leasehold.stores.sqlite.rules import queues
+from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.writing.step import READ_STATE
 
 ALL = LeaseRequest(worker="w", limit=100_000)
@@ -161,7 +162,8 @@ def test_whoever_comes_next_goes_on_with_a_change(store: SQLiteStore) -> None:
     jobs = 2 * PLACED_AT_ONCE + 10
     store.submit([Draft(id=f"{n}", task="t", priority=n % 101) for n in range(jobs)])
     # The process that changed the rule dies before it has placed anybody anew.
-    store._writer.run(lambda step: queues.update(step, "default", {"max_priority": 3}, "me"))
+    changes = {"max_priority": 3}
+    store._writer.run(lambda step: update(QueueBook(step), "default", changes, "me"))
     assert rows(store, "place") == 0
     store.exchange(request=LeaseRequest(worker="w", queues=("nothing",)))
     assert 0 < rows(store, "place") <= PLACED_AT_ONCE

@@ -71,7 +71,7 @@ from leasehold.stores.sqlite.reading.metrics_verbs import KeepsMetrics
 from leasehold.stores.sqlite.rules.queue_verbs import KeepsQueues
 from leasehold.stores.sqlite.rules.schedules import KeepsSchedules, fire_due
 from leasehold.stores.sqlite.rules.setting_verbs import KeepsSettings
-from leasehold.stores.sqlite.submitting import dependents, graph, linking, submit
+from leasehold.stores.sqlite.submitting import dependents, graph, submit
 from leasehold.stores.sqlite.submitting.lanes import STATS, Lanes, stats_of
 from leasehold.stores.sqlite.writing import clock_repair, replies
 from leasehold.stores.sqlite.writing.application import is_inside
@@ -80,7 +80,7 @@ from leasehold.stores.sqlite.writing.transaction_verbs import KeepsTransactions
 
 T = TypeVar("T")
 
-Stored = list[Submitted | LeaseholdError] | QueueFullError
+Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Step], Stored]], Stored]
 """How an operation gets into a write: one of the store's own, or one of the application's."""
 
@@ -488,17 +488,13 @@ def _store(
     *,
     partial: bool,
 ) -> list[Submitted | LeaseholdError]:
-    if any(draft.depends_on for draft in drafts):
-        answers = write(
-            lambda step: linking.submit(step, lanes, drafts, partial=partial, refused=refused)
-        )
-    elif partial or any(draft.idempotency_key is not None for draft in drafts):
-        answers = write(lambda step: submit.submit(step, lanes, drafts, partial=partial))
+    if partial or any(draft.idempotency_key is not None or draft.depends_on for draft in drafts):
+        answers = write(lambda step: submit.submit(step, lanes, drafts, refused, partial=partial))
     else:
         answers = write(submit.PlainSubmit(lanes, drafts))
     if isinstance(answers, LeaseholdError):
         raise answers
-    return answers
+    return list(answers)
 
 
 def _raise(error: LeaseLostError | None) -> None:
