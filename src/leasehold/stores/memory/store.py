@@ -154,7 +154,9 @@ class MemoryStore:
         sorted_out = SortedOut.of(drafts)
 
         def submit(state: State) -> list[Submitted | LeaseholdError]:
-            return submission.submit(state, sorted_out.good, sorted_out.refused, partial=partial)
+            return list(
+                submission.submit(state, sorted_out.good, sorted_out.refused, partial=partial)
+            )
 
         return sorted_out.woven(self._run(replies.submit_once, request_id, submit))
 

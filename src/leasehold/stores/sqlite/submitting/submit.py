@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import apsw
 import msgspec
@@ -33,6 +33,7 @@ from leasehold.stores.sqlite.schema.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.submitting import linking
 from leasehold.stores.sqlite.submitting.gate import GateBook
 from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.writing.operation import Grouped
 from leasehold.stores.sqlite.writing.step import Step
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
@@ -72,7 +73,7 @@ def submit(
     return submitting.submit(Intake(step, lanes), drafts, refused, partial=partial)
 
 
-class PlainSubmit:
+class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
     """A submit of jobs without idempotency keys: several that wait share their statements."""
 
     __slots__ = ("drafts", "lanes")
@@ -84,15 +85,17 @@ class PlainSubmit:
     def __call__(self, step: Step) -> Sequence[Answer] | QueueFullError:
         return submit(step, self.lanes, self.drafts, partial=False)
 
-    @staticmethod
-    def together(step: Step, submits: Sequence[PlainSubmit]) -> list[list[Answer]]:
+    @classmethod
+    def together(
+        cls, step: Step, operations: Sequence[Self]
+    ) -> list[Sequence[Answer] | QueueFullError]:
         """All of them as one; raises if any of them would."""
-        drafts = [draft for each in submits for draft in each.drafts]
-        stored = submit(step, submits[0].lanes, drafts, partial=False)
+        drafts = [draft for each in operations for draft in each.drafts]
+        stored = submit(step, operations[0].lanes, drafts, partial=False)
         if isinstance(stored, QueueFullError):
             raise stored  # Together they are too many; one by one, some may still find room.
         answers = iter(stored)
-        return [list(islice(answers, len(each.drafts))) for each in submits]
+        return [list(islice(answers, len(each.drafts))) for each in operations]
 
 
 class Intake(GateBook):
