@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -30,11 +32,29 @@ class Call:
     arguments: Mapping[str, Any]
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        given = ", ".join(f"{name}={brief(value)}" for name, value in self.arguments.items())
         return f"{self.method}({given})"
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.arguments.get(name, default)
+
+
+def brief(value: Any) -> str:
+    """A value for people: records without what is as it is by default."""
+    if isinstance(value, msgspec.Struct):
+        said = [
+            f"{field.name}={brief(getattr(value, field.name))}"
+            for field in msgspec.structs.fields(value)
+            if getattr(value, field.name) != field.default
+        ]
+        return f"{type(value).__name__}({', '.join(said)})"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(brief, value))}]"
+    if isinstance(value, datetime):
+        return f"{value:%d %H:%M:%S}"
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    return str(value) if isinstance(value, StrEnum) else repr(value)
 
 
 def call(method: str, **arguments: Any) -> Call:
