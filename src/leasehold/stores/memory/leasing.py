@@ -28,7 +28,7 @@ def exchange(
     now = from_micros(state.now)
     settled = [settle(state, settlement, now) for settlement in settlements]
     if request is None:
-        return Exchange(settled, [], settings_generation=generation)
+        return Exchange(settled, [], settings_generation=generation, at=now)
     # First, since what was settled and what is due may make others available.
     if state.links.ended:
         dependents.resolve(state)
@@ -39,7 +39,7 @@ def exchange(
     leases, cut_short = lease(state, request, queues, now, lease_micros)
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
-        return Exchange(settled, leases, None, tick_at, generation)
+        return Exchange(settled, leases, None, tick_at, generation, now)
     moments = [state.now] if cut_short else next_due(state, queues)
     moments += [] if state.next_tick is None else [state.next_tick]
-    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation)
+    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation, now)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from leasehold.core.lease import Settlement
+from leasehold.core.local_store import local_part
 from leasehold.core.retention import COUNTED
 from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
@@ -80,7 +81,7 @@ def carry_out(store: Store, asked: Call) -> Any:
 
 def _submit_within(store: Store, *, drafts: Any, partial: bool, commit: bool) -> Any:
     try:
-        connection = store.connect()
+        connection = local_part(store, "a connection").connect()
     except UnsupportedError:
         return store.submit(drafts, partial=partial) if commit else None
     try:
@@ -95,7 +96,7 @@ def _submit_within(store: Store, *, drafts: Any, partial: bool, commit: bool) ->
 
 def _submitted(store: Store, connection: Connection, drafts: Any, *, partial: bool) -> Any:
     try:
-        return store.submit_within(connection, drafts, partial=partial)
+        return local_part(store, "a transaction").submit_within(connection, drafts, partial=partial)
     except LeaseholdError as error:
         # It undoes this submit alone; the transaction goes on without it.
         return error
@@ -108,7 +109,9 @@ def _roll_back_unless(commit: bool) -> None:
 
 def _complete_within(store: Store, *, settlement: Settlement, commit: bool) -> Any:
     try:
-        transaction = store.open_transaction(settlement.job_id, settlement.version)
+        transaction = local_part(store, "a transaction").open_transaction(
+            settlement.job_id, settlement.version
+        )
     except UnsupportedError:
         held = store.get(settlement.job_id)
         if held is None or held.worker is None or held.lease_version != settlement.version:
