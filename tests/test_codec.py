@@ -202,7 +202,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 
 
 def test_a_subclass_would_lose_its_own_fields_and_is_refused() -> None:
-    with pytest.raises(PayloadError, match="Point3 and would arrive as a Point"):
+    with pytest.raises(PayloadError, match="Point3 and would arrive as Point"):
         received_one(Point, Point3(1, 2, 3))
 
 

@@ -170,12 +170,13 @@ def drain(session: Session, names: tuple[str, ...]) -> None:
 
 @command(of=queue)
 @click.argument("name")
-@filter_options(queue=False)
+@filter_options(status=WAITING, queue=False)
 @destructive
 def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: bool) -> None:
     """Delete the waiting jobs of a queue, or those that fit.
 
-    They are deleted with all their records. What runs, and what has ended, stays.
+    They are deleted with all their records. What runs, and what has ended, stays: `dlq purge`
+    deletes dead letters, and `prune` what is completed or cancelled.
 
     \b
     Examples: queuectl queue purge mail --dry-run
@@ -266,6 +267,6 @@ def _waiting(session: Session, name: str, where: JobFilter) -> int:
     if is_everything(where):
         stats = session.queue.get_queue_stats(name)
         return sum(stats[status.value] for status in WAITING)
-    statuses = tuple(status for status in where.statuses or WAITING if status in WAITING)
+    statuses = where.statuses or tuple(WAITING)
     narrowed = msgspec.structs.replace(where, queues=(name,), statuses=statuses)
     return sum(1 for _ in session.queue.search(narrowed))

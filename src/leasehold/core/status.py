@@ -15,6 +15,7 @@ state machine compares every store with it.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
 
@@ -32,6 +33,15 @@ class Status(StrEnum):
     COMPLETED = "completed"
     DEAD = "dead"
     CANCELLED = "cancelled"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        known = [status.value for status in cls]
+        near = get_close_matches(str(value).lower(), known, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(
+            f"there is no status {value!r}: {meant}the statuses are {', '.join(known)}"
+        )
 
     @property
     def is_done(self) -> bool:
