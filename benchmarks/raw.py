@@ -15,11 +15,11 @@ from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.connection import Durability, open_writer
 from leasehold.stores.sqlite.disk.files import StoreFiles
-from leasehold.stores.sqlite.leasing.finish import INSERT_FINISHED
+from leasehold.stores.sqlite.leasing.ends import END_LEASE, INSERT_ATTEMPT
 from leasehold.stores.sqlite.leasing.lease import GRANT
 from leasehold.stores.sqlite.leasing.order import READY_IN_LANE
 from leasehold.stores.sqlite.leasing.ready import ENTER_NEW, LEAVE
-from leasehold.stores.sqlite.leasing.settle import END_LEASE, INSERT_ATTEMPT
+from leasehold.stores.sqlite.leasing.state import INSERT_FINISHED
 from leasehold.stores.sqlite.submitting.submit import INSERT_JOB
 from leasehold.stores.sqlite.writing.step import READ_STATE, WRITE_STATE
 

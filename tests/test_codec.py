@@ -190,7 +190,9 @@ def test_keys_that_are_not_text_are_refused(value: Any) -> None:
 def test_what_cannot_be_encoded_is_named(value: Any) -> None:
     def task(good: int, bad: Any) -> None: ...
 
-    with pytest.raises(PayloadError, match=f"argument 'bad' of .*a {type(value).__qualname__}"):
+    with pytest.raises(
+        PayloadError, match=f"argument 'bad' of .*of type {type(value).__qualname__}"
+    ):
         received(task, 1, bad=value)
 
 

@@ -22,7 +22,6 @@ from leasehold.stores.sqlite.keeping import prune
 from leasehold.stores.sqlite.leasing import (
     key_slots,
     lease,
-    locate,
     order,
     parking,
     people,
@@ -32,6 +31,7 @@ from leasehold.stores.sqlite.leasing import (
     relimit,
     renew,
     settle,
+    state,
 )
 from leasehold.stores.sqlite.rules import setting_verbs
 from leasehold.stores.sqlite.submitting import dependents, inheritance, lanes, linking, submit
@@ -214,14 +214,14 @@ def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def versions_may_repeat_after_discard(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = people.discard
+    original = people.Desk.erase
 
-    def discard(step: Step, *args: Any) -> None:
-        floor = step.version_floor
-        original(step, *args)
-        step.version_floor = floor
+    def erase(self: people.Desk, job: state.JobState) -> None:
+        floor = self._step.version_floor
+        original(self, job)
+        self._step.version_floor = floor
 
-    monkeypatch.setattr(people, "discard", discard)
+    monkeypatch.setattr(people.Desk, "erase", erase)
 
 
 def the_clock_may_step_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,8 +307,10 @@ MUTANTS: dict[str, Mutate] = {
     ),
     "keys that are never found": sql(submit, "FIND_KEY", "idempotency.expires_at > ?", "? IS NULL"),
     "cancel without removing": sql(ready, "LEAVE_BY_NUMBER", "WHERE (", "WHERE 0 AND ("),
-    "events not counted": sql_of_table(locate._BUMP, "running", "events + 1", "events"),
-    "replay without another attempt": sql(people, "ONE_MORE", "allowance + 1", "allowance"),
+    "events not counted": sql_of_table(state._COUNT_EVENT, "running", "events + 1", "events"),
+    "replay without another attempt": sql(
+        people, "ALLOW_AGAIN", "allowance = ?", "allowance = ? - 1"
+    ),
     "cancel requests not written": sql(people, "REQUEST_CANCEL", "WHERE", "WHERE 0 AND"),
     "sweep past what is too late": sql(recover, "LATE", "WHERE", "WHERE 0 AND"),
     "unblock while others block": sql(dependents, "BLOCKED_BY", "other.needs <> ?1", "0"),
@@ -317,8 +319,8 @@ MUTANTS: dict[str, Mutate] = {
     "forget the rest of a fan-out": sql(dependents, "BLOCKED_BY", "LIMIT ?2", "LIMIT ?2 - 1"),
     "replay without waiting": sql(linking, "DEPENDENCIES_NOW", "WHERE", "WHERE 0 AND"),
     "discard what is needed": sql(linking, "NEEDED_BY", "needs = ?", "needs = -?"),
-    "wait on after a cancel": sql(locate, "WAIT_FOR_NOBODY", "WHERE", "WHERE 0 AND"),
-    "tell what was replayed": sql(locate, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
+    "wait on after a cancel": sql(state, "WAIT_FOR_NOBODY", "WHERE", "WHERE 0 AND"),
+    "tell what was replayed": sql(state, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
     "prune what is needed": sql(prune, "STILL_OLD", "WHERE NOT", "WHERE 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
     "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),

@@ -34,6 +34,8 @@ from leasehold.core.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore
+from leasehold.stores.memory.holding import Histories
+from leasehold.stores.memory.record import Record
 from leasehold.stores.sqlite import SQLiteStore
 
 SCRIPTS: Final = int(os.environ.get("LEASEHOLD_SCRIPTS", "40"))
@@ -365,8 +367,13 @@ def test_a_message_that_only_one_store_writes_is_noticed() -> None:
         ("reprioritize", "j0", 70),
     ]
     assert difference(script) is None
+    tell = Histories.tell
+
+    def otherwise(self: Histories, job: Record, event: Event, message: str, **rest: Any) -> None:
+        tell(self, job, event, f"otherwise {message}", **rest)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("leasehold.stores.memory.admin.reprioritized", lambda *_: "otherwise")
+        patch.setattr(Histories, "tell", otherwise)
         assert "otherwise" in (difference(script) or "")
 
 

@@ -38,6 +38,7 @@ from leasehold.core.joblog import JobLog
 from leasehold.core.lease import Lease, Renewed, Settled, StuckJob, SweepReport
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.outcome import JobError
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo
 from leasehold.core.reason import Reason
 from leasehold.core.records import AuditRecord, WorkerInfo
@@ -871,6 +872,15 @@ class AsyncQueueCalls(Awaited):
         """Everything that happened to the job, oldest first."""
         return await self._call(lambda: self.queue.history(job))
 
+    async def history_page(
+        self, job: JobRef, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        """A part of it, and the cursor with which to ask for the next.
+
+        See `TaskQueue.history_page`.
+        """
+        return await self._call(lambda: self.queue.history_page(job, limit=limit, cursor=cursor))
+
     async def log(self, job: JobRef) -> list[str]:
         """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
         return await self._call(lambda: self.queue.log(job))
@@ -878,6 +888,12 @@ class AsyncQueueCalls(Awaited):
     async def job_log(self, job: JobRef) -> JobLog:
         """The same lines with the time of each, and how many there were before them."""
         return await self._call(lambda: self.queue.job_log(job))
+
+    async def log_page(
+        self, job: JobRef, *, limit: int = 100, cursor: str | None = None
+    ) -> LogPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return await self._call(lambda: self.queue.log_page(job, limit=limit, cursor=cursor))
 
     async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
@@ -894,6 +910,10 @@ class AsyncQueueCalls(Awaited):
     async def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first."""
         return await self._call(lambda: self.queue.audit_log(limit))
+
+    async def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return await self._call(lambda: self.queue.audit_page(limit=limit, cursor=cursor))
 
     async def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.

@@ -6,12 +6,12 @@ import click
 
 from leasehold.cli.command import command
 from leasehold.cli.confirm import agreed, destructive
-from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.documents.records import document_of
 from leasehold.env import SYSTEM
 
 

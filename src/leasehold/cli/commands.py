@@ -45,6 +45,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "stats": Entry(
         "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."
     ),
+    "audit": Entry("leasehold.cli.audit", "audit", "What people did, the latest first."),
     "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
     "sweep": Entry(
         "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from leasehold.cli.command import command, group
-from leasehold.cli.documents import document_of, full_document, job_document
+from leasehold.cli.documents import full_document
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.listing import LIMIT, error_line
@@ -18,9 +18,10 @@ from leasehold.cli.orders import Answer, Chosen, Order, give, takes_jobs
 from leasehold.cli.output import Column, cell, emit, emit_one, print_fields
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.core.job import Attempt, Job
+from leasehold.core.job import Job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
+from leasehold.documents.jobs import attempt_document, letter_document, why_dead
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 
 COLUMNS = (
@@ -68,7 +69,7 @@ def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
     shown = list(islice(letters, limit)) if limit > 0 else letters
     emit(
         session,
-        ({**job_document(job), "why": _why(job)} for job in shown),
+        map(letter_document, shown),
         COLUMNS,
         nothing="no dead letter fits" if not is_everything(where) else "there are no dead letters",
     )
@@ -89,9 +90,9 @@ def show(session: Session, job_id: str) -> None:
     job = session.queue.get(job_id_of(session, job_id))
     if job.status is not Status.DEAD:
         raise _no_letter(job)
-    attempts = [_attempt_document(attempt) for attempt in session.queue.attempts(job)]
+    attempts = [attempt_document(attempt) for attempt in session.queue.attempts(job)]
     fields = full_document(session, job)
-    document = {**fields, "why": _why(job), "attempt_records": attempts}
+    document = {**fields, "why": why_dead(job), "attempt_records": attempts}
     emit_one(
         session, document, show=lambda: _print_letter(session, job, fields["payload"], attempts)
     )
@@ -156,14 +157,6 @@ def _no_letter(job: Job) -> LeaseholdError:
     return InvalidTransitionError(f"job {job.id} is {job.status}, not a dead letter")
 
 
-def _why(job: Job) -> str | None:
-    return error_line(job.error) if job.error is not None else job.reason
-
-
-def _attempt_document(attempt: Attempt) -> dict[str, Any]:
-    return {**document_of(attempt), "duration_seconds": attempt.duration_seconds}
-
-
 def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[str, Any]]) -> None:
     failures = [each for each in attempts if each["error"] is not None]
     print_fields(
@@ -178,7 +171,7 @@ def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[
             "failures": len(failures),
             "first_failure": failures[0]["ended_at"] if failures else None,
             "last_failure": failures[-1]["ended_at"] if failures else None,
-            "why": _why(job),
+            "why": why_dead(job),
             "metadata": job.metadata,
         }
     )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import cell, emit
 from leasehold.cli.session import Session
+from leasehold.documents.records import document_of
 from leasehold.env import SYSTEM
 from leasehold.errors import StoreError
 from leasehold.observe.findings import Finding, Level, worst

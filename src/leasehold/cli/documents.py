@@ -1,4 +1,4 @@
-"""What programs are told, under names that stay the same."""
+"""A job as programs are told of it, with what is kept in a blob store fetched."""
 
 from __future__ import annotations
 
@@ -9,25 +9,12 @@ import msgspec
 from leasehold.cli.session import Session
 from leasehold.core.blob import BLOB_CODEC
 from leasehold.core.job import Job
-from leasehold.errors import BlobError, PayloadError
-
-
-def job_document(job: Job) -> dict[str, Any]:
-    """A job, every field of it; payload and result as plain data where they are at hand."""
-    document: dict[str, Any] = {
-        name: getattr(job, name)
-        for name in job.__struct_fields__
-        if name not in ("payload_data", "result_data", "codec", "result_codec")
-    }
-    document["payload"] = _read(lambda: job.payload)
-    document["result"] = _read(lambda: job.result)
-    document["stdout_path"] = job.stdout_path
-    document["stderr_path"] = job.stderr_path
-    return document
+from leasehold.documents.jobs import job_document, plain
+from leasehold.errors import BlobError
 
 
 def full_document(session: Session, job: Job) -> dict[str, Any]:
-    """The same, with payload and result also where they are kept as blobs, which it fetches.
+    """A job, with payload and result also where they are kept as blobs, which it fetches.
 
     What cannot be had is told, and left out.
     """
@@ -47,17 +34,4 @@ def _fetched(session: Session, job: Job, what: str, reference: bytes) -> Any:
     except BlobError as error:
         session.tell(f"the {what} of job {job.id} cannot be had: {error}")
         return None
-    at_hand = msgspec.structs.replace(job, payload_data=data, codec=codec)
-    return _read(lambda: at_hand.payload)
-
-
-def document_of(struct: msgspec.Struct) -> dict[str, Any]:
-    """Any other record, field by field."""
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}
-
-
-def _read(get: Any) -> Any:
-    try:
-        return get()
-    except PayloadError:
-        return None  # A blob, or a signed pickle, which only its own queue can read.
+    return plain(msgspec.structs.replace(job, payload_data=data, codec=codec), "payload")

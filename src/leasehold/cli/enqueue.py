@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit
 from leasehold.cli.jobdocument import JobDocument, read_document
 from leasehold.cli.jobref import job_id_of
@@ -19,6 +18,7 @@ from leasehold.cli.options import DURATION, JSON, PRIORITY, TAG
 from leasehold.cli.output import Column, emit, emit_one, jobs_counted
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.documents.records import document_of
 
 ERRORS_SHOWN_MAX = 20
 LINE_COLUMNS = (

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.output import Column, emit
+from leasehold.cli.paging import entries, page_options
 from leasehold.cli.session import Session
+from leasehold.documents.records import document_of
 
 COLUMNS: Final = (
     Column("sequence", "NO", right=True),
@@ -26,18 +28,24 @@ COLUMNS: Final = (
 
 @command()
 @click.argument("job")
-def history(session: Session, job: str) -> None:
+@page_options(0, shown="all")
+def history(session: Session, job: str, *, limit: int, cursor: str | None) -> None:
     """What happened to a job, oldest first.
 
-    JOB is a job's id, or enough of its beginning to be the only one.
+    JOB is a job's id, or enough of its beginning to be the only one. A cursor is the number (NO) of
+    an event: what came after it is shown.
 
     \b
-    Example: queuectl history 0192ab
+    Examples: queuectl history 0192ab
+              queuectl history 0192ab --cursor 12
     """
-    events = session.queue.history(job_id_of(session, job))
+    ask = partial(session.queue.history_page, job_id_of(session, job))
+    events = entries(session, ask, "events", limit=limit, cursor=cursor)
     emit(
         session,
         map(document_of, events),
         COLUMNS,
-        nothing="its history was dropped: only so many events of completed jobs are kept",
+        nothing="nothing has happened since"
+        if cursor is not None
+        else "its history was dropped: only so many events of completed jobs are kept",
     )

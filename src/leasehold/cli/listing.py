@@ -11,12 +11,13 @@ from typing import Any, Final
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of, job_document
 from leasehold.cli.filters import filter_options
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of
 from leasehold.core.search import JobFilter
+from leasehold.documents.jobs import job_document
+from leasehold.documents.records import document_of
 from leasehold.worker.task import COMMAND_TASK
 
 LIMIT: Final = 50

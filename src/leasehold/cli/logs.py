@@ -11,13 +11,13 @@ import click
 import msgspec
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.output import Column, emit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.job import Job
 from leasehold.core.joblog import JobLog
+from leasehold.documents.records import document_of
 from leasehold.errors import ResultTimeoutError
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.task import COMMAND_TASK

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from leasehold.cli.documents import document_of
 from leasehold.cli.session import Session
-from leasehold.core.queue_config import QueueInfo, QueueState
+from leasehold.core.queue_config import QueueState
 from leasehold.core.status import Status
+from leasehold.documents.queues import queue_figures
+from leasehold.documents.records import document_of
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue
@@ -58,12 +59,6 @@ def look(session: Session, *, lately: bool = False) -> Overview:
         ],
         workers=[document_of(worker) for worker in queue.workers()],
     )
-
-
-def queue_figures(info: QueueInfo) -> dict[str, Any]:
-    """A queue, its state, and how many jobs stand in each status."""
-    counts = {status.value: info.counts.get(status, 0) for status in Status}
-    return {"queue": info.name, "state": info.state.value, **counts}
 
 
 def _lately(queue: TaskQueue, name: str) -> dict[str, Any]:

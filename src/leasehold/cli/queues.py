@@ -10,7 +10,6 @@ import msgspec
 
 from leasehold.cli.command import command, group
 from leasehold.cli.confirm import agreed, destructive
-from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.output import (
@@ -22,12 +21,13 @@ from leasehold.cli.output import (
     json_text,
     print_fields,
 )
-from leasehold.cli.overview import queue_figures
 from leasehold.cli.rules import rule_options
 from leasehold.cli.session import Session
 from leasehold.core.queue_config import QueueConfig, QueueInfo
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
+from leasehold.documents.queues import queue_document
+from leasehold.documents.records import document_of
 from leasehold.errors import QueueNotEmptyError, QueueNotFoundError
 
 
@@ -73,7 +73,7 @@ def list_queues(session: Session) -> None:
     \b
     Example: queuectl queue list -o json
     """
-    documents = map(_document, session.queue.list_queues())
+    documents = map(queue_document, session.queue.list_queues())
     emit(session, documents, COLUMNS, nothing="there is no queue yet")
 
 
@@ -226,16 +226,8 @@ def delete(session: Session, name: str, force: bool, yes: bool, dry_run: bool) -
 # -- helpers -----------------------------------------------------------------------------------
 
 
-def _document(info: QueueInfo) -> dict[str, Any]:
-    return {
-        **queue_figures(info),
-        "config": document_of(info.config),
-        "held_until": info.held_until,
-    }
-
-
 def _print(session: Session, name: str) -> None:
-    document = _document(session.queue.queue_info(name))
+    document = queue_document(session.queue.queue_info(name))
 
     def show() -> None:
         figures = {name: value for name, value in document.items() if name != "config" and value}

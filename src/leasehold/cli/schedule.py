@@ -11,13 +11,13 @@ import click
 from leasehold.cli.command import command, group
 from leasehold.cli.complete import schedule_names
 from leasehold.cli.confirm import agreed, destructive
-from leasehold.cli.documents import job_document
 from leasehold.cli.options import DURATION, JSON, MOMENT, PRIORITY, TAG
 from leasehold.cli.output import Column, cell, emit, emit_one
-from leasehold.cli.schedule_document import document_of_schedule
 from leasehold.cli.session import Session
 from leasehold.core.schedule import Misfire, Overlap, Schedule
 from leasehold.core.timing import Cron, Every, Timing
+from leasehold.documents.jobs import job_document
+from leasehold.documents.schedules import schedule_document
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +52,7 @@ def list_schedules(session: Session) -> None:
     now = queue.now()
     emit(
         session,
-        (document_of_schedule(each, now) for each in queue.schedules),
+        (schedule_document(each, now) for each in queue.schedules),
         COLUMNS,
         nothing="there are no schedules: `schedule add`",
     )
@@ -233,4 +233,4 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _emit_schedule(session: Session, known: Schedule) -> None:
-    emit_one(session, document_of_schedule(known, session.queue.now()))
+    emit_one(session, schedule_document(known, session.queue.now()))

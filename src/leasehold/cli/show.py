@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of, full_document
+from leasehold.cli.documents import full_document
 from leasehold.cli.history import COLUMNS as HISTORY_COLUMNS
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.listing import error_line
@@ -18,7 +18,9 @@ from leasehold.cli.output import Column, emit, emit_one, json_text, print_fields
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.graph import Graph, GraphNode
-from leasehold.core.job import Attempt, Job
+from leasehold.core.job import Job
+from leasehold.documents.jobs import attempt_document
+from leasehold.documents.records import document_of
 from leasehold.errors import JobNotFoundError
 
 LOG_LINES_SHOWN: Final = 20
@@ -65,7 +67,7 @@ def show(session: Session, job: str) -> None:
         return
     document = {
         "job": full_document(session, found),
-        "attempts": [_attempt_document(attempt) for attempt in queue.attempts(found)],
+        "attempts": [attempt_document(attempt) for attempt in queue.attempts(found)],
         "history": [document_of(event) for event in queue.history(found)],
         **_links(queue.graph(found), found.id),
         "log": queue.log(found),
@@ -89,10 +91,6 @@ def _show_archived(session: Session, job: str) -> None:
         {"job": None, **nothing, "output": None, "archived": remembered},
         show=lambda: print_fields(remembered),
     )
-
-
-def _attempt_document(attempt: Attempt) -> dict[str, Any]:
-    return {**document_of(attempt), "duration_seconds": attempt.duration_seconds}
 
 
 def _links(graph: Graph, job_id: str) -> dict[str, Any]:

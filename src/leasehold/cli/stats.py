@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final, Literal
 
 import click
 
 from leasehold.cli.command import command
 from leasehold.cli.complete import queue_names
-from leasehold.cli.figures import error_percent, metrics_document, moment, point_document
 from leasehold.cli.options import DURATION
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of, took
 from leasehold.core.span import DAYS_KEPT, MINUTES_KEPT
+from leasehold.documents.metrics import metrics_document, point_document
+from leasehold.documents.queues import totals_document
 
 ALL: Final = "(all)"
 """How a table calls the whole store; programs get null."""
@@ -135,10 +137,7 @@ def _lately(session: Session, name: str | None, seconds: float) -> Document:
 
 def _totals(session: Session, name: str | None) -> Document:
     state = None if name is None else session.queue.queue_info(name).state.value
-    figures = session.queue.get_queue_stats(name)
-    attempts = figures["total_completed"] + figures["total_failed"]
-    failed = 100 * figures["total_failed"] / attempts if attempts else None
-    return {"queue": name, "state": state, **figures, "failure_percent": failed}
+    return totals_document(name, state, session.queue.get_queue_stats(name))
 
 
 def _print_series(
@@ -153,7 +152,7 @@ def _print_series(
         for point in (queue.series(name, last) if by == "minute" else queue.daily(name, last))
     ]
     begin = (
-        Column("at", "MINUTE", moment, fit="keep")
+        Column("at", "MINUTE", _moment, fit="keep")
         if by == "minute"
         else Column("day", "DAY", fit="keep")
     )
@@ -170,5 +169,16 @@ def _told(document: Document) -> Document:
     return {
         **document,
         "queue": document["queue"] or ALL,
-        "error_percent": error_percent(document) if "error_rate" in document else None,
+        "error_percent": _error_percent(document) if "error_rate" in document else None,
     }
+
+
+def _error_percent(document: Document) -> float | None:
+    """The share of attempts that failed; None if none ended."""
+    ended = document["completed"] + document["failed"]
+    return 100 * float(document["error_rate"]) if ended else None
+
+
+def _moment(value: datetime) -> str:
+    """The beginning of a minute, in UTC."""
+    return f"{value:%Y-%m-%d %H:%M}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of
 from leasehold.cli.output import emit_one
 from leasehold.cli.session import Session
+from leasehold.documents.records import document_of
 
 
 @command()

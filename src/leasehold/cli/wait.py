@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import full_document, job_document
+from leasehold.cli.documents import full_document
 from leasehold.cli.exits import Exit
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.options import DURATION
@@ -14,6 +14,7 @@ from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.job import Job
 from leasehold.core.status import Status
+from leasehold.documents.jobs import job_document
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.task import COMMAND_TASK
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from leasehold.cli.command import command
-from leasehold.cli.documents import document_of
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.output import emit_one
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
+from leasehold.documents.records import document_of
 
 
 @command()

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from leasehold.cli.command import command, group
-from leasehold.cli.documents import document_of
 from leasehold.cli.exits import Exit
 from leasehold.cli.options import DURATION, NAMES, LeaseLength
 from leasehold.cli.output import Column, cell, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 from leasehold.cli.workers.plan import GRACE_SECONDS, SLOTS, Plan, workers_folder
+from leasehold.documents.records import document_of
 
 STATUS_COLUMNS = (
     Column("id", "WORKER"),

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from leasehold.core.job import DependencyPolicy, Draft
 from leasehold.core.records import Submitted
-from leasehold.core.status import Event, Status
+from leasehold.core.status import Status
 from leasehold.errors import (
     CycleError,
     InvalidTransitionError,
@@ -21,8 +21,6 @@ from leasehold.errors import (
 REASON_LENGTH_MAX: Final = 300
 """Of a dependency's own reason, in that of its dependent: or a long chain would repeat them all."""
 CYCLE_SHOWN_MAX: Final = 20
-
-ENDED_AS: Final = {Status.CANCELLED: Event.CANCELLED, Status.DEAD: Event.DEAD}
 
 Verdict = Submitted | LeaseholdError | None
 """What is known of a draft: it is a duplicate, it is refused, or (None) it will be a new job."""

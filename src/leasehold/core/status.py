@@ -15,7 +15,6 @@ state machine compares every store with it.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
 
@@ -36,12 +35,17 @@ class Status(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> None:
+        from difflib import get_close_matches  # Only for who has mistyped one.
+
         known = [status.value for status in cls]
         near = get_close_matches(str(value).lower(), known, n=1)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(
             f"there is no status {value!r}: {meant}the statuses are {', '.join(known)}"
         )
+
+    # Enum's own is a function in Python, and statuses are looked up several times per job.
+    __hash__ = str.__hash__
 
     @property
     def is_done(self) -> bool:
@@ -82,6 +86,8 @@ class Event(StrEnum):
     HEARTBEAT_FAILED = "heartbeat_failed"
     ABANDONED = "abandoned"
     VERSION_MISMATCH = "version_mismatch"
+
+    __hash__ = str.__hash__
 
 
 _S = Status

@@ -80,6 +80,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics_store import MetricsStore
+from leasehold.core.paged_store import PagedStore
 from leasehold.core.queue_rules import QueueRules
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
 from leasehold.core.retention import (
@@ -99,14 +100,22 @@ from leasehold.errors import LeaseholdError, LeaseLostError
 
 
 class Store(
-    ScheduleStore, QueueRules, SettingsStore, MetricsStore, TransactionStore, ClockStore, Protocol
+    ScheduleStore,
+    QueueRules,
+    SettingsStore,
+    MetricsStore,
+    PagedStore,
+    TransactionStore,
+    ClockStore,
+    Protocol,
 ):
     """Where jobs live.
 
     The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
     `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about the application's own transactions in `core.transactions`,
-    those about a clock that was wrong in `core.clock_store`.
+    `core.metrics_store`, those about pages in `core.paged_store`, those about the application's
+    own transactions in `core.transactions`, those about a clock that was
+    wrong in `core.clock_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------

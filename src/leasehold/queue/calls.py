@@ -31,6 +31,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo
 from leasehold.core.reason import Reason
 from leasehold.core.records import AuditRecord, WorkerInfo
@@ -598,6 +599,21 @@ class QueueCalls:
         """Everything that happened to the job, oldest first."""
         return self._looking.history(job)
 
+    def history_page(
+        self, job: JobRef, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        """A part of it, and the cursor with which to ask for the next.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> job = queue.submit("mail", "a@b.c")
+        >>> _ = queue.cancel(job)
+        >>> page = queue.history_page(job, limit=1)
+        >>> [event.event.value for event in page.events], page.next_cursor
+        (['created'], '1')
+        """
+        return self._looking.history_page(job, limit=limit, cursor=cursor)
+
     def log(self, job: JobRef) -> list[str]:
         """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
         return self._looking.log(job)
@@ -605,6 +621,10 @@ class QueueCalls:
     def job_log(self, job: JobRef) -> JobLog:
         """The same lines with the time of each, and how many there were before them."""
         return self._looking.job_log(job)
+
+    def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return self._looking.log_page(job, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
@@ -621,6 +641,10 @@ class QueueCalls:
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first."""
         return self._looking.audit_log(limit)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return self._looking.audit_page(limit=limit, cursor=cursor)
 
     def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.

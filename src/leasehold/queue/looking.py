@@ -11,6 +11,7 @@ import msgspec
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.joblog import JobLog
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.core.search import JobFilter, Page
 from leasehold.core.status import Status
@@ -93,6 +94,21 @@ class Looking:
         """Everything that happened to the job, oldest first."""
         return self.store.history(self.get(job).id)
 
+    def history_page(
+        self, job: JobRef, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        """A part of it, and the cursor with which to ask for the next.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> job = queue.submit("mail", "a@b.c")
+        >>> _ = queue.cancel(job)
+        >>> page = queue.history_page(job, limit=1)
+        >>> [event.event.value for event in page.events], page.next_cursor
+        (['created'], '1')
+        """
+        return self.store.history_page(self.get(job).id, limit=limit, cursor=cursor)
+
     def log(self, job: JobRef) -> list[str]:
         """What the job's task logged by `current_job().log(...)`: the last 1000 lines."""
         return self.job_log(job).texts
@@ -100,6 +116,10 @@ class Looking:
     def job_log(self, job: JobRef) -> JobLog:
         """The same lines with the time of each, and how many there were before them."""
         return self.store.log(self.get(job).id)
+
+    def log_page(self, job: JobRef, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return self.store.log_page(self.get(job).id, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
         """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
@@ -116,6 +136,10 @@ class Looking:
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         """The latest administrative actions, newest first."""
         return self.store.audit_log(limit)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next."""
+        return self.store.audit_page(limit=limit, cursor=cursor)
 
     def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.

@@ -20,19 +20,17 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from leasehold.core.decision import Decision, decide, decide_recovery
 from leasehold.core.job import Draft, Job
 from leasehold.core.lease import LeaseRequest, Renewal, Renewed, Settled, Settlement
 from leasehold.core.outcome import (
     Cancel,
     Complete,
-    Decision,
     Fail,
     JobError,
     Outcome,
     Release,
     Snooze,
-    decide,
-    decide_recovery,
 )
 from leasehold.core.priority import effective
 from leasehold.core.retention import Scope

@@ -11,11 +11,9 @@ from itertools import islice
 
 from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.dependencies import (
-    ENDED_AS,
     Plan,
     consequence,
     is_in_the_way,
-    refuse_discard,
     refuse_replay,
     told,
 )
@@ -102,12 +100,8 @@ def _tell(state: State, record: Record, needed: Record) -> None:
     after = consequence(record.draft.on_dependency_failure, needed.status)
     message = told(needed.id, needed.status, needed.reason)
     if after is not None:
-        record.reason = message
         record.ended_by = needed.id
-        totals = state.queues[record.draft.queue].totals
-        totals.dead += after is Status.DEAD
-        totals.cancelled += after is Status.CANCELLED
-        state.step(record, ENDED_AS[after], after, message)
+        state.end_waiting(record, after, message)
     elif state.links.satisfy(record, needed.id):
         due = record.run_at <= state.now
         record.run_at = max(record.run_at, state.now)
@@ -144,12 +138,13 @@ def replay_order(state: State, job_ids: Sequence[str]) -> list[int]:
     return order_of(job_ids, depends_on)
 
 
-def check_not_needed(state: State, record: Record) -> None:
-    """Refuse to discard a job that an unfinished one depends on."""
+def needed_by(state: State, record: Record) -> str | None:
+    """An unfinished job that depends on this one."""
     if record.seq in state.links.unfinished:
         for dependent in _dependents(state, record):
             if not dependent.status.is_terminal:
-                raise refuse_discard(record.id, dependent.id)
+                return dependent.id
+    return None
 
 
 # -- looking -----------------------------------------------------------------------------------

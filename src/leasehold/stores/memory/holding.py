@@ -6,42 +6,42 @@ from collections.abc import Sequence
 
 import msgspec
 
-from leasehold.core import messages
+from leasehold.core import fence
 from leasehold.core.joblog import LogLine, LogTail, bounded, check_progress
 from leasehold.core.lease import Renewal, Renewed, RunningLease, decide_renewal
-from leasehold.core.refusals import changes_status, lease_of_no_job, stale_lease
-from leasehold.core.status import TRANSITIONS, Event, Status
+from leasehold.core.status import Event
 from leasehold.env import from_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
-def held(state: State, job_id: str, version: int) -> Record | LeaseLostError:
-    """The job, if it runs under this version; else the error that its former holder gets."""
-    record = state.records.get(job_id)
-    if record is None:
-        return lease_of_no_job(job_id, version)
-    if record.status is not Status.RUNNING:
-        return stale_lease(job_id, version, record.status, None)
-    if record.lease_version != version:
-        holder = (record.worker or "", record.lease_version)
-        return stale_lease(job_id, version, record.status, holder)
-    return record
+class Histories:
+    """The histories of this store's jobs."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def standing(self, job_id: str) -> Record | None:
+        return self._state.records.get(job_id)
+
+    def holder_under(self, job: Record, version: int) -> str | None:
+        return next((row.worker for row in job.attempt_rows if row.version == version), None)
+
+    def tell(
+        self,
+        job: Record,
+        event: Event,
+        message: str,
+        *,
+        holder: tuple[str | None, int] | None = None,
+    ) -> None:
+        self._state.tell(job, event, before=job.status, message=message, holder=holder)
 
 
-def mismatch(state: State, job_id: str, version: int) -> None:
-    """Tell the job's history that a stale holder tried to do something."""
-    record = state.records.get(job_id)
-    if record is not None:
-        workers = [row.worker for row in record.attempt_rows if row.version == version]
-        state.tell(
-            record,
-            Event.VERSION_MISMATCH,
-            before=record.status,
-            holder=(workers[0] if workers else None, version),
-            message=messages.mismatch(version, record.lease_version),
-        )
+def refuse(state: State, job_id: str, version: int) -> LeaseLostError:
+    """Refuse a stale holder, and tell the job's history."""
+    return fence.refuse(Histories(state), job_id, version)
 
 
 def renew(state: State, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
@@ -55,10 +55,9 @@ def renew(state: State, worker: str, renewals: Sequence[Renewal]) -> list[Renewe
 
 
 def _renew(state: State, renewal: Renewal) -> Renewed | LeaseLostError:
-    record = held(state, renewal.job_id, renewal.version)
-    if isinstance(record, LeaseLostError):
-        mismatch(state, renewal.job_id, renewal.version)
-        return record
+    record = state.records.get(renewal.job_id)
+    if record is None or not fence.is_held(record, renewal.version):
+        return refuse(state, renewal.job_id, renewal.version)
     decided = decide_renewal(
         renewal,
         RunningLease(
@@ -92,16 +91,11 @@ def append_log(
 
 def tell(state: State, job_id: str, event: Event, worker: str, version: int, message: str) -> None:
     """Write an event that changes nothing to a job's history, if the job is still there."""
-    if event in TRANSITIONS:
-        raise changes_status(event)
-    record = state.records.get(job_id)
-    if record is not None:
-        state.tell(record, event, before=record.status, message=message, holder=(worker, version))
+    fence.tell(Histories(state), job_id, event, worker, version, message)
 
 
 def _held_or_raise(state: State, job_id: str, version: int) -> Record:
-    record = held(state, job_id, version)
-    if isinstance(record, LeaseLostError):
-        mismatch(state, job_id, version)
-        raise record
+    record = state.records.get(job_id)
+    if record is None or not fence.is_held(record, version):
+        raise refuse(state, job_id, version)
     return record

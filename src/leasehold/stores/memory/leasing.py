@@ -11,36 +11,17 @@ from leasehold.core.budget import (
     PROMOTED_AT_ONCE,
     TURNED_AWAY_AT_ONCE,
 )
-from leasehold.core.lease import (
-    Exchange,
-    Lease,
-    LeaseRequest,
-    Settled,
-    Settlement,
-)
+from leasehold.core.lease import Exchange, Lease, LeaseRequest, Settlement
 from leasehold.core.limits import ATTEMPT_RECORDS_MAX
 from leasehold.core.messages import not_started_by
-from leasehold.core.outcome import (
-    Complete,
-    Decision,
-    Fail,
-    JobError,
-    Outcome,
-    decide,
-    reason_after,
-    within_limits,
-)
 from leasehold.core.status import Event, Status
-from leasehold.env import from_micros, to_micros
-from leasehold.errors import (
-    LeaseLostError,
-)
+from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.heaps import in_order
-from leasehold.stores.memory.holding import held, mismatch
 from leasehold.stores.memory.record import AttemptRow, Record, moment
 from leasehold.stores.memory.schedules import fire_due
-from leasehold.stores.memory.state import BreakerState, QueueState, State
+from leasehold.stores.memory.settling import settle
+from leasehold.stores.memory.state import QueueState, State
 
 
 def exchange(
@@ -55,7 +36,7 @@ def exchange(
         else round((request.lease_seconds or state.settings.lease_seconds) * 1e6)
     )
     now = from_micros(state.now)
-    settled = [_settle(state, settlement, now) for settlement in settlements]
+    settled = [settle(state, settlement, now) for settlement in settlements]
     if request is None:
         return Exchange(settled, [], settings_generation=generation)
     # First, since what was settled and what is due may make others available.
@@ -83,90 +64,6 @@ def exchange(
         moments.append(state.now)
         state.wake()
     return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation)
-
-
-# -- settling ----------------------------------------------------------------------------------
-
-
-def _settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
-    record = held(state, settlement.job_id, settlement.version)
-    if isinstance(record, LeaseLostError):
-        mismatch(state, settlement.job_id, settlement.version)
-        return record
-    outcome = within_limits(settlement.outcome, settlement.job_id)
-    decision = decide(
-        outcome,
-        attempts=record.attempts,
-        allowance=record.allowance,
-        policy=record.draft.retry,
-        cancel_reason=record.cancel_requested,
-        now=now,
-        random=state.random,
-    )
-    queue = state.queues[record.draft.queue]
-    totals = queue.totals
-    if queue.breakers or type(outcome) is Fail:
-        _tell_breaker(state, queue, record.draft.task, outcome)
-    if decision.event is Event.COMPLETED:
-        assert isinstance(outcome, Complete)
-        record.result = outcome.result
-        record.result_codec = outcome.codec
-        totals.completed += 1
-        queue.figures.runs.add(state.now - record.acquired_at)
-    elif decision.event in (Event.FAILED, Event.DEAD):
-        totals.failed += 1
-        queue.figures.runs.add(state.now - record.acquired_at)
-        totals.retried += decision.event is Event.FAILED
-    error = outcome.error if isinstance(outcome, Fail) else None
-    end_attempt(state, record, decision, error, outcome.note if type(outcome) is Complete else None)
-    return Settled(
-        record.id,
-        settlement.version,
-        decision.event,
-        decision.status,
-        decision.attempts,
-        decision.run_at,
-    )
-
-
-def end_attempt(
-    state: State,
-    record: Record,
-    decision: Decision,
-    error: JobError | None,
-    note: bytes | None = None,
-    *,
-    checkpoint: bool = False,
-) -> None:
-    """Close the running attempt's record and take the job where the decision says.
-
-    The record of a lost one is a checkpoint: it tells how its lease stood.
-    """
-    row = record.attempt_rows[-1]
-    row.ended_at = state.now
-    row.outcome = decision.event
-    row.error = error
-    row.message = decision.message
-    row.note = note
-    if checkpoint:
-        row.expires_at = record.expires_at
-        row.heartbeat_at = record.heartbeat_at
-    record.attempts = decision.attempts
-    record.error = error or record.error
-    record.reason = reason_after(decision)
-    if decision.run_at is not None:
-        record.run_at = to_micros(decision.run_at)
-    elif decision.status is Status.PENDING:
-        record.run_at = state.now
-    count_end(state, record, decision.event)
-    state.step(record, decision.event, decision.status, decision.message)
-
-
-def count_end(state: State, record: Record, event: Event) -> None:
-    """Keep the totals of jobs that were stopped, wherever they stood."""
-    totals = state.queues[record.draft.queue].totals
-    totals.dead += event is Event.DEAD
-    totals.cancelled += event is Event.CANCELLED
 
 
 # -- leasing -----------------------------------------------------------------------------------
@@ -270,25 +167,10 @@ def _pass(
 def cancel_late(state: State, record: Record) -> None:
     """A job that was not started in time is cancelled, with that reason."""
     assert record.start_by is not None
-    record.reason = not_started_by(from_micros(record.start_by))
-    count_end(state, record, Event.CANCELLED)
-    state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
+    state.end_waiting(record, Status.CANCELLED, not_started_by(from_micros(record.start_by)))
 
 
 # -- circuit breakers --------------------------------------------------------------------------
-
-
-def _tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) -> None:
-    if isinstance(outcome, Complete):
-        closed = queue.breakers.pop(task, None)
-        if closed is not None and closed.held_until is not None and state.news is not None:
-            state.news.ready = True
-    elif isinstance(outcome, Fail) and outcome.breaker is not None:
-        breaker = queue.breakers.setdefault(task, BreakerState())
-        breaker.failures_in_row += 1
-        if outcome.breaker.opens_at(breaker.failures_in_row):
-            breaker.hold_micros = round(outcome.breaker.pause_seconds * 1e6)
-            breaker.held_until = state.now + breaker.hold_micros
 
 
 def _tasks_let_through(

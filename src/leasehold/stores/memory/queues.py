@@ -20,11 +20,10 @@ from leasehold.core.queue_config import (
 from leasehold.core.queue_rules import Purged, said
 from leasehold.core.refusals import no_queue, queue_exists, queue_not_empty
 from leasehold.core.search import JobFilter
-from leasehold.core.status import WAITING, Event, Status
+from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
 from leasehold.errors import InvalidQueueError
 from leasehold.stores.memory import dependents
-from leasehold.stores.memory.leasing import count_end
 from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.reading import search
 from leasehold.stores.memory.rules import Rule
@@ -86,9 +85,7 @@ def purge(state: State, queue: str, where: JobFilter, actor: str, limit: int) ->
     page = search(state, fitting, limit, None)
     records = [state.records[job.id] for job in page.jobs]
     for record in records:
-        record.reason = purged_by(actor)
-        state.step(record, Event.CANCELLED, Status.CANCELLED, record.reason)
-        count_end(state, record, Event.CANCELLED)
+        state.end_waiting(record, Status.CANCELLED, purged_by(actor))
         if record.id in state.links.blocking:
             state.links.purged.add(record.id)
         else:
@@ -152,9 +149,7 @@ def bury(state: State, queue: str, jobs: Sequence[str], buried: int) -> tuple[in
     more = 0
     for record in filter(None, map(state.records.get, jobs)):
         if record.status in WAITING:
-            state.step(record, Event.DEAD, Status.DEAD, reason)
-            record.reason = reason
-            count_end(state, record, Event.DEAD)
+            state.end_waiting(record, Status.DEAD, reason)
             more += 1
     if any(known.counts[status] for status in WAITING):
         return more, False

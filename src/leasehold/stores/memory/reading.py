@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import nsmallest
+from itertools import count, islice
 
 import msgspec
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.joblog import JobLog
+from leasehold.core.pages import (
+    AuditPage,
+    HistoryPage,
+    LogPage,
+    audit_page,
+    check_cursor,
+    history_page,
+    log_page,
+)
 from leasehold.core.records import WorkerInfo
 from leasehold.core.refusals import check_page, not_a_cursor
 from leasehold.core.retention import without_old_result
@@ -72,6 +82,27 @@ def attempts(state: State, job_id: str) -> list[Attempt]:
 def history(state: State, job_id: str) -> list[HistoryEvent]:
     record = state.records.get(job_id)
     return [] if record is None else history_of(record)
+
+
+def page_of_history(state: State, job_id: str, limit: int, cursor: str | None) -> HistoryPage:
+    after = check_cursor(limit, cursor) or 0
+    later = (event for event in history(state, job_id) if event.sequence > after)
+    return history_page(list(islice(later, limit + 1)), limit)
+
+
+def page_of_log(state: State, job_id: str, limit: int, cursor: str | None) -> LogPage:
+    after = check_cursor(limit, cursor) or 0
+    kept = log(state, job_id)
+    numbered = list(enumerate(kept.lines, kept.dropped + 1))
+    later = numbered[max(0, after - kept.dropped) :]
+    return log_page(later[: limit + 1], after, limit)
+
+
+def page_of_audit(state: State, limit: int, cursor: str | None) -> AuditPage:
+    before = check_cursor(limit, cursor)
+    newest_first = zip(count(state.audited, -1), reversed(state.audit))
+    older = (each for each in newest_first if before is None or each[0] < before)
+    return audit_page(list(islice(older, limit + 1)), limit)
 
 
 def log(state: State, job_id: str) -> JobLog:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasehold.core import messages
+import msgspec
+
 from leasehold.core.budget import PROMOTED_AT_ONCE
+from leasehold.core.decision import Decision, decide_recovery
+from leasehold.core.fence import is_held, lease_is_over
 from leasehold.core.lease import Settled, StuckJob, SweepReport
-from leasehold.core.outcome import Decision, JobError, decide_recovery
-from leasehold.core.status import Event
+from leasehold.core.outcome import JobError
+from leasehold.core.recovery import HeldLease, lost, report_of, taken
 from leasehold.env import from_micros
-from leasehold.errors import LeaseLostError
-from leasehold.stores.memory.holding import held
-from leasehold.stores.memory.leasing import cancel_late, end_attempt, promote
+from leasehold.stores.memory.leasing import cancel_late, promote
 from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.settling import end_attempt
 from leasehold.stores.memory.state import State
 
 
-def lost(state: State) -> list[str]:
+def expired(state: State) -> list[str]:
     """The jobs whose lease expired. Few run at a time, so all are looked at.
 
     Workers on this store live in its own process: none can be proved dead while it is there to ask.
@@ -35,31 +37,27 @@ def recover(state: State, jobs: Sequence[str]) -> SweepReport:
     """Take those of these jobs back whose lease has expired."""
     started = state.env.clock.monotonic()
     running = [state.running[job_id] for job_id in jobs if job_id in state.running]
-    expired = [record for record in running if record.expires_at <= state.now]
-    events = [_take_back(state, record, _expired(record)).event for record in expired]
-    return SweepReport(
-        expired_found=len(expired),
-        recovered=events.count(Event.RECOVERED),
-        dead=events.count(Event.DEAD),
-        cancelled=events.count(Event.CANCELLED),
-        checkpoints_created=len(expired),
-        scan_ms=(state.env.clock.monotonic() - started) * 1000,
-    )
+    decisions = [
+        _take_back(state, record, error)
+        for record in running
+        if (error := lost(_lease_of(record), state.now)) is not None
+    ]
+    elapsed_ms = (state.env.clock.monotonic() - started) * 1000
+    return msgspec.structs.replace(report_of(decisions), scan_ms=elapsed_ms)
 
 
 def recover_one(
     state: State, job_id: str, version: int, reset_attempts: bool, reason: str
 ) -> Settled:
     """Take one job back although its lease has not expired."""
-    record = held(state, job_id, version)
-    if isinstance(record, LeaseLostError):
-        raise record
+    record = state.records.get(job_id)
+    if record is None or not is_held(record, version):
+        # Whoever takes jobs back is no stale holder: its being late is not the job's history.
+        raise lease_is_over(job_id, version, record)
     if reset_attempts:
         record.attempts = 0
         record.allowance = record.draft.allowance
-    heartbeat_at = from_micros(record.heartbeat_at)
-    error = messages.taken(record.worker or "", record.lease_version, heartbeat_at, reason)
-    decision = _take_back(state, record, error)
+    decision = _take_back(state, record, taken(_lease_of(record), reason))
     return Settled(job_id, version, decision.event, decision.status, decision.attempts)
 
 
@@ -93,12 +91,9 @@ def promote_some(state: State) -> int:
     return promoted
 
 
-def _expired(record: Record) -> JobError:
-    return messages.expired(
-        record.worker or "",
-        record.lease_version,
-        from_micros(record.expires_at),
-        from_micros(record.heartbeat_at),
+def _lease_of(record: Record) -> HeldLease:
+    return HeldLease(
+        record.lease_version, record.worker or "", record.expires_at, record.heartbeat_at
     )
 
 
@@ -107,9 +102,7 @@ def _take_back(state: State, record: Record, error: JobError) -> Decision:
         attempts=record.attempts,
         allowance=record.allowance,
         cancel_reason=record.cancel_requested,
-        why=error.message,
+        error=error,
     )
-    if decision.event is Event.RECOVERED:
-        state.queues[record.draft.queue].totals.recovered += 1
-    end_attempt(state, record, decision, error, checkpoint=True)
+    end_attempt(state, record, decision, checkpoint=True)
     return decision

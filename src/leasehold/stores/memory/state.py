@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
+from leasehold.core.decision import Decision, end_of_waiting
 from leasehold.core.job import Draft
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
@@ -140,6 +141,7 @@ class State:
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self.audited = 0  # the number of the latest of them
         self.version_floor = 0
         """Above every lease version of a forgotten job, whose id may come back."""
         self.last_seq = 0
@@ -247,6 +249,19 @@ class State:
             record.worker = None
             record.cancel_requested = None
         self._enter(queue, record)
+
+    def follow(self, record: Record, decision: Decision) -> None:
+        """Let become of a job what was decided."""
+        record.attempts = decision.attempts
+        record.reason = decision.reason
+        totals = self.queues[record.draft.queue].totals
+        for name in decision.totals:
+            setattr(totals, name, getattr(totals, name) + 1)
+        self.step(record, decision.event, decision.status, decision.message)
+
+    def end_waiting(self, record: Record, after: Status, reason: str) -> None:
+        """End a job that is not running: it is cancelled, or a dead letter."""
+        self.follow(record, end_of_waiting(after, record.attempts, reason))
 
     def _count_for_key(self, parking: Parking, record: Record, after: Status) -> None:
         if after is RUNNING:
@@ -446,6 +461,7 @@ class State:
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""
+        self.audited += 1
         self.audit.append(
             AuditRecord(
                 at=from_micros(self.now),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from leasehold.core import people
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.clock_store import ClockRepair
@@ -29,6 +30,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
@@ -49,7 +51,6 @@ from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
 from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.memory import (
-    admin,
     dependents,
     holding,
     inspection,
@@ -63,6 +64,7 @@ from leasehold.stores.memory import (
     settings,
     submission,
 )
+from leasehold.stores.memory.admin import Desk
 from leasehold.stores.memory.state import News, State
 
 CAPACITY_DEFAULT: Final = 1_000_000
@@ -172,7 +174,7 @@ class MemoryStore:
 
     def recover(self) -> SweepReport:
         report = SweepReport()
-        for jobs in batched(self._look(recovery.lost), RECOVERED_AT_ONCE):
+        for jobs in batched(self._look(recovery.expired), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
         for queue in self._look(queues.being_deleted_now):
@@ -207,18 +209,26 @@ class MemoryStore:
     def cancel(
         self, job_ids: Sequence[str], *, reason: str, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._run(admin.cancel, job_ids, reason, actor)
+        return self._run(
+            lambda state: people.cancel(Desk(state), job_ids, reason=reason, actor=actor)
+        )
 
     def replay(
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._run(admin.replay, job_ids, reset_attempts, actor)
+        return self._run(
+            lambda state: people.replay(
+                Desk(state), job_ids, reset_attempts=reset_attempts, actor=actor
+            )
+        )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        return self._run(admin.discard, job_ids, actor)
+        return self._run(lambda state: people.discard(Desk(state), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
-        return self._run(admin.reprioritize, job_id, priority, actor)
+        return self._run(
+            lambda state: people.reprioritize(Desk(state), job_id, priority, actor=actor)
+        )
 
     def get(self, job_id: str) -> Job | None:
         return self._look(reading.get, job_id)
@@ -243,6 +253,17 @@ class MemoryStore:
 
     def log(self, job_id: str) -> JobLog:
         return self._look(reading.log, job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        return self._look(reading.page_of_history, job_id, limit, cursor)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        return self._look(reading.page_of_log, job_id, limit, cursor)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        return self._look(reading.page_of_audit, limit, cursor)
 
     def stats(self, queue: str | None = None) -> Stats:
         return self._look(State.stats, queue)

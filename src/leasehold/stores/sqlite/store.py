@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from leasehold.core import fence, people
 from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.dependencies import SortedOut
@@ -26,13 +27,13 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
-from leasehold.core.refusals import changes_status
 from leasehold.core.retention import (
     without_old_result,
 )
 from leasehold.core.search import JobFilter, Page
-from leasehold.core.status import TRANSITIONS, Event
+from leasehold.core.status import Event
 from leasehold.core.transactions import Connection
 from leasehold.env import from_micros
 from leasehold.errors import (
@@ -43,10 +44,11 @@ from leasehold.errors import (
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.keeping.archive_verbs import KeepsArchive
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.leasing import people, recover, renew, settle
-from leasehold.stores.sqlite.leasing.locate import bump_events, locate
+from leasehold.stores.sqlite.leasing import recover, renew, settle
+from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.rebalance import LAGS, rebalance
 from leasehold.stores.sqlite.leasing.recover import Suspects
+from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, read, records
 from leasehold.stores.sqlite.reading.metrics_verbs import KeepsMetrics
 from leasehold.stores.sqlite.rules.queue_verbs import KeepsQueues
@@ -164,27 +166,9 @@ class SQLiteStore(
         _raise(self._write(lambda step: renew.append_log(step, job_id, version, lines, dropped)))
 
     def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
-        if event in TRANSITIONS:
-            raise changes_status(event)
-
-        def operation(step: Step) -> None:
-            row = step.execute(settle.FIND_SEQ, (job_id,)).fetchone()
-            place = None if row is None else locate(step, row[0])
-            if row is not None and place is not None:
-                n = bump_events(step, row[0], place)
-                step.record(
-                    row[0],
-                    n,
-                    event,
-                    place.status,
-                    place.status,
-                    attempts=place.attempts,
-                    worker=worker,
-                    version=version,
-                    message=message,
-                )
-
-        self._write(operation)
+        self._write(
+            lambda step: fence.tell(Histories(step), job_id, event, worker, version, message)
+        )
 
     # -- recovery ----------------------------------------------------------------------------
 
@@ -229,14 +213,11 @@ class SQLiteStore(
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
     ) -> Settled:
-        def operation(step: Step) -> Settled | LeaseLostError:
-            taken = recover.recover_one(
+        answer = self._write(
+            lambda step: recover.recover_one(
                 step, job_id, version, reset_attempts=reset_attempts, reason=reason
             )
-            # Whoever takes jobs back is no stale holder: its being late is not the job's history.
-            return taken or settle.stale(step, job_id, version)
-
-        answer = self._write(operation)
+        )
         if isinstance(answer, LeaseLostError):
             raise answer
         return answer
@@ -280,39 +261,25 @@ class SQLiteStore(
     def cancel(
         self, job_ids: Sequence[str], *, reason: str, actor: str
     ) -> list[Job | LeaseholdError]:
-        return self._for_each(job_ids, "cancel", actor, people.cancel(reason), reason=reason)
+        return self._write(
+            lambda step: people.cancel(Desk(step), job_ids, reason=reason, actor=actor)
+        )
 
     def replay(
         self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
     ) -> list[Job | LeaseholdError]:
-        verb = people.replay(actor, reset_attempts=reset_attempts)
-
-        def operation(step: Step) -> list[Job | LeaseholdError]:
-            order = linking.replay_order(step, job_ids)
-            ordered = [job_ids[place] for place in order]
-            answers = people.for_each(
-                step, ordered, "replay", actor, verb, reset_attempts=reset_attempts
+        return self._write(
+            lambda step: people.replay(
+                Desk(step), job_ids, reset_attempts=reset_attempts, actor=actor
             )
-            at_place = dict(zip(order, answers, strict=True))
-            return [at_place[place] for place in range(len(job_ids))]
-
-        return self._write(operation)
+        )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
-        return self._for_each(job_ids, "discard", actor, people.discard)
+        return self._write(lambda step: people.discard(Desk(step), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
-        verb = people.reprioritize(priority, actor)
-        answer = self._for_each((job_id,), "reprioritize", actor, verb, priority=priority)[0]
-        if isinstance(answer, LeaseholdError):
-            raise answer
-        return answer
-
-    def _for_each(
-        self, job_ids: Sequence[str], action: str, actor: str, verb: people.Verb, **detail: Any
-    ) -> list[Job | LeaseholdError]:
         return self._write(
-            lambda step: people.for_each(step, job_ids, action, actor, verb, **detail)
+            lambda step: people.reprioritize(Desk(step), job_id, priority, actor=actor)
         )
 
     def get(self, job_id: str) -> Job | None:
@@ -356,6 +323,20 @@ class SQLiteStore(
     def log(self, job_id: str) -> JobLog:
         with self._read() as db:
             return records.log(db, job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        with self._read() as db:
+            return read.page_of_history(db, job_id, limit, cursor)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        with self._read() as db:
+            return records.page_of_log(db, job_id, limit, cursor)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        with self._read() as db:
+            return records.page_of_audit(db, limit, cursor)
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._read() as db:

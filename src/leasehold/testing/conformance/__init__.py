@@ -39,6 +39,7 @@ from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
 from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
+from leasehold.testing.conformance.paging import PagingClauses  # noqa: E402
 from leasehold.testing.conformance.parking import ParkingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
 from leasehold.testing.conformance.purging import PurgingClauses  # noqa: E402
@@ -95,6 +96,7 @@ class StoreConformance(
     TransactingAttemptsClauses,
     TransactingRulesClauses,
     KeyingClauses,
+    PagingClauses,
     ParkingClauses,
     TextClauses,
 ):

@@ -23,6 +23,7 @@ from leasehold.core.lease import (
     SweepReport,
 )
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
@@ -254,6 +255,17 @@ class Channel:
 
     def log(self, job_id: str) -> JobLog:
         return self._world.store.log(job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        return self._world.store.history_page(job_id, limit=limit, cursor=cursor)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        return self._world.store.log_page(job_id, limit=limit, cursor=cursor)
+
+    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        return self._world.store.audit_page(limit=limit, cursor=cursor)
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._world.store.queue_info(queue)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leasehold.stores.sqlite.leasing.locate import locate, remove
+from leasehold.stores.sqlite.leasing.state import remove, state_of
 from leasehold.stores.sqlite.writing.step import Step
 
 WHOSE: Final = """
@@ -19,17 +19,17 @@ RECORDS_OF_A_JOB: Final = (
 
 def erase(step: Step, seq: int) -> None:
     """Delete a job that has ended; whether anybody needs it is the caller's question."""
-    place = locate(step, seq)
-    assert place is not None, "a job that is not there is erased"
-    assert place.status.is_terminal, "a job that has not ended is erased"
+    job = state_of(step, seq)
+    assert job is not None, "a job that is not there is erased"
+    assert job.status.is_terminal, "a job that has not ended is erased"
     whose: Any = step.execute(WHOSE, (seq,)).fetchone()
     lane, queue, key = whose
-    remove(step, seq, place)
+    remove(step, job)
     if key is not None:
         step.execute(FORGET_KEY, (queue, key, seq))
     for table in RECORDS_OF_A_JOB:
         step.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608  # our own names
     # Should the id be used again, its leases must not repeat a version that was granted before.
-    step.version_floor = max(step.version_floor, place.version)
-    step.count(lane, place.status.value, -1)
+    step.version_floor = max(step.version_floor, job.lease_version)
+    step.count(lane, job.status.value, -1)
     step.count(lane, "total_cleaned")

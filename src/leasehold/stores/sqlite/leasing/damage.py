@@ -1,9 +1,13 @@
-"""Looking for rows that cannot be read, and setting their jobs aside.
+"""Rows that cannot be read: looking for them, and setting their jobs aside as dead letters.
 
 A lease notices most of them by itself (`lease.py`). Some damage does not say which row it is in:
 text that is no UTF-8, for instance, cannot even be fetched, and the write fails. Then a reader,
 which holds up nobody, looks for the damaged rows, the jobs are set aside, and the write is tried
 again.
+
+Guard of setting aside: the job's row is out of the state table it stands in, in the same write; its
+row in `job` is untouched. Nothing is taken for granted of what a row holds: what is no number there
+counts as 0.
 """
 
 from __future__ import annotations
@@ -14,20 +18,61 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
+from leasehold.core import decision as decisions
 from leasehold.core.budget import PASSED_OVER_AT_ONCE
-from leasehold.core.outcome import Decision, JobError
-from leasehold.core.status import Event, Status
-from leasehold.core.unreadable import ERROR_TYPE, set_aside_reason
-from leasehold.stores.sqlite.leasing import aside, parking
-from leasehold.stores.sqlite.leasing.aside import Reached, whole
-from leasehold.stores.sqlite.leasing.settle import apply_decision
+from leasehold.core.decision import Decision
+from leasehold.core.status import Status
+from leasehold.core.unreadable import set_aside_reason
+from leasehold.stores.sqlite.leasing import parking, ready
+from leasehold.stores.sqlite.leasing.ends import Ends, Held
+from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, finish_waiting
+from leasehold.stores.sqlite.reading.measuring import count_left
 from leasehold.stores.sqlite.rules.known import unreadable_rules
 from leasehold.stores.sqlite.rules.settings import unreadable_settings
+from leasehold.stores.sqlite.schema.codes import STATUS_OF
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.schema.schedule_row import unreadable_schedules
+from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
 
+
+def whole(column: str, greatest: int = 1 << 40) -> str:
+    """A column that is to hold a whole number from 0 on; 0 if it does not."""
+    return f"iif(typeof({column}) = 'integer' AND {column} BETWEEN 0 AND {greatest}, {column}, 0)"
+
+
+_STATE: Final = ", ".join((whole("version"), whole("attempts"), whole("events")))
+_READY: Final = f"RETURNING {_STATE}, {whole('available_at', MOMENT_MAX)}, {whole('lane')}"
+OUT_OF_READY: Final = f"""
+    DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({ready.KEY_OF}) {_READY}
+"""  # noqa: S608  # our own names
+# Its place cannot be told from its row in `job`: every row of `ready` is looked at for it.
+OUT_OF_READY_ANYWHERE: Final = f"DELETE FROM ready WHERE seq = ? {_READY}"  # noqa: S608  # as above
+OUT_OF_WAITING: Final = f"""
+    DELETE FROM waiting WHERE seq = ?
+    RETURNING {_STATE}, {whole("coalesce(due, since)", MOMENT_MAX)}, 0, {whole("status")}
+"""  # noqa: S608  # our own names
+# What is known of it elsewhere: neither a version nor an event number is used twice.
+REACHED: Final = """
+    SELECT coalesce((SELECT max(version) FROM attempt WHERE seq = ?1), 0),
+           coalesce((SELECT max(ended_event) FROM attempt WHERE seq = ?1), 0),
+           coalesce((SELECT max(n) FROM event WHERE seq = ?1), 0)
+"""
+IDENTITY: Final = f"""
+    SELECT iif(typeof(job.id) = 'text', CAST(job.id AS BLOB), NULL), lane.id,
+           iif(typeof(priority) = 'integer' AND priority BETWEEN 0 AND 100, priority, NULL),
+           {whole("allowance")}
+    FROM job LEFT JOIN lane ON lane.id = job.lane WHERE seq = ?
+"""  # noqa: S608  # our own names
+RENAME: Final = "UPDATE job SET id = ? WHERE seq = ?"
+REHOME: Final = "UPDATE job SET lane = ? WHERE seq = ?"
+ANY_LANE: Final = """
+    SELECT id FROM lane WHERE id = ?1
+    UNION ALL SELECT lane FROM key_lane WHERE id = -?1
+    UNION ALL SELECT min(id) FROM lane
+"""
+_IS_BLOCKED: Final = "SELECT 1 FROM blocker WHERE seq = ? LIMIT 1"
 _LIVE: Final = f"{GUARDED} WHERE finished.seq IS NULL"
 _ENDED: Final = f"{GUARDED} WHERE finished.seq IS NOT NULL"
 _ID: Final = "SELECT CAST(id AS BLOB) FROM job WHERE seq = ?"
@@ -49,33 +94,98 @@ class Damaged(NamedTuple):
     problem: str
 
 
+class _Running(NamedTuple):
+    """A job's row in `running`, as far as it can be read: what OUT_OF_RUNNING returns."""
+
+    version: int
+    attempts: int
+    events: int
+    worker: bytes
+    acquired_at: int
+    leased_event: int
+    available_at: int
+    expires_at: int
+    heartbeat_at: int
+
+
+class Reached(NamedTuple):
+    """How far a job has got, as far as that can be told."""
+
+    version: int
+    attempts: int
+    events: int
+
+
+class Identity(NamedTuple):
+    """What a job is known by."""
+
+    id: str
+    lane: int
+    priority: int | None
+
+
 def find(db: apsw.Connection, limit: int = PASSED_OVER_AT_ONCE) -> list[Damaged]:
     """Jobs that have not ended and cannot be read. It reads all that have not: not for a write."""
     return list(islice(_damaged(db, _LIVE), limit))
 
 
-def set_aside(step: Step, damaged: Damaged) -> bool:
-    """Make a dead letter of a job that cannot be read, wherever it stands; False if it ended."""
-    out: Any = step.execute(OUT_OF_RUNNING, (damaged.seq,)).fetchone()
+def set_aside(step: Step, damaged: Damaged) -> Decision | None:
+    """Make a dead letter of a job that cannot be read, wherever it stands; None if it has ended."""
+    return _running_aside(step, damaged) or _waiting_aside(step, damaged)
+
+
+def _running_aside(step: Step, damaged: Damaged) -> Decision | None:
+    seq, problem = damaged
+    out: Any = step.execute(OUT_OF_RUNNING, (seq,)).fetchone()
     if out is None:
-        return aside.waiting_job(step, *damaged)
-    version, attempts, events, worker, acquired_at, leased_event, available_at, *rest = out
-    job = aside.identity(step, damaged.seq)
-    said = Reached(version, attempts, events)
-    reached = aside.reached_by(step, damaged.seq, said)
+        return None
+    stood = _Running(*out)
+    job = _identity(step, seq)
+    reached = _reached_by(step, seq, Reached(stood.version, stood.attempts, stood.events))
     if step.rules.key_limits:
-        parking.freed(step, (damaged.seq,))
-    reason = set_aside_reason(damaged.problem)
-    expires_at, heartbeat_at = rest
-    held = (
-        damaged.seq, reached.version + (said.version < reached.version),
-        worker.decode(errors="replace"), acquired_at, attempts, reached.events,
-        leased_event or reached.events, available_at, None, expires_at, heartbeat_at,
-    )  # fmt: skip
-    decision = Decision(Event.DEAD, Status.DEAD, attempts, message=reason)
-    error = JobError(ERROR_TYPE, reason)
-    apply_decision(step, job.id, held, (job.lane,), decision, error, checkpoint=True)
-    return True
+        parking.freed(step, (seq,))
+    held = Held(
+        seq=seq,
+        version=reached.version + (stood.version < reached.version),
+        worker=stood.worker.decode(errors="replace"),
+        acquired_at=stood.acquired_at,
+        attempts=stood.attempts,
+        events=reached.events,
+        leased_event=stood.leased_event or reached.events,
+        available_at=stood.available_at,
+        cancel_reason=None,
+        expires_at=stood.expires_at,
+        heartbeat_at=stood.heartbeat_at,
+    )
+    decision = decisions.set_aside(stood.attempts, problem)
+    ends = Ends(step)
+    ends.add(job.id, held, job.lane, decision, checkpoint=True)
+    ends.write()
+    return decision
+
+
+def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
+    seq, problem = damaged
+    counted = parking.counted(step, seq)
+    out: Any = step.execute(OUT_OF_READY, (seq,)).fetchone()
+    if out is None:
+        out = _out_of_waiting(step, seq)
+    if out is None:
+        out = step.execute(OUT_OF_READY_ANYWHERE, (seq,)).fetchone()
+    if out is None:
+        return None
+    version, attempts, events, available_at, stood_in, *rest = out
+    before: Status = rest[0] if rest else Status.PENDING
+    job = _identity(step, seq, stood_in)
+    reached = _reached_by(step, seq, Reached(version, attempts, events))
+    if before is Status.PENDING:
+        step.execute(ready.FORGET_PLACE, (seq,))
+        if job.priority is not None:
+            count_left(step.count, [(job.lane, job.priority)])
+        if counted is not None:
+            parking.left(step, counted)
+    state = JobState(seq, job.id, job.lane, before, *reached, available_at)
+    return finish_waiting(step, state, Status.DEAD, set_aside_reason(problem))
 
 
 def told(db: apsw.Connection) -> Iterator[str]:
@@ -95,3 +205,43 @@ def _damaged(db: apsw.Connection, statement: str) -> Iterator[Damaged]:
         found = problems(row)
         if found:
             yield Damaged(row[0], "; ".join(found))
+
+
+def _identity(step: Step, seq: int, stood_in: int = 0) -> Identity:
+    """What a job is known by, put right where nobody could name it or find it otherwise."""
+    raw, lane, priority, _ = _row(step, IDENTITY, seq)
+    try:
+        job_id = raw.decode()
+    except (AttributeError, UnicodeDecodeError):
+        kept = b"" if raw is None else raw
+        job_id = f"{kept.decode(errors='replace')}-unreadable-{seq}"
+        step.execute(RENAME, (job_id, seq))
+    if lane is None:
+        lane = _row(step, ANY_LANE, stood_in)[0]
+        step.execute(REHOME, (lane, seq))
+    return Identity(job_id, lane, priority)
+
+
+def _reached_by(step: Step, seq: int, said: Reached) -> Reached:
+    """How far a job has got, by what its row says and what is known of it elsewhere."""
+    version, ended_event, n = _row(step, REACHED, seq)
+    return Reached(max(said.version, version), said.attempts, max(said.events, ended_event, n))
+
+
+def _out_of_waiting(step: Step, seq: int) -> tuple[Any, ...] | None:
+    blocked = step.execute(_IS_BLOCKED, (seq,)).fetchone() is not None
+    if blocked:
+        inheritance.waits_no_more(step, seq)
+    out: Any = step.execute(OUT_OF_WAITING, (seq,)).fetchone()
+    if out is None:
+        return None
+    step.execute(WAIT_FOR_NOBODY, (seq,))
+    *rest, code = out
+    before = STATUS_OF.get(code)
+    if before not in (Status.SCHEDULED, Status.FAILED, Status.BLOCKED):
+        before = Status.BLOCKED if blocked else Status.SCHEDULED
+    return (*rest, before)
+
+
+def _row(step: Step, statement: str, number: int) -> Any:
+    return step.execute(statement, (number,)).fetchone()

@@ -18,8 +18,8 @@ from leasehold.core.messages import not_started_by
 from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier
 from leasehold.core.status import Status
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import aside, parking, ready
-from leasehold.stores.sqlite.leasing.finish import end_waiting
+from leasehold.stores.sqlite.leasing import damage, parking, ready
+from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.key_slots import KEY, KeySlots
 from leasehold.stores.sqlite.leasing.order import (
     Lane,
@@ -31,6 +31,7 @@ from leasehold.stores.sqlite.leasing.order import (
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.slots import free_slots
+from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import (
     MOMENT_MAX,
@@ -84,7 +85,7 @@ def promote(step: Step) -> int:
     entries, events = [], []
     for row in due:
         if row[6] is None:
-            aside.waiting_job(step, row[0], "it belongs to no queue and task")
+            damage.set_aside(step, Damaged(row[0], "it belongs to no queue and task"))
     due = [row for row in due if row[6] is not None]
     for seq, status, due_at, version, attempts, n, lane, priority, parent, *rest in due:
         created_at, deadline, base = rest
@@ -165,7 +166,7 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
             # Nothing is granted yet: without these, others are the best.
             for row, problem in unreadable[:left]:
                 seq = row[2]
-                aside.waiting_job(step, seq, problem_with(step.db, seq) or problem)
+                damage.set_aside(step, Damaged(seq, problem_with(step.db, seq) or problem))
             left -= len(unreadable)
             if left > 0:
                 continue
@@ -253,20 +254,9 @@ def _both(one: Callable[[], object] | None, other: Callable[[], object]) -> Call
 def cancel_late(step: Step, row: tuple[Any, ...]) -> None:
     """A job that was not started in time is cancelled, with that reason."""
     seq, lane, version, attempts, events, available_at, job_id, start_by = row
-    ready.leave_by_number(step, seq)
-    end_waiting(
-        step,
-        seq=seq,
-        job_id=job_id,
-        lane=lane,
-        before=Status.PENDING,
-        after=Status.CANCELLED,
-        version=version,
-        attempts=attempts,
-        events=events,
-        available_at=available_at,
-        reason=not_started_by(from_micros(start_by)),
-    )
+    stood = (Status.PENDING, version, attempts, events, available_at)
+    reason = not_started_by(from_micros(start_by))
+    end_waiting(step, JobState(seq, job_id, lane, *stood), Status.CANCELLED, reason)
 
 
 class _Grants:

@@ -15,15 +15,18 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
-from leasehold.core import messages
+from leasehold.core.decision import Decision, decide_recovery
+from leasehold.core.fence import lease_is_over
 from leasehold.core.lease import Settled, StuckJob, SweepReport
 from leasehold.core.limits import SECONDS_MAX
-from leasehold.core.outcome import JobError, decide_recovery
-from leasehold.core.status import Status
+from leasehold.core.outcome import JobError
+from leasehold.core.recovery import WORKER_SILENT_MICROS_MAX, HeldLease, lost, report_of, taken
 from leasehold.env import from_micros
+from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import damage, lease, parking
+from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
-from leasehold.stores.sqlite.leasing.settle import END_LEASE, FIND_SEQ, JOB_RULES, apply_decision
+from leasehold.stores.sqlite.leasing.state import find as find_state
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient
 from leasehold.stores.sqlite.writing.step import Step
@@ -36,10 +39,12 @@ LOST: Final = f"""
         OR worker IN (SELECT value FROM json_each(?2))
     ORDER BY expires_at
 """  # noqa: S608  # our own number
-STILL_LOST: Final = """
-    SELECT running.version, id, worker, expires_at, heartbeat_at
-    FROM running JOIN job USING (seq) WHERE seq = ?
+_HELD_LEASE: Final = """
+    SELECT seq, id, lane, allowance, max_retries, running.version, worker, expires_at, heartbeat_at
+    FROM running JOIN job USING (seq)
 """
+STILL_LOST: Final = f"{_HELD_LEASE} WHERE seq = ?"
+HELD_UNDER: Final = f"{_HELD_LEASE} WHERE id = ? AND running.version = ?"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
 STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"
 FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ?"
@@ -49,7 +54,6 @@ SILENT: Final = """
     SELECT id FROM worker WHERE heartbeat_at < ? AND id NOT IN (SELECT worker FROM running)
 """
 FORGET_SILENT: Final = "DELETE FROM worker WHERE id = ? AND heartbeat_at < ?"
-SILENT_MICROS: Final = 24 * 3600 * 1_000_000
 # Many whose time is over have started, or ended, before: a reader finds those that have not.
 LATE: Final = f"""
     SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id, job.start_by
@@ -57,7 +61,6 @@ LATE: Final = f"""
     WHERE start_by < ?1 AND version = 0
 """  # noqa: S608  # our own names
 STILL_LATE: Final = f"{LATE} AND job.seq = ?2"
-HOLDER: Final = "SELECT worker, heartbeat_at FROM running WHERE seq = ? AND version = ?"
 RESET_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1 WHERE seq = ?"
 STUCK: Final = Lenient(
     {
@@ -91,38 +94,24 @@ def find(db: apsw.Connection, now: int, dead: Collection[str]) -> Suspects:
     """The jobs whose holders may be lost, and the workers that were silent for long."""
     workers = msgspec.json.encode(sorted(dead)).decode()
     jobs = [seq for (seq,) in db.execute(LOST, (now, workers))]
-    silent = [worker for (worker,) in db.execute(SILENT, (now - SILENT_MICROS,))]
+    silent = [worker for (worker,) in db.execute(SILENT, (now - WORKER_SILENT_MICROS_MAX,))]
     late = [row[0] for row in db.execute(LATE, (now,))]
     return Suspects(frozenset(dead), jobs, late, silent)
 
 
 def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
     """Take back those of these jobs that are lost, in one write."""
-    ends = {Status.PENDING: 0, Status.DEAD: 0, Status.CANCELLED: 0}
+    decisions = []
     for seq in jobs:
         problem = problem_with(step.db, seq)
         if problem is not None:
-            ends[Status.DEAD] += damage.set_aside(step, damage.Damaged(seq, problem))
+            decisions.append(damage.set_aside(step, damage.Damaged(seq, problem)))
             continue
-        held: Any = step.execute(STILL_LOST, (seq,)).fetchone()
-        if held is None or not (held[3] <= step.now or held[2] in dead):
-            continue
-        version, job_id, worker, expires_at, heartbeat_at = held
-        heartbeat = from_micros(heartbeat_at)
-        error = (
-            messages.died(worker, version, heartbeat)
-            if worker in dead
-            else messages.expired(worker, version, from_micros(expires_at), heartbeat)
-        )
-        ends[_take_back(step, seq, version, job_id, error).status] += 1
-    found = sum(ends.values())
-    return SweepReport(
-        expired_found=found,
-        recovered=ends[Status.PENDING],
-        dead=ends[Status.DEAD],
-        cancelled=ends[Status.CANCELLED],
-        checkpoints_created=found,
-    )
+        suspect = _held(step.execute(STILL_LOST, (seq,)).fetchone())
+        error = None if suspect is None else lost(suspect.lease, step.now, dead)
+        if suspect is not None and error is not None:
+            decisions.append(_take_back(step, suspect, error)[0])
+    return report_of(decision for decision in decisions if decision is not None)
 
 
 def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -> SweepReport:
@@ -130,46 +119,62 @@ def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -
     holding = {worker for (worker,) in step.execute(STILL_HOLDING)}
     done = sorted(set(dead) - holding)
     step.executemany(FORGET_WORKER, [(worker,) for worker in done])
-    before = step.now - SILENT_MICROS
+    before = step.now - WORKER_SILENT_MICROS_MAX
     step.executemany(FORGET_SILENT, [(worker, before) for worker in silent])
     return SweepReport(workers_proved_dead=tuple(done))
 
 
+class _HeldJob(NamedTuple):
+    """A running job that may be taken from its holder."""
+
+    seq: int
+    id: str
+    lane: int
+    allowance: int
+    max_retries: int
+    lease: HeldLease
+
+
+def _held(row: Any) -> _HeldJob | None:
+    if row is None:
+        return None
+    seq, job_id, lane, allowance, max_retries, *lease = row
+    return _HeldJob(seq, job_id, lane, allowance, max_retries, HeldLease(*lease))
+
+
 def _take_back(
-    step: Step, seq: int, version: int, job_id: str, error: JobError, *, reset: bool = False
-) -> Settled:
-    row = step.execute(END_LEASE, (seq, version)).fetchone()
+    step: Step, job: _HeldJob, error: JobError, *, attempts: int | None = None
+) -> tuple[Decision, Settled]:
+    row: Any = step.execute(END_LEASE, (job.seq, job.lease.version)).fetchone()
+    held = Held._make(row)
     if step.rules.key_limits:
-        parking.freed(step, (seq,))
-    rules = step.execute(JOB_RULES, (seq,)).fetchone()
-    assert row is not None
-    assert rules is not None
-    attempts = 0 if reset else row[4]
+        parking.freed(step, (job.seq,))
     decision = decide_recovery(
-        attempts=attempts, allowance=rules[2], cancel_reason=row[8], why=error.message
+        attempts=held.attempts if attempts is None else attempts,
+        allowance=job.allowance,
+        cancel_reason=held.cancel_reason,
+        error=error,
     )
-    settled = apply_decision(step, job_id, row, rules, decision, error, checkpoint=True)
-    if settled.status is Status.PENDING:
-        step.count(rules[0], "total_recovered")
-    return settled
+    ends = Ends(step)
+    settled = ends.add(job.id, held, job.lane, decision, checkpoint=True)
+    ends.write()
+    return decision, settled
 
 
 def recover_one(
     step: Step, job_id: str, version: int, *, reset_attempts: bool, reason: str
-) -> Settled | None:
-    """Take one job from its holder; None if that lease is over."""
-    found: Any = step.execute(FIND_SEQ, (job_id,)).fetchone()
-    if found is None:
-        return None
-    seq = found[0]
-    held: Any = step.execute(HOLDER, (seq, version)).fetchone()
-    if held is None:
-        return None
-    worker, heartbeat_at = held
-    if reset_attempts:
-        step.execute(RESET_ALLOWANCE, (seq,))
-    error = messages.taken(worker, version, from_micros(heartbeat_at), reason)
-    return _take_back(step, seq, version, job_id, error, reset=reset_attempts)
+) -> Settled | LeaseLostError:
+    """Take one job from its holder; an error if that lease is over."""
+    job = _held(step.execute(HELD_UNDER, (job_id, version)).fetchone())
+    if job is None:
+        # Whoever takes jobs back is no stale holder: its being late is not the job's history.
+        return lease_is_over(job_id, version, find_state(step, job_id))
+    error = taken(job.lease, reason)
+    if not reset_attempts:
+        return _take_back(step, job, error)[1]
+    step.execute(RESET_ALLOWANCE, (job.seq,))
+    fresh = job._replace(allowance=job.max_retries + 1)
+    return _take_back(step, fresh, error, attempts=0)[1]
 
 
 def cancel_late(step: Step, jobs: Sequence[int]) -> None:

@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.joblog import LogLine, bounded
-from leasehold.core.lease import (
-    Renewal,
-    Renewed,
-    RunningLease,
-    decide_renewal,
-)
+from leasehold.core.lease import Renewal, Renewed, RunningLease, decide_renewal
 from leasehold.core.limits import LOG_LINES_MAX
 from leasehold.env import to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
-from leasehold.stores.sqlite.leasing.settle import FIND_SEQ, refuse
+from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.writing.step import Step
 
 HELD: Final = """
@@ -42,7 +37,7 @@ def renew(step: Step, worker: str, renewals: Sequence[Renewal]) -> list[Renewed 
 def _renew_one(step: Step, renewal: Renewal) -> Renewed | LeaseLostError:
     row = step.execute(HELD, (renewal.job_id, renewal.version)).fetchone()
     if row is None:
-        return stale(step, renewal.job_id, renewal.version)
+        return refuse(step, renewal.job_id, renewal.version)
     seq, *lease = row
     decided = decide_renewal(
         renewal,
@@ -63,7 +58,7 @@ def report_progress(
     """Keep the latest progress; answers a stale holder with its error."""
     row = step.execute(HELD, (job_id, version)).fetchone()
     if row is None:
-        return stale(step, job_id, version)
+        return refuse(step, job_id, version)
     step.execute(KEEP_PROGRESS, (row[0], progress.decode()))
     return None
 
@@ -74,7 +69,7 @@ def append_log(
     """Keep the latest lines; answers a stale holder with its error."""
     row = step.execute(HELD, (job_id, version)).fetchone()
     if row is None:
-        return stale(step, job_id, version)
+        return refuse(step, job_id, version)
     seq = row[0]
     last = step.execute(LAST_LINE, (seq,)).fetchone()
     assert last is not None
@@ -87,9 +82,3 @@ def append_log(
     )
     step.execute(DROP_LINES, (seq, n + len(lines) - LOG_LINES_MAX))
     return None
-
-
-def stale(step: Step, job_id: str, version: int) -> LeaseLostError:
-    """Refuse a holder that is no longer one."""
-    row = step.execute(FIND_SEQ, (job_id,)).fetchone()
-    return refuse(step, job_id, row[0] if row else 0, version)

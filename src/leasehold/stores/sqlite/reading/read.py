@@ -8,6 +8,7 @@ import apsw
 
 from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.outcome import JobError
+from leasehold.core.pages import HistoryPage, check_cursor, history_page
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.refusals import check_page, not_a_cursor
 from leasehold.core.search import JobFilter, Page
@@ -41,7 +42,8 @@ _ATTEMPTS: Final = Lenient(
         "expires_at": Kind.MOMENT_OR_NULL,
         "heartbeat_at": Kind.MOMENT_OR_NULL,
     },
-    "FROM attempt WHERE seq = ? ORDER BY version",
+    # Events are numbered in the order of leases: a page of them needs no more rows than events.
+    "FROM attempt WHERE seq = ?1 AND ended_event > ?2 ORDER BY version LIMIT ?3",
 )
 _RUNNING_ATTEMPT: Final = Lenient(
     {
@@ -67,9 +69,14 @@ _EVENTS: Final = Lenient(
         "version": Kind.WHOLE,
         "message": Kind.TEXT_OR_NULL,
     },
-    "FROM event WHERE seq = ?",
+    "FROM event WHERE seq = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
 )
-_EVENTS_OF_FINISHED: Final = "SELECT events FROM finished WHERE seq = ?"
+_IS_KEPT: Final = """
+    SELECT events = 1 + 2 * (SELECT count(*) FROM attempt WHERE seq = ?1)
+        + (SELECT count(*) FROM event WHERE seq = ?1)
+    FROM finished WHERE seq = ?1
+"""
+_ALL: Final = -1  # no limit
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
         LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
@@ -182,7 +189,7 @@ def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:
             note,
             expires_at,
             heartbeat_at,
-        ) in _ATTEMPTS.rows(db, (found[0],))
+        ) in _ATTEMPTS.rows(db, (found[0], 0, _ALL))
         if outcome in EVENT_OF
     ]
     for version, number, worker, acquired_at, expires_at, heartbeat_at, _ in _RUNNING_ATTEMPT.rows(
@@ -202,8 +209,21 @@ def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:
     return listed
 
 
-def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
-    """Everything that happened to a job, woven from its own row, its attempts and its events."""
+def page_of_history(
+    db: apsw.Connection, job_id: str, limit: int, cursor: str | None
+) -> HistoryPage:
+    """A part of what happened to a job."""
+    since = check_cursor(limit, cursor) or 0
+    return history_page(history(db, job_id, since, limit + 1), limit)
+
+
+def history(
+    db: apsw.Connection, job_id: str, since: int = 0, limit: int | None = None
+) -> list[HistoryEvent]:
+    """What happened to a job after an event, woven from its own row, its attempts and its events.
+
+    Of each no more rows are read than events are wanted.
+    """
     found = next(_CREATED.rows(db, (job_id,)), None)
     if found is None:
         return []
@@ -237,7 +257,8 @@ def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
         return event(n, at, Event.LEASED, Status.PENDING, Status.RUNNING, attempts, worker, version)
 
     told = [event(1, created_at, Event.CREATED, None, STATUS_OF.get(born, Status.PENDING), 0)]
-    for row in _ATTEMPTS.rows(db, (seq,)):
+    rows_max = _ALL if limit is None else limit
+    for row in _ATTEMPTS.rows(db, (seq, since, rows_max)):
         version, number, worker, start, end, outcome, after, spent, first, last, message = row[:11]
         told.append(leased(first, start, number, worker, version))
         end_event = EVENT_OF.get(outcome)
@@ -251,14 +272,15 @@ def history(db: apsw.Connection, job_id: str) -> list[HistoryEvent]:
         )  # fmt: skip
     for version, number, worker, start, _, _, first in _RUNNING_ATTEMPT.rows(db, (seq,)):
         told.append(leased(first, start, number, worker, version))
-    for n, at, what, before, after, *rest in _EVENTS.rows(db, (seq,)):
+    for n, at, what, before, after, *rest in _EVENTS.rows(db, (seq, since, rows_max)):
         if what in EVENT_OF and before in STATUS_OF and after in STATUS_OF:
             told.append(event(n, at, EVENT_OF[what], STATUS_OF[before], STATUS_OF[after], *rest))
-    kept: Any = db.execute(_EVENTS_OF_FINISHED, (seq,)).fetchone()
-    if kept is not None and kept[0] != len(told):
+    kept: Any = db.execute(_IS_KEPT, (seq,)).fetchone()
+    if kept is not None and not kept[0]:
         # A history that was dropped to keep the bound is gone as a whole.
         return []
-    return sorted(told, key=lambda entry: entry.sequence)
+    wanted = [entry for entry in told if entry.sequence > since]
+    return sorted(wanted, key=lambda entry: entry.sequence)[:limit]
 
 
 def _moment(micros: int | None) -> Any:

@@ -7,6 +7,7 @@ from typing import Final
 import apsw
 
 from leasehold.core.joblog import JobLog, LogLine
+from leasehold.core.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
 from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, detail_of, queues_of
@@ -26,18 +27,24 @@ WORKERS: Final = Lenient(
 )
 LOG: Final = Lenient(
     {"n": Kind.WHOLE, "at": Kind.MOMENT, "line": Kind.TEXT},
-    "FROM log JOIN job USING (seq) WHERE id = ? ORDER BY n",
+    "FROM log JOIN job USING (seq) WHERE id = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
 )
 AUDIT: Final = Lenient(
     {
+        "n": Kind.WHOLE,
         "at": Kind.MOMENT,
         "actor": Kind.TEXT,
         "action": Kind.TEXT,
         "detail": Kind.TEXT,
         "count": Kind.WHOLE,
     },
-    "FROM audit ORDER BY n DESC LIMIT ?",
+    "FROM audit WHERE n < ?1 ORDER BY n DESC LIMIT ?2",
 )
+
+ALL: Final = -1
+"""No limit, as SQLite is told it."""
+FIRST: Final = 2**63 - 1
+"""Above the number of every record."""
 
 
 def workers(db: apsw.Connection) -> list[WorkerInfo]:
@@ -59,16 +66,46 @@ def workers(db: apsw.Connection) -> list[WorkerInfo]:
 
 def log(db: apsw.Connection, job_id: str) -> JobLog:
     """What a job's tasks logged. Lines are numbered from 1: the numbers tell how many are gone."""
-    rows = list(LOG.rows(db, (job_id,)))
-    lines = [LogLine(from_micros(at), text) for _, at, text in rows]
-    return JobLog(lines, dropped=max(0, rows[-1][0] - len(rows)) if rows else 0)
+    numbered = _lines(db, job_id)
+    lines = [line for _, line in numbered]
+    return JobLog(lines, dropped=max(0, numbered[-1][0] - len(lines)) if lines else 0)
+
+
+def page_of_log(db: apsw.Connection, job_id: str, limit: int, cursor: str | None) -> LogPage:
+    """A part of them."""
+    after = check_cursor(limit, cursor) or 0
+    return log_page(_lines(db, job_id, after, limit + 1), after, limit)
+
+
+def _lines(
+    db: apsw.Connection, job_id: str, after: int = 0, limit: int = ALL
+) -> list[tuple[int, LogLine]]:
+    rows = LOG.rows(db, (job_id, after, limit))
+    return [(n, LogLine(from_micros(at), text)) for n, at, text in rows]
 
 
 def audit_log(db: apsw.Connection, limit: int) -> list[AuditRecord]:
     """The latest administrative actions, newest first."""
+    return [record for _, record in _audited(db, FIRST, limit)]
+
+
+def page_of_audit(db: apsw.Connection, limit: int, cursor: str | None) -> AuditPage:
+    """A part of them."""
+    before = check_cursor(limit, cursor)
+    return audit_page(_audited(db, FIRST if before is None else before, limit + 1), limit)
+
+
+def _audited(db: apsw.Connection, before: int, limit: int) -> list[tuple[int, AuditRecord]]:
     return [
-        AuditRecord(
-            at=from_micros(at), actor=actor, action=action, detail=detail_of(detail), count=count
+        (
+            n,
+            AuditRecord(
+                at=from_micros(at),
+                actor=actor,
+                action=action,
+                detail=detail_of(detail),
+                count=count,
+            ),
         )
-        for at, actor, action, detail, count in AUDIT.rows(db, (limit,))
+        for n, at, actor, action, detail, count in AUDIT.rows(db, (before, limit))
     ]

@@ -27,10 +27,8 @@ from leasehold.errors import InvalidQueueError
 from leasehold.stores.sqlite.keeping.erase import erase
 from leasehold.stores.sqlite.keeping.prune_lanes import MAKE_INDEX
 from leasehold.stores.sqlite.leasing import people, relimit
-from leasehold.stores.sqlite.leasing.finish import end_waiting
-from leasehold.stores.sqlite.leasing.locate import locate, remove
 from leasehold.stores.sqlite.leasing.rebalance import rescore
-from leasehold.stores.sqlite.leasing.settle import FIND_SEQ
+from leasehold.stores.sqlite.leasing.state import end_waiting, find, state_of
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import DELETED_BY, Rule, load
 from leasehold.stores.sqlite.writing.step import Step
@@ -132,16 +130,14 @@ def purge(step: Step, queue: str, where: JobFilter, actor: str, page: Page) -> P
 
     Those that others wait for are deleted by `dependents.resolve`, which tells these first.
     """
-    cancel = people.cancel(purged_by(actor))
     purged = 0
     for job in page.jobs:
-        found: Any = step.execute(FIND_SEQ, (job.id,)).fetchone()
-        place = None if found is None else locate(step, found[0])
+        waiting = find(step, job.id)
         # It was found by a reader: it may have been leased or ended since.
-        if place is None or place.status not in WAITING:
+        if waiting is None or waiting.status not in WAITING:
             continue
-        seq = found[0]
-        cancel(step, seq, job, place)
+        seq = waiting.seq
+        end_waiting(step, waiting, Status.CANCELLED, purged_by(actor))
         if step.somebody_waits and step.execute(BLOCKS_SOMEBODY, (seq,)).fetchone():
             step.execute(DELETE_WHEN_TOLD, (seq,))
             step.some_unresolved = True
@@ -290,22 +286,8 @@ def _keep(step: Step, queue: str, rule: Rule) -> None:
 
 
 def _bury(step: Step, seq: int, reason: str) -> bool:
-    place = locate(step, seq)
-    if place is None or place.status not in WAITING:
+    job = state_of(step, seq)
+    if job is None or job.status not in WAITING:
         return False
-    job: Any = step.execute(JOB_TO_BURY, (seq,)).fetchone()
-    remove(step, seq, place)
-    end_waiting(
-        step,
-        seq=seq,
-        job_id=job[0],
-        lane=job[1],
-        before=place.status,
-        after=Status.DEAD,
-        version=place.version,
-        attempts=place.attempts,
-        events=place.events,
-        available_at=place.available_at,
-        reason=reason,
-    )
+    end_waiting(step, job, Status.DEAD, reason)
     return True

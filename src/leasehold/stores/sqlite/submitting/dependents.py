@@ -17,10 +17,9 @@ from leasehold.core.dependencies import consequence, told
 from leasehold.core.status import Event, Status
 from leasehold.stores.sqlite.keeping.erase import erase
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.leasing.finish import end_waiting
 from leasehold.stores.sqlite.leasing.lease import FORGET_WAITING
-from leasehold.stores.sqlite.leasing.locate import WAIT_FOR_NOBODY
 from leasehold.stores.sqlite.leasing.ready import Entry
+from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import INSERT_EVENT, Step
@@ -118,23 +117,9 @@ def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:
 
 def _end(step: Step, dependent: Dependent, after: Status, needed: int, message: str) -> None:
     seq, job_id, lane, _, _, _, due, version, attempts, events, *_ = dependent
-    step.execute(FORGET_WAITING, (seq,))
-    inheritance.waits_no_more(step, seq)
-    step.execute(WAIT_FOR_NOBODY, (seq,))
     step.execute(ENDED_BY, (needed, seq))
-    end_waiting(
-        step,
-        seq=seq,
-        job_id=job_id,
-        lane=lane,
-        before=Status.BLOCKED,
-        after=after,
-        version=version,
-        attempts=attempts,
-        events=events,
-        available_at=due,
-        reason=message,
-    )
+    job = JobState(seq, job_id, lane, Status.BLOCKED, version, attempts, events, due)
+    end_waiting(step, job, after, message)
 
 
 def _unblock(step: Step, dependents: list[Dependent], message: str) -> None:

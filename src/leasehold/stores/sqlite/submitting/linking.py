@@ -15,7 +15,6 @@ from leasehold.core.dependencies import (
     Plan,
     Verdict,
     is_in_the_way,
-    refuse_discard,
     refuse_replay,
 )
 from leasehold.core.graph import order_of
@@ -309,10 +308,3 @@ def replay_order(step: Step, job_ids: Sequence[str]) -> list[int]:
     for job_id, needed_id in links:
         depends_on.setdefault(job_id, []).append(needed_id)
     return order_of(job_ids, depends_on)
-
-
-def check_not_needed(step: Step, seq: int, job_id: str) -> None:
-    """Refuse to discard a job that an unfinished one depends on."""
-    row = step.execute(NEEDED_BY, (seq,)).fetchone()
-    if row is not None:
-        raise refuse_discard(job_id, row[0])

@@ -184,7 +184,9 @@ class Foundation:
             found = damage.find(db)
         if not found:
             return 0
-        done = self._writer.run(lambda step: sum(damage.set_aside(step, each) for each in found))
+        done = self._writer.run(
+            lambda step: sum(damage.set_aside(step, each) is not None for each in found)
+        )
         for seq, problem in found[:10]:
             logger.error("a job was set aside, number %d: it cannot be read: %s", seq, problem)
         return done

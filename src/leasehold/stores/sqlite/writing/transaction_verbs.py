@@ -21,6 +21,7 @@ from leasehold.errors import LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.leasing import renew, settle
 from leasehold.stores.sqlite.leasing.room import tell_of_room
+from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.failures import translated
@@ -73,7 +74,7 @@ class KeepsTransactions(Foundation):
 
     def _refuse_stale(self, db: ApplicationConnection, job_id: str, version: int) -> None:
         if db.execute(renew.HELD, (job_id, version)).fetchone() is None:
-            raise self._within(db, lambda step: renew.stale(step, job_id, version))
+            raise self._within(db, lambda step: refuse(step, job_id, version))
 
     # -- inside ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A schedule as programs are told of it, with its next runs."""
+"""Schedules, with their next runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import msgspec
 
 from leasehold.core.schedule import Schedule
 from leasehold.core.timing import Cron, Every, Timing
+from leasehold.documents.records import in_utc
 
 NEXT_RUNS: Final = 3
 
 
-def document_of_schedule(known: Schedule, now: datetime) -> dict[str, Any]:
-    """A schedule for programs."""
+def schedule_document(known: Schedule, now: datetime) -> dict[str, Any]:
+    """A schedule, what it submits, and when."""
     draft, timing = known.draft, known.timing
     return {
         "name": known.name,
@@ -23,7 +24,7 @@ def document_of_schedule(known: Schedule, now: datetime) -> dict[str, Any]:
         "cron": timing.expression if isinstance(timing, Cron) else None,
         "zone": timing.zone if isinstance(timing, Cron) else None,
         "every_seconds": timing.seconds if isinstance(timing, Every) else None,
-        "starting": timing.starting if isinstance(timing, Every) else None,
+        "starting": in_utc(timing.starting) if isinstance(timing, Every) else None,
         "task": known.task,
         "queue": known.queue,
         **_job_options(known),

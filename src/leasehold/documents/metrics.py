@@ -1,9 +1,7 @@
-"""Metrics of a queue as flat documents: for tables, for programs, for the live view."""
+"""Metrics of queues, flat: a window, or minute by minute and day by day."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from leasehold.core.histogram import Durations
@@ -35,17 +33,6 @@ def point_document(queue: str | None, point: MinutePoint | DayPoint) -> dict[str
     """What happened to a queue, or in the whole store, in one minute or on one day."""
     begin = {"at": point.at} if isinstance(point, MinutePoint) else {"day": point.day}
     return {"queue": queue, **begin, "pending": point.pending, **_happened(point)}
-
-
-def error_percent(document: Mapping[str, Any]) -> float | None:
-    """The share of attempts that failed; None if none ended."""
-    ended = document["completed"] + document["failed"]
-    return 100 * float(document["error_rate"]) if ended else None
-
-
-def moment(value: datetime) -> str:
-    """The beginning of a minute, in UTC."""
-    return f"{value:%Y-%m-%d %H:%M}"
 
 
 def _happened(figures: Figures) -> dict[str, Any]:

@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leasehold.core.decision import Decision, decide, decide_recovery
 from leasehold.core.outcome import (
     Cancel,
     Complete,
-    Decision,
     Fail,
     JobError,
     Outcome,
     Release,
     Retry,
     Snooze,
-    decide,
-    decide_recovery,
 )
 from leasehold.core.retry import DELAY_SECONDS_MAX, Constant, RetryPolicy
 from leasehold.core.status import TERMINAL, Event, Status, allowed
@@ -90,16 +88,23 @@ def test_every_recovery_is_allowed_by_the_table(spent: tuple[int, int], reason: 
 
 
 def test_complete() -> None:
-    assert decision(Complete()) == Decision(Event.COMPLETED, Status.COMPLETED, 1)
+    assert decision(Complete()) == Decision(
+        Event.COMPLETED, Status.COMPLETED, 1, ("completed",), has_run=True
+    )
 
 
 def test_a_failure_is_retried_until_the_allowance_is_used_up() -> None:
     policy = Constant(7)
+    said = "OSError: bad luck"
     made = decision(Fail(ERROR), attempts=3, allowance=4, policy=policy)
     due = NOW + timedelta(seconds=7)
-    assert made == Decision(Event.FAILED, Status.FAILED, 3, due, "OSError: bad luck")
+    assert made == Decision(
+        Event.FAILED, Status.FAILED, 3, ("failed", "retried"), said, ERROR, due, has_run=True
+    )
     made = decision(Fail(ERROR), attempts=4, allowance=4, policy=policy)
-    assert made == Decision(Event.DEAD, Status.DEAD, 4, None, "OSError: bad luck")
+    assert made == Decision(
+        Event.DEAD, Status.DEAD, 4, ("failed", "dead"), said, ERROR, has_run=True
+    )
 
 
 def test_a_permanent_failure_is_not_retried() -> None:
@@ -125,10 +130,10 @@ def test_without_a_policy_the_default_backs_off() -> None:
 def test_snooze_and_release_take_the_attempt_back() -> None:
     due = NOW + timedelta(seconds=9)
     assert decision(Snooze(9, "busy"), attempts=2) == Decision(
-        Event.SNOOZED, Status.SCHEDULED, 1, due, "busy"
+        Event.SNOOZED, Status.SCHEDULED, 1, message="busy", run_at=due
     )
     assert decision(Release(9, "stop"), attempts=2) == Decision(
-        Event.RELEASED, Status.SCHEDULED, 1, due, "stop"
+        Event.RELEASED, Status.SCHEDULED, 1, message="stop", run_at=due
     )
     assert decision(Release(), attempts=2) == Decision(Event.RELEASED, Status.PENDING, 1)
 

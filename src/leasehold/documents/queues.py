@@ -1,0 +1,37 @@
+"""Queues: how they stand, their rules, and what was ever counted of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leasehold.core.queue_config import QueueInfo
+from leasehold.core.status import Status
+from leasehold.documents.records import document_of, in_utc
+
+
+def queue_figures(info: QueueInfo) -> dict[str, Any]:
+    """A queue, its state, and how many jobs stand in each status."""
+    counts = {status.value: info.counts.get(status, 0) for status in Status}
+    return {"queue": info.name, "state": info.state.value, **counts}
+
+
+def queue_document(info: QueueInfo) -> dict[str, Any]:
+    """The same, with its rules, and until when a pause of its breakers holds it."""
+    return {
+        **queue_figures(info),
+        "config": document_of(info.config),
+        "held_until": in_utc(info.held_until),
+    }
+
+
+def totals_document(
+    queue: str | None, state: str | None, stats: Mapping[str, int]
+) -> dict[str, Any]:
+    """What was ever counted of a queue, or (None) of the whole store, with the share of failures.
+
+    `stats` are those of `Stats.as_mapping`.
+    """
+    attempts = stats["total_completed"] + stats["total_failed"]
+    failed = 100 * stats["total_failed"] / attempts if attempts else None
+    return {"queue": queue, "state": state, **stats, "failure_percent": failed}

@@ -1,0 +1,88 @@
+"""The ends of attempts: what was decided of a running job is written to its record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from leasehold.core.decision import Decision, decide
+from leasehold.core.fence import is_held
+from leasehold.core.lease import Settled, Settlement
+from leasehold.core.outcome import Complete, Fail, Outcome, within_limits
+from leasehold.core.status import Status
+from leasehold.env import to_micros
+from leasehold.errors import LeaseLostError
+from leasehold.stores.memory.holding import refuse
+from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.state import BreakerState, QueueState, State
+
+
+def settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
+    """Settle a job that is still held, or refuse its former holder."""
+    record = state.records.get(settlement.job_id)
+    if record is None or not is_held(record, settlement.version):
+        return refuse(state, settlement.job_id, settlement.version)
+    outcome = within_limits(settlement.outcome, settlement.job_id)
+    decision = decide(
+        outcome,
+        attempts=record.attempts,
+        allowance=record.allowance,
+        policy=record.draft.retry,
+        cancel_reason=record.cancel_requested,
+        now=now,
+        random=state.random,
+    )
+    queue = state.queues[record.draft.queue]
+    if queue.breakers or type(outcome) is Fail:
+        _tell_breaker(state, queue, record.draft.task, outcome)
+    if type(outcome) is Complete:
+        record.result = outcome.result
+        record.result_codec = outcome.codec
+        record.attempt_rows[-1].note = outcome.note
+    return end_attempt(state, record, decision)
+
+
+def end_attempt(
+    state: State, record: Record, decision: Decision, *, checkpoint: bool = False
+) -> Settled:
+    """Close the running attempt's record and take the job where the decision says.
+
+    The record of a lost one is a checkpoint: it tells how its lease stood.
+    """
+    row = record.attempt_rows[-1]
+    row.ended_at = state.now
+    row.outcome = decision.event
+    row.error = decision.error
+    row.message = decision.message
+    if checkpoint:
+        row.expires_at = record.expires_at
+        row.heartbeat_at = record.heartbeat_at
+    if decision.error is not None:
+        record.error = decision.error
+    if decision.run_at is not None:
+        record.run_at = to_micros(decision.run_at)
+    elif decision.status is Status.PENDING:
+        record.run_at = state.now
+    if decision.has_run:
+        state.queues[record.draft.queue].figures.runs.add(state.now - record.acquired_at)
+    state.follow(record, decision)
+    return Settled(
+        record.id,
+        record.lease_version,
+        decision.event,
+        decision.status,
+        decision.attempts,
+        decision.run_at,
+    )
+
+
+def _tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) -> None:
+    if isinstance(outcome, Complete):
+        closed = queue.breakers.pop(task, None)
+        if closed is not None and closed.held_until is not None and state.news is not None:
+            state.news.ready = True
+    elif isinstance(outcome, Fail) and outcome.breaker is not None:
+        breaker = queue.breakers.setdefault(task, BreakerState())
+        breaker.failures_in_row += 1
+        if outcome.breaker.opens_at(breaker.failures_in_row):
+            breaker.hold_micros = round(outcome.breaker.pause_seconds * 1e6)
+            breaker.held_until = state.now + breaker.hold_micros
