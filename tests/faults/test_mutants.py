@@ -18,7 +18,7 @@ from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.keeping import prune
+from leasehold.stores.sqlite.keeping import removing
 from leasehold.stores.sqlite.leasing import (
     key_slots,
     lease,
@@ -321,7 +321,7 @@ MUTANTS: dict[str, Mutate] = {
     "discard what is needed": sql(linking, "NEEDED_BY", "needs = ?", "needs = -?"),
     "wait on after a cancel": sql(state, "WAIT_FOR_NOBODY", "WHERE", "WHERE 0 AND"),
     "tell what was replayed": sql(state, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
-    "prune what is needed": sql(prune, "STILL_OLD", "WHERE NOT", "WHERE 1 OR NOT"),
+    "prune what is needed": sql(removing, "STILL_ENDED", "WHERE NOT", "WHERE 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
     "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
     "let a key run any number": sql(parking, "RUNNING_OF_KEY", "key = ?", "key = -?"),

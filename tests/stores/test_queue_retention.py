@@ -16,7 +16,7 @@ from leasehold.core.retention import RetentionPolicy, Scope
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.keeping import prune, prune_lanes
+from leasehold.stores.sqlite.keeping import finding
 
 FORCE = Scope(force=True)
 SHORT = RetentionPolicy(completed_seconds=60, cancelled_seconds=60)
@@ -58,33 +58,20 @@ def clean(store: SQLiteStore, limit: int = 1000) -> tuple[int, int]:
     return pruned, writes
 
 
-def indexes(store: SQLiteStore) -> set[str]:
+def objects(store: SQLiteStore) -> set[str]:
     with store._readers.lend() as db:
         return {str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema")}
 
 
-def test_who_uses_it_not_does_not_pay_for_it(store: SQLiteStore) -> None:
-    store.create_queue("limited", QueueConfig(max_depth=9), actor="me")
-    assert "job_by_lane" not in indexes(store)
+def test_a_retention_of_its_own_costs_submits_nothing(store: SQLiteStore) -> None:
+    before = objects(store)
     store.create_queue("long", LONG, actor="me")
-    store.update_queue("limited", {"retention": LONG.retention}, actor="me")
-    assert "job_by_lane" in indexes(store)
+    store.update_queue("long", {"retention": QueueRetention(dead_seconds=1)}, actor="me")
+    assert objects(store) == before
     assert store.check() == []
 
 
-def test_finding_seeks_and_never_sorts(store: SQLiteStore) -> None:
-    store.create_queue("long", LONG, actor="me")
-    with store._readers.lend() as db:
-        for query, values in [
-            (prune_lanes.IN_LANE, (1, 0, 9, 9)),
-            (prune_lanes.LANES, (1,)),
-            (prune.IN_TROUBLE, (7, 0, 0, 0, 9)),
-        ]:
-            plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {query}", values)]
-            assert not [step for step in plan if "SCAN" in step or "B-TREE" in step], plan
-
-
-def test_what_a_queue_keeps_is_not_walked_past_for_others(
+def test_what_a_queue_keeps_is_read_past_in_reads_of_bounded_length(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.create_queue("long", LONG, actor="me")
@@ -92,20 +79,21 @@ def test_what_a_queue_keeps_is_not_walked_past_for_others(
     submit(store, "default", 10)
     complete_all(store, "long", "default")
     clock.advance(60)
-    monkeypatch.setattr(prune_lanes, "WALKED_PER_CALL", 11)
+    monkeypatch.setattr(finding, "WALKED_AT_ONCE", 11)
+    monkeypatch.setattr(finding, "WALKED_PER_CALL", 22)
     run = store.prune(SHORT, scope=FORCE, actor="me").run
-    # One read of eleven rows saw all there was to see.
-    assert store.prune(SHORT, run=run, scope=FORCE, actor="me").completed == 10
-    with store._readers.lend() as db:
-        assert db.execute("SELECT phase FROM cleanup").fetchall() == [(3,)]
+    reports = [store.prune(SHORT, run=run, scope=FORCE, actor="me") for _ in range(4)]
+    # Sixty rows are looked at by 22 a call; the last eight of those that go are in the third.
+    assert [report.completed for report in reports] == [0, 0, 10, 0]
+    assert [report.more for report in reports] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 def test_many_that_ended_at_one_moment_are_walked_past(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(prune, "WALKED_AT_ONCE", 3)
-    monkeypatch.setattr(prune_lanes, "WALKED_PER_CALL", 3)
+    monkeypatch.setattr(finding, "WALKED_AT_ONCE", 3)
+    monkeypatch.setattr(finding, "WALKED_PER_CALL", 3)
     store.create_queue("long", LONG, actor="me")
     for queue in ("one", "long", "two"):
         store.cancel(submit(store, queue, 10), reason="", actor="me")

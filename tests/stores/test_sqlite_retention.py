@@ -15,9 +15,12 @@ from leasehold.core.retention import RetentionPolicy, Scope
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.keeping import prune, prune_lanes
+from leasehold.stores.sqlite.keeping import finding, removing
 
 FORCE = Scope(force=True)
+WALK = {
+    "status": 6, "latest": 0, "by_queue": True, "major": 0, "minor": 0, "bound": 9, "rows": 10,
+}  # fmt: skip
 EMERGENCY = Scope(emergency=True)
 FATAL = Fail(JobError("ValueError", "a bug"), retryable=False)
 
@@ -83,7 +86,7 @@ def test_the_first_job_submitted_after_a_moment_is_found(
     left = {seq: at for seq, at in created.items() if seq not in gone}
     with store._readers.lend() as db:
         for cutoff in {at + by for at in created.values() for by in (-1, 0, 1)}:
-            bound = prune_lanes.first_submitted_after(db, cutoff)
+            bound = finding.first_submitted_after(db, cutoff)
             # Whatever was submitted by then is below it, and nothing else is.
             assert {seq for seq, at in left.items() if at <= cutoff} == {
                 seq for seq in left if seq < bound
@@ -98,8 +101,8 @@ def test_what_is_too_young_is_not_even_looked_at(
     clock.advance(8 * 24 * 3600)
     submit(store, 50, "young")
     settle_all(store)
-    monkeypatch.setattr(prune, "WALKED_AT_ONCE", 11)
-    monkeypatch.setattr(prune, "WALKED_PER_CALL", 11)
+    monkeypatch.setattr(finding, "WALKED_AT_ONCE", 11)
+    monkeypatch.setattr(finding, "WALKED_PER_CALL", 11)
     run = store.prune(scope=FORCE, actor="me").run
     assert store.prune(run=run, scope=FORCE, actor="me").completed == 10
     # One read of eleven rows saw all there was to see.
@@ -111,8 +114,8 @@ def test_what_is_too_young_is_not_even_looked_at(
 def test_it_walks_past_what_stays(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(prune, "WALKED_AT_ONCE", 3)
-    monkeypatch.setattr(prune, "WALKED_PER_CALL", 6)
+    monkeypatch.setattr(finding, "WALKED_AT_ONCE", 3)
+    monkeypatch.setattr(finding, "WALKED_PER_CALL", 6)
     submit(store, 20, "waiting", delay_seconds=10**7)
     for round_number in range(3):
         submit(store, 5, f"done-{round_number}")
@@ -129,9 +132,11 @@ def test_it_walks_past_what_stays(
 def test_finding_seeks_and_never_sorts(store: SQLiteStore) -> None:
     with store._readers.lend() as db:
         for query, values in [
-            (prune.IN_TROUBLE, (6, 0, 0, 0, 10)),
-            (prune_lanes.SUBMITTED, (1,)),
-            (prune.STILL_OLD, {"seqs": "[]"}),
+            (finding.IN_TROUBLE, WALK),
+            (finding.COMPLETED, WALK),
+            (finding.HISTORIES, WALK),
+            (finding.SUBMITTED, (1,)),
+            (removing.STILL_ENDED, {"seqs": "[]"}),
         ]:
             plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {query}", values)]  # type: ignore[arg-type]
             assert not [step for step in plan if "B-TREE" in step], plan

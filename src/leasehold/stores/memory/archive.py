@@ -78,17 +78,17 @@ class Archive:
         while self._count > ARCHIVED_MAX:
             self._drop_first()
 
-    def drop_old(self, first_day: int | None, limit: int) -> int:
+    def drop_old(self, first_day: int, limit: int) -> int:
         """Drop days before this one, up to so many rows; answers how many there were."""
         dropped = 0
-        while dropped < limit and self.has_old(first_day):
+        while dropped < limit and self.oldest_day is not None and self.oldest_day < first_day:
             self._drop_first()
             dropped += 1
         return dropped
 
-    def has_old(self, first_day: int | None) -> bool:
-        """Whether there is anything from before this day."""
-        return first_day is not None and bool(self._days) and next(iter(self._days)) < first_day
+    @property
+    def oldest_day(self) -> int | None:
+        return next(iter(self._days), None)
 
     def find(self, job_id: str) -> ArchivedJob | None:
         return next((_job(row) for row in self._latest_first() if row[1] == job_id), None)

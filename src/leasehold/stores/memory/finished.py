@@ -48,6 +48,10 @@ class Finished:
         """All of them, by queue; the common one is None."""
         return (None, *self._own)
 
+    def own_shelves(self) -> Collection[str]:
+        """The queues that have one of their own."""
+        return self._own.keys()
+
     def first(self, shelf: str | None, status: Status) -> Iterator[Record]:
         """The jobs of one shelf, the first to end first."""
         return iter(self._shelf_of(shelf)[status].values())
@@ -61,9 +65,6 @@ class Finished:
     def count_of(self, status: Status) -> int:
         """How many have ended like this."""
         return sum(len(shelf[status]) for shelf in (self._common, *self._own.values()))
-
-    def counts(self, shelf: str | None) -> dict[Status, int]:
-        return {status: len(jobs) for status, jobs in self._shelf_of(shelf).items()}
 
     def set_apart(self, queue: str) -> None:
         """Give a queue a shelf of its own. It looks at all ended jobs, once."""

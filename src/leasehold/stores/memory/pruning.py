@@ -1,25 +1,27 @@
-"""Prune: one bounded piece of a clean-up, under the store's one lock."""
+"""Prune: one bounded piece of a clean-up, under the store's one lock. core.cleaning decides."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import datetime
 from heapq import heappop
+from typing import Any
 
-import msgspec
-
-from leasehold.core.queue_retention import is_worth_it
-from leasehold.core.retention import (
-    COUNTED,
-    CleanUp,
-    CleanUpMode,
-    PruneReport,
-    RetentionPolicy,
-    Scope,
-    check_limit,
-    due_at,
+from leasehold.core import cleaning
+from leasehold.core.cleanup_store import (
+    Bookmark,
+    CleanedStore,
+    CleanUpWrite,
+    Cutoffs,
+    EndedJob,
+    Found,
+    Progress,
 )
+from leasehold.core.queue_retention import QueueRetention
+from leasehold.core.retention import CleanUp, PruneReport, RetentionPolicy, Scope
 from leasehold.core.status import Status
-from leasehold.env import from_micros, to_micros
+from leasehold.env import from_micros
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -33,141 +35,131 @@ def prune(
     actor: str,
 ) -> PruneReport:
     """Begin a clean-up, or go on with one."""
-    check_limit(limit)
-    policy = policy or state.policy
-    if run is None:
-        return _begin(state, policy, scope, actor)
-    place = next((at for at, record in enumerate(state.cleanups) if record.run == run), None)
-    if place is None or state.cleanups[place].ended_at is not None:
-        return PruneReport(run=run)
-    started = state.env.clock.monotonic()
-    report = (
-        _prune_jobs(state, policy, scope, limit)
-        or _drop_results(state, limit)
-        or _drop_histories(state, policy, limit)
-        or _drop_archived(state, policy, limit)
-    )
-    elapsed = state.env.clock.monotonic() - started
-    record = _counted(state, state.cleanups[place], report or PruneReport(), elapsed)
-    if report is not None:
-        state.cleanups[place] = record
-        return msgspec.structs.replace(report, run=run, more=True, lock_seconds=elapsed)
-    state.cleanups[place] = msgspec.structs.replace(record, ended_at=from_micros(state.now))
-    return _end(state, state.cleanups[place], policy, scope, actor)
+    keeper = Keeper(state)
+
+    def write(operation: Callable[[CleanUpWrite[Record]], PruneReport]) -> PruneReport:
+        return operation(keeper)
+
+    store = CleanedStore(lambda: nullcontext(keeper), write, state.env.clock.monotonic)
+    return cleaning.prune(store, run, cleaning.Order(policy or state.policy, scope, limit, actor))
 
 
-def _begin(state: State, policy: RetentionPolicy, scope: Scope, actor: str) -> PruneReport:
-    now = from_micros(state.now)
-    last = state.cleanups[-1] if state.cleanups else None
-    if not (scope.force or scope.emergency):
-        due = due_at(policy, last, now)
-        if due is None or due > now:
-            return PruneReport(next_due_at=due)
-        common, *own = (
-            (state.policy_of(shelf, policy), state.finished.counts(shelf))
-            for shelf in state.finished.shelves()
-        )
-        if not (is_worth_it(*common, own) or state.archive.has_old(policy.oldest_day(now))):
-            assert policy.interval_seconds is not None
-            return PruneReport(next_due_at=now + timedelta(seconds=policy.interval_seconds))
-    state.too_old_to_tell = None
-    record = CleanUp(
-        run=1 if last is None else last.run + 1,
-        mode=scope.mode,
-        actor=actor,
-        started_at=now,
-        active_at=now,
-    )
-    state.cleanups.append(record)
-    return PruneReport(run=record.run, more=True)
+class Keeper:
+    """The state as core.cleaning sees it: looks and writes are one here, under one lock."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.now = from_micros(state.now)
+
+    def own_retentions(self) -> Mapping[str, QueueRetention]:
+        return self._state.own_retentions()
+
+    def latest(self) -> CleanUp | None:
+        return self._state.cleanups[-1].record if self._state.cleanups else None
+
+    def progress(self, run: int) -> Progress | None:
+        return next((each for each in self._state.cleanups if each.record.run == run), None)
+
+    def save(self, progress: Progress) -> None:
+        cleanups = self._state.cleanups
+        for place, known in enumerate(cleanups):
+            if known.record.run == progress.record.run:
+                cleanups[place] = progress
+                return
+        cleanups.append(progress)
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def counts(self, queue: str | None) -> Mapping[Status, int]:
+        return self._state.stats(queue).counts
+
+    def oldest_archived_day(self) -> int | None:
+        return self._state.archive.oldest_day
+
+    def find_ended(
+        self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
+    ) -> Found[Record]:
+        old: list[Record] = []
+        for shelf in self._state.finished.shelves():
+            cutoff = cutoffs.common if shelf is None else cutoffs.own[shelf]
+            if cutoff is not None:
+                old += self._state.ended_by(shelf, status, cutoff, limit - len(old))
+        return _found(old, after, limit)
+
+    def find_results(self, after: Bookmark, limit: int) -> Found[Record]:
+        # Taken off the heap at once: what is found here is dropped under the same lock.
+        ends = self._state.result_ends
+        over: list[Record] = []
+        while ends and ends[0][0] <= self._state.now and len(over) < limit:
+            over.append(heappop(ends)[2])
+        return _found(over, after, limit)
+
+    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[Record]:
+        if after.bound is None:
+            self._state.too_old_to_tell = self._beyond(events_max)
+        doomed = self._state.too_old_to_tell[-limit:]
+        return _found(doomed, after._replace(bound=0), limit)
+
+    def _beyond(self, events_max: int) -> list[Record]:
+        """Completed jobs beyond the bound, the last to end first. Looked for once per clean-up."""
+        events = 0
+        found = []
+        for record in self._state.finished.last(Status.COMPLETED):
+            if not record.history:
+                break
+            events += len(record.history)
+            if events > events_max:
+                found.append(record)
+        return found
+
+    def find_keys(self, _: int) -> Found[Record]:
+        return Found()  # Every submit drops those that have expired.
+
+    def free_room(self, *, everything: bool) -> int:  # noqa: ARG002 - there is no file.
+        return 0
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def still_ended(self, keys: Sequence[Record]) -> Sequence[EndedJob[Record]]:
+        return [
+            EndedJob(record, record.draft.queue, record.status, record.completed_at or 0)
+            for record in keys
+        ]
+
+    def remove(self, jobs: Sequence[EndedJob[Record]], *, archived: bool) -> None:
+        for job in jobs:
+            self._state.prune(job.key, archived=archived)
+
+    def drop_results(self, keys: Sequence[Record]) -> int:
+        for record in keys:
+            record.result = None
+        return len(keys)
+
+    def drop_histories(self, keys: Sequence[Record]) -> int:
+        del self._state.too_old_to_tell[-len(keys) :]
+        for record in keys:
+            record.history = []
+            record.attempt_rows = []
+            record.error = None
+        return len(keys)
+
+    def drop_archived(self, first_day: int, limit: int) -> int:
+        return self._state.archive.drop_old(first_day, limit)
+
+    def drop_keys(self, _: Sequence[Record]) -> None:
+        raise AssertionError("no keys were found")
+
+    def give_room_back(self, _: int, *, everything: bool) -> int:  # noqa: ARG002 - as above.
+        return 0
+
+    def drop_audit(self, until: datetime) -> None:
+        audit = self._state.audit
+        while audit and audit[0].at <= until:
+            audit.popleft()
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        self._state.note_action(actor, action, detail, count)
 
 
-def _end(
-    state: State, record: CleanUp, policy: RetentionPolicy, scope: Scope, actor: str
-) -> PruneReport:
-    now = from_micros(state.now)
-    state.too_old_to_tell = None
-    if policy.audit_seconds is not None:
-        kept_from = now - timedelta(seconds=policy.audit_seconds)
-        while state.audit and state.audit[0].at <= kept_from:
-            state.audit.popleft()
-    if scope.mode is not CleanUpMode.DAILY:
-        detail = {"mode": scope.mode.value, "dead": scope.dead}
-        state.note_action(actor, "prune", detail, record.pruned)
-    due = due_at(policy, state.cleanups[-1], now)
-    return PruneReport(run=record.run, next_due_at=due)
-
-
-def _counted(state: State, record: CleanUp, report: PruneReport, elapsed: float) -> CleanUp:
-    counts = {name: getattr(record, name) + getattr(report, name) for name in COUNTED}
-    return msgspec.structs.replace(
-        record,
-        active_at=from_micros(state.now),
-        writes=record.writes + 1,
-        lock_seconds=record.lock_seconds + elapsed,
-        **counts,
-    )
-
-
-def _prune_jobs(
-    state: State, policy: RetentionPolicy, scope: Scope, limit: int
-) -> PruneReport | None:
-    old: list[Record] = []
-    for shelf in state.finished.shelves():
-        cutoffs = state.policy_of(shelf, policy).cutoffs(from_micros(state.now), scope)
-        for status, cutoff in cutoffs.items():
-            old += state.ended_by(shelf, status, to_micros(cutoff), limit - len(old))
-    if not old:
-        return None
-    ends = [record.status for record in old]
-    for record in old:
-        state.prune(record, policy)
-    return PruneReport(
-        completed=ends.count(Status.COMPLETED),
-        cancelled=ends.count(Status.CANCELLED),
-        dead=ends.count(Status.DEAD),
-        archived=0 if policy.archive_seconds == 0 else len(old),
-        taken=len(old),
-    )
-
-
-def _drop_results(state: State, limit: int) -> PruneReport | None:
-    dropped = 0
-    while dropped < limit and state.result_ends and state.result_ends[0][0] <= state.now:
-        heappop(state.result_ends)[2].result = None
-        dropped += 1
-    return PruneReport(results_dropped=dropped, taken=dropped) if dropped else None
-
-
-def _drop_histories(state: State, policy: RetentionPolicy, limit: int) -> PruneReport | None:
-    if state.too_old_to_tell is None:
-        state.too_old_to_tell = _beyond(state, policy.history_events_max)
-    doomed = state.too_old_to_tell[-limit:]
-    if not doomed:
-        return None
-    del state.too_old_to_tell[-limit:]
-    for record in doomed:
-        record.history = []
-        record.attempt_rows = []
-        record.error = None
-    return PruneReport(histories_dropped=len(doomed), taken=len(doomed))
-
-
-def _beyond(state: State, events_max: int | None) -> list[Record]:
-    """Completed jobs beyond the bound, the last to end first. Looked for once per clean-up."""
-    if events_max is None:
-        return []
-    events = 0
-    found = []
-    for record in state.finished.last(Status.COMPLETED):
-        if not record.history:
-            break
-        events += len(record.history)
-        if events > events_max:
-            found.append(record)
-    return found
-
-
-def _drop_archived(state: State, policy: RetentionPolicy, limit: int) -> PruneReport | None:
-    dropped = state.archive.drop_old(policy.oldest_day(from_micros(state.now)), limit)
-    return PruneReport(archive_dropped=dropped, taken=dropped) if dropped else None
+def _found(records: list[Record], after: Bookmark, limit: int) -> Found[Record]:
+    return Found(records, after if len(records) == limit else None)

@@ -13,14 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.cleanup_store import Progress
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.decision import Decision, end_of_waiting
 from leasehold.core.job import Draft
+from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
     CLEANUP_RECORDS_MAX,
     MEMORY_RETENTION,
-    CleanUp,
     RetentionPolicy,
 )
 from leasehold.core.schedule import Schedule
@@ -152,13 +153,13 @@ class State:
         self._clock_basis = ClockBasis()
         self._given_retention = retention
         self.archive = Archive()
-        self.cleanups: deque[CleanUp] = deque(maxlen=CLEANUP_RECORDS_MAX)
+        self.cleanups: deque[Progress] = deque(maxlen=CLEANUP_RECORDS_MAX)
         self.result_ends: list[tuple[int, int, Record]] = []
         """A heap of results with a time to live: its end, the job's number, the job."""
         self._to_start: list[tuple[int, int, Record]] = []
         """A heap of jobs that must begin in time: until when, the job's number, the job."""
-        self.too_old_to_tell: list[Record] | None = None
-        """Whose history the clean-up at work will drop, once it has looked for them."""
+        self.too_old_to_tell: list[Record] = []
+        """Whose history the clean-up at work will drop."""
         self._trim_at = 0
         self.open_minute = 0
         """The minute of the latest call: what was not kept yet of the figures happened in it."""
@@ -375,11 +376,13 @@ class State:
         self.policy = given or retention_by(self.settings.values, MEMORY_RETENTION)
         self._trim_at = 0
 
-    def policy_of(self, shelf: str | None, policy: RetentionPolicy) -> RetentionPolicy:
-        """A policy as it counts for the jobs of one shelf."""
-        rule = None if shelf is None else self.queues[shelf].rule
-        own = None if rule is None else rule.config.retention
-        return policy if own is None else own.over(policy)
+    def own_retentions(self) -> dict[str, QueueRetention]:
+        """The queues that have a retention of their own, which are those with a shelf of theirs."""
+        return {
+            queue: rule.config.retention
+            for queue in self.finished.own_shelves()
+            if (rule := self.queues[queue].rule) is not None and rule.config.retention is not None
+        }
 
     def ended_by(self, shelf: str | None, status: Status, cutoff: int, limit: int) -> list[Record]:
         """Jobs of a shelf that ended by then and may go, those that ended first first."""
@@ -395,21 +398,22 @@ class State:
         """Whether unfinished jobs depend on this one."""
         return record.seq in self.links.unfinished
 
-    def prune(self, record: Record, policy: RetentionPolicy) -> None:
+    def prune(self, record: Record, *, archived: bool) -> None:
         """Forget an ended job that is not needed any more, and keep its summary."""
-        if policy.archive_seconds != 0:
+        if archived:
             self.archive.add(record, self.now)
         self.forget(record)
 
     def _trim(self) -> None:
         """Forget ended jobs whose time is over. Their keys are kept until those expire."""
+        own = self.own_retentions()
         forgotten = 0
         for shelf in self.finished.shelves():
-            limits = self.policy_of(shelf, self.policy).seconds_by_status()
-            for status, seconds in limits.items():
+            policy = self.policy if shelf is None else own[shelf].over(self.policy)
+            for status, seconds in policy.seconds_by_status().items():
                 cutoff = self.now - round(seconds * 1e6)
                 for record in self.ended_by(shelf, status, cutoff, TRIM_BATCH - forgotten):
-                    self.prune(record, self.policy)
+                    self.prune(record, archived=policy.archive_seconds != 0)
                     forgotten += 1
         self.drop_expired_keys()
         # A full batch means that there is more to do: the next call goes on with it.
@@ -445,7 +449,7 @@ class State:
             if not heads:
                 return
             oldest = min(heads, key=lambda record: (record.completed_at or 0, record.seq))
-            self.prune(oldest, self.policy)
+            self.prune(oldest, archived=self.policy.archive_seconds != 0)
 
     # -- figures -----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from leasehold.core import people
@@ -374,7 +375,9 @@ class MemoryStore:
         return self._run(pruning.prune, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._look(lambda state: list(reversed(state.cleanups))[:limit])
+        return self._look(
+            lambda state: [each.record for each in islice(reversed(state.cleanups), limit)]
+        )
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._look(lambda state: state.archive.find(job_id))

@@ -25,7 +25,6 @@ from leasehold.core.status import WAITING, Status
 from leasehold.env import from_micros
 from leasehold.errors import InvalidQueueError
 from leasehold.stores.sqlite.keeping.erase import erase
-from leasehold.stores.sqlite.keeping.prune_lanes import MAKE_INDEX
 from leasehold.stores.sqlite.leasing import people, relimit
 from leasehold.stores.sqlite.leasing.rebalance import rescore
 from leasehold.stores.sqlite.leasing.state import end_waiting, find, state_of
@@ -276,8 +275,6 @@ def _keep(step: Step, queue: str, rule: Rule) -> None:
         else f"{rule.state}{DELETED_BY}{rule.deleted_by}"
     )
     step.execute(KEEP_RULE, (queue, state, config))
-    if rule.config.retention is not None:
-        step.execute(MAKE_INDEX)
     step.rules_changed()
     if relimit.changed(step, queue, key_limit, rule.config.key_concurrency):
         rescore(step, queue)

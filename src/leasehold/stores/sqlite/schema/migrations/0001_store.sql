@@ -379,8 +379,8 @@ CREATE TABLE setting (
 
 -- Retention: clean-ups and their records, the archive, and what is left of pruned jobs.
 
--- One row per clean-up. While it goes on it is also its own memory: which phase it is in, and up to
--- which job number it has looked. Whoever prunes next learns here whether it is its turn.
+-- One row per clean-up. While it goes on it is also its own memory: which phase it is in, and where
+-- that goes on. Whoever prunes next learns here whether it is its turn.
 CREATE TABLE cleanup (
     run               INTEGER PRIMARY KEY,
     mode              TEXT NOT NULL,
@@ -388,21 +388,20 @@ CREATE TABLE cleanup (
     started_at        INTEGER NOT NULL,
     active_at         INTEGER NOT NULL,
     ended_at          INTEGER,
-    phase             INTEGER NOT NULL,
-    position          INTEGER NOT NULL,
-    bound             INTEGER,  -- where the phase ends; NULL before it has been looked for
-    completed         INTEGER NOT NULL DEFAULT 0,
-    cancelled         INTEGER NOT NULL DEFAULT 0,
-    dead              INTEGER NOT NULL DEFAULT 0,
-    archived          INTEGER NOT NULL DEFAULT 0,
-    results_dropped   INTEGER NOT NULL DEFAULT 0,
-    histories_dropped INTEGER NOT NULL DEFAULT 0,
-    archive_dropped   INTEGER NOT NULL DEFAULT 0,
-    writes            INTEGER NOT NULL DEFAULT 0,
-    lock_micros       INTEGER NOT NULL DEFAULT 0,
-    -- Where it does not go in the order of job numbers alone: the lane, or the moment of an end, in
-    -- which it has come to `position`.
-    major             INTEGER NOT NULL DEFAULT 0
+    completed         INTEGER NOT NULL,
+    cancelled         INTEGER NOT NULL,
+    dead              INTEGER NOT NULL,
+    archived          INTEGER NOT NULL,
+    results_dropped   INTEGER NOT NULL,
+    histories_dropped INTEGER NOT NULL,
+    archive_dropped   INTEGER NOT NULL,
+    writes            INTEGER NOT NULL,
+    lock_micros       INTEGER NOT NULL,
+    phase             INTEGER NOT NULL,  -- the numbers in core/cleanup_store.py
+    -- Up to which job number it has looked; and at which moment jobs had ended, where it goes by that.
+    ended_up_to       INTEGER NOT NULL,
+    seq_up_to         INTEGER NOT NULL,
+    bound             INTEGER            -- the job number at which the phase ends, once that is known
 );
 
 -- The archive: one partition per day on which jobs were archived. The day leads the primary key of a

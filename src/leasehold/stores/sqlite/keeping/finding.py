@@ -1,0 +1,180 @@
+"""Finding what a clean-up takes next: by a reader, which holds up nobody.
+
+Finding old completed jobs needs no index on the time of their end, which every completion would pay
+for: job numbers grow with time, and no job ends before it was submitted. So the first job submitted
+after the cutoff, found by bisection, bounds the part of `finished` that can hold anything old, and
+only that part is walked, in the order of numbers, in short reads. What is passed over there are
+dead letters, jobs that waited or ran for as long as jobs are kept, and those that a queue keeps for
+longer than others: some hundred thousand a second, once per clean-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import apsw
+
+from leasehold.core.cleanup_store import Bookmark, Cutoffs, Found, Progress
+from leasehold.core.queue_retention import QueueRetention
+from leasehold.core.retention import CleanUp
+from leasehold.core.status import Status
+from leasehold.env import from_micros
+from leasehold.stores.sqlite.disk import vacuum
+from leasehold.stores.sqlite.keeping import archive, cleanup
+from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.schema.codes import STATUS_CODE
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
+from leasehold.stores.sqlite.submitting.lanes import STATS, stats_of
+
+WALKED_AT_ONCE: Final = 20_000
+"""Rows per read, so that no read keeps the write-ahead log from being checkpointed for long."""
+WALKED_PER_CALL: Final = 10 * WALKED_AT_ONCE
+
+# Holds for a job in `finished` that an unfinished one depends on: it is spared.
+STILL_NEEDED: Final = """
+    EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
+            AND NOT EXISTS (SELECT 1 FROM finished AS ended WHERE ended.seq = link.seq))
+"""
+
+# Every walk answers with where it goes on (a moment, a job number), with the end of the job, which
+# is NULL for one that is not wanted, and with its queue where queues differ.
+_QUEUE: Final = """
+    iif(:by_queue, (SELECT lane.queue FROM job JOIN lane ON lane.id = job.lane
+                    WHERE job.seq = finished.seq), '')
+"""
+# Cancelled and dead jobs stand in an index by status and time. `status <> 5` is said again because
+# SQLite uses a partial index only for its very words.
+IN_TROUBLE: Final = f"""
+    SELECT finished_at, seq, finished_at, {_QUEUE} FROM finished
+    WHERE status = :status AND status <> 5 AND (finished_at, seq) > (:major, :minor)
+        AND finished_at <= :latest AND NOT ({STILL_NEEDED})
+    ORDER BY finished_at, seq LIMIT :rows
+"""  # noqa: S608  # our own words
+COMPLETED: Final = f"""
+    SELECT 0, seq, iif(status = 5 AND finished_at <= :latest, finished_at, NULL),
+        iif(status = 5 AND finished_at <= :latest, {_QUEUE}, '')
+    FROM finished WHERE seq > :minor AND seq < :bound ORDER BY seq LIMIT :rows
+"""  # noqa: S608  # our own words
+RESULTS: Final = """
+    SELECT 0, seq, (
+            SELECT finished_at FROM finished WHERE finished.seq = job.seq AND result IS NOT NULL
+                AND finished_at + job.result_ttl_seconds * 1000000 <= :now), ''
+    FROM job WHERE result_ttl_seconds IS NOT NULL AND seq > :minor ORDER BY seq LIMIT :rows
+"""
+# Dead and cancelled jobs keep theirs as long as they are here: they may be replayed. A completed
+# one has at least one attempt record until its history is dropped.
+HISTORIES: Final = """
+    SELECT 0, seq, (SELECT finished_at FROM finished WHERE seq = attempt.seq AND status = 5), ''
+    FROM attempt WHERE seq > :minor AND seq < :bound GROUP BY seq ORDER BY seq LIMIT :rows
+"""
+# Each completed job has at least three events: as many rows as a third of the bound are enough.
+HISTORY_BOUND: Final = """
+    SELECT max(seq) FROM (
+        SELECT seq, sum(events) OVER (ORDER BY seq DESC) AS total FROM (
+            SELECT seq, events FROM finished WHERE status = 5 ORDER BY seq DESC LIMIT ?1 / 3 + 1))
+    WHERE total > ?1
+"""
+OLD_KEYS: Final = "SELECT seq FROM pruned_key WHERE expires_at <= ? LIMIT ?"
+SUBMITTED: Final = "SELECT seq, created_at FROM job WHERE seq >= ? ORDER BY seq LIMIT 1"
+ALL: Final = Cutoffs(MOMENT_MAX, {})
+"""For what does not go by the age of the job."""
+NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
+
+
+class Look:
+    """What core.cleaning asks of a reader."""
+
+    def __init__(self, db: apsw.Connection, now: int) -> None:
+        self._db = db
+        self._now = now
+        self.now = from_micros(now)
+
+    @cached_property
+    def _own_retentions(self) -> Mapping[str, QueueRetention]:
+        return cleanup.own_retentions(load(self._db))
+
+    def own_retentions(self) -> Mapping[str, QueueRetention]:
+        return self._own_retentions
+
+    def latest(self) -> CleanUp | None:
+        return next(cleanup.latest(self._db, 1), None)
+
+    def progress(self, run: int) -> Progress | None:
+        return cleanup.progress_of(self._db, run)
+
+    def counts(self, queue: str | None) -> Mapping[Status, int]:
+        row: Any = self._db.execute(STATS, (queue,)).fetchone()
+        return stats_of(row).counts
+
+    def oldest_archived_day(self) -> int | None:
+        row = self._db.execute(archive.OLDEST).fetchone()
+        return None if row is None else row[0]
+
+    def find_ended(
+        self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
+    ) -> Found[int]:
+        values = {"latest": cutoffs.latest, "by_queue": bool(cutoffs.own)}
+        if status is not Status.COMPLETED:
+            values["status"] = STATUS_CODE[status]
+            return self._walk(IN_TROUBLE, values, cutoffs, after, limit)
+        assert cutoffs.latest is not None
+        values["bound"] = first_submitted_after(self._db, cutoffs.latest)
+        return self._walk(COMPLETED, values, cutoffs, after, limit)
+
+    def find_results(self, after: Bookmark, limit: int) -> Found[int]:
+        return self._walk(RESULTS, {"now": self._now}, ALL, after, limit)
+
+    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[int]:
+        bound = after.bound
+        if bound is None:
+            row: Any = self._db.execute(HISTORY_BOUND, (events_max,)).fetchone()
+            bound = 0 if row[0] is None else row[0] + 1
+        after = after._replace(bound=bound)
+        return self._walk(HISTORIES, {"bound": bound}, ALL, after, limit)
+
+    def find_keys(self, limit: int) -> Found[int]:
+        seqs = [seq for (seq,) in self._db.execute(OLD_KEYS, (self._now, limit))]
+        return Found(seqs, Bookmark() if len(seqs) == limit else None)
+
+    def free_room(self, *, everything: bool) -> int:
+        return vacuum.to_release(self._db, everything=everything)
+
+    def _walk(
+        self, statement: str, values: dict[str, Any], cutoffs: Cutoffs, after: Bookmark, limit: int
+    ) -> Found[int]:
+        """The next jobs that are wanted, by reads of bounded length."""
+        seqs: list[int] = []
+        for _ in range(0, WALKED_PER_CALL, WALKED_AT_ONCE):
+            place = {"major": after.major, "minor": after.minor, "rows": WALKED_AT_ONCE}
+            rows: Any = self._db.execute(statement, values | place)
+            walked = 0
+            for walked, (major, seq, ended_at, queue) in enumerate(rows, start=1):
+                if ended_at is not None and cutoffs.take(queue, ended_at):
+                    seqs.append(seq)
+                if len(seqs) == limit or walked == WALKED_AT_ONCE:
+                    after = Bookmark(major, seq, after.bound)
+                if len(seqs) == limit:
+                    # Read no further: the next call goes on here.
+                    return Found(seqs, after)
+            if walked < WALKED_AT_ONCE:
+                return Found(seqs)
+        return Found(seqs, after)
+
+
+def first_submitted_after(db: apsw.Connection, cutoff: int) -> int:
+    """The number of the first job submitted after the cutoff; above all of them if there is none.
+
+    By bisection: the store's clock never steps back, so numbers and times grow together.
+    """
+    row: Any = db.execute(NEXT_SEQ).fetchone()
+    low, high = 1, int(row[0])
+    while low < high:
+        middle = (low + high) // 2
+        found: Any = db.execute(SUBMITTED, (middle,)).fetchone()
+        if found is None or found[0] >= high or found[1] > cutoff:
+            high = middle
+        else:
+            low = found[0] + 1
+    return high

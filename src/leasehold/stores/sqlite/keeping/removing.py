@@ -1,0 +1,152 @@
+"""Removing what a clean-up has found: archived and deleted in one bounded write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.cleanup_store import EndedJob, Progress
+from leasehold.core.queue_retention import QueueRetention
+from leasehold.core.retention import DAY_SECONDS, CleanUp
+from leasehold.env import from_micros, to_micros
+from leasehold.stores.sqlite.disk import vacuum
+from leasehold.stores.sqlite.keeping import archive, cleanup
+from leasehold.stores.sqlite.keeping.erase import RECORDS_OF_A_JOB
+from leasehold.stores.sqlite.keeping.finding import STILL_NEEDED
+from leasehold.stores.sqlite.leasing.people import audit
+from leasehold.stores.sqlite.schema.codes import STATUS_OF
+from leasehold.stores.sqlite.writing.step import Step
+
+# Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
+# old enough for its queue is asked of what this finds.
+STILL_ENDED: Final = f"""
+    SELECT finished.seq, lane.queue, finished.status, finished.finished_at
+    FROM json_each(:seqs) AS doomed
+    CROSS JOIN finished ON finished.seq = doomed.value
+    JOIN job ON job.seq = finished.seq
+    JOIN lane ON lane.id = job.lane
+    WHERE NOT ({STILL_NEEDED})
+"""  # noqa: S608  # our own words
+COUNT: Final = """
+    SELECT job.lane, finished.status, count(*), max(finished.version),
+           max(job.idempotency_key IS NOT NULL)
+    FROM json_each(:seqs) AS doomed
+    CROSS JOIN finished ON finished.seq = doomed.value
+    JOIN job ON job.seq = finished.seq
+    GROUP BY job.lane, finished.status
+"""
+# Guard of both: the key was last used for this very job.
+KEEP_KEYS: Final = """
+    INSERT INTO pruned_key
+    SELECT job.seq, job.id, finished.status, idempotency.queue, idempotency.key,
+           idempotency.expires_at
+    FROM json_each(:seqs) AS doomed
+    CROSS JOIN job ON job.seq = doomed.value
+    JOIN lane ON lane.id = job.lane
+    JOIN finished ON finished.seq = job.seq
+    JOIN idempotency ON idempotency.queue = lane.queue AND idempotency.key = job.idempotency_key
+        AND idempotency.seq = job.seq
+    WHERE idempotency.expires_at > :now
+"""
+DROP_KEYS: Final = """
+    DELETE FROM idempotency WHERE expires_at <= :now AND (queue, key, seq) IN (
+        SELECT lane.queue, job.idempotency_key, job.seq
+        FROM json_each(:seqs) AS doomed
+        CROSS JOIN job ON job.seq = doomed.value JOIN lane ON lane.id = job.lane)
+"""
+DROP_OLD_KEYS: Final = """
+    DELETE FROM idempotency WHERE (queue, key, seq) IN (
+        SELECT queue, key, seq FROM pruned_key WHERE seq IN (SELECT value FROM json_each(?)))
+"""
+DELETE: Final = "DELETE FROM {} WHERE seq IN (SELECT value FROM json_each(?))"
+DROP_RESULTS: Final = """
+    UPDATE finished SET result = NULL, result_codec = NULL
+    WHERE status = 5 AND seq IN (SELECT value FROM json_each(?))
+"""
+# Audit records are numbered in the order of their time; a thousand a day are enough.
+DROP_AUDIT: Final = """
+    DELETE FROM audit WHERE n IN (SELECT n FROM (SELECT n, at FROM audit ORDER BY n LIMIT 1000)
+                                  WHERE at <= ?)
+"""
+
+
+class Removal:
+    """What core.cleaning does inside a write."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.now = from_micros(step.now)
+
+    def own_retentions(self) -> Mapping[str, QueueRetention]:
+        return cleanup.own_retentions(self._step.rules)
+
+    def latest(self) -> CleanUp | None:
+        return next(cleanup.latest(self._step.db, 1), None)
+
+    def progress(self, run: int) -> Progress | None:
+        return cleanup.progress_of(self._step.db, run)
+
+    def save(self, progress: Progress) -> None:
+        cleanup.save(self._step.db, progress)
+
+    def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
+        rows: Any = self._step.execute(STILL_ENDED, {"seqs": _list(keys)})
+        return [
+            EndedJob(seq, queue, STATUS_OF[status], ended_at)
+            for seq, queue, status, ended_at in rows
+        ]
+
+    def remove(self, jobs: Sequence[EndedJob[int]], *, archived: bool) -> None:
+        step = self._step
+        seqs = _list([job.key for job in jobs])
+        if archived:
+            day = step.now // round(DAY_SECONDS * 1e6)
+            step.execute(archive.ARCHIVE, {"day": day, "now": step.now, "seqs": seqs})
+        has_keys = False
+        counts: Any = step.execute(COUNT, {"seqs": seqs}).fetchall()
+        for lane, status, number, version, some_key in counts:
+            step.count(lane, STATUS_OF[status].value, -number)
+            step.count(lane, "total_cleaned", number)
+            # Should an id be used again, its leases must not repeat a version granted before.
+            step.version_floor = max(step.version_floor, version)
+            has_keys = has_keys or some_key
+        if has_keys:
+            step.execute(KEEP_KEYS, {"now": step.now, "seqs": seqs})
+            step.execute(DROP_KEYS, {"now": step.now, "seqs": seqs})
+        for table in ("finished", *RECORDS_OF_A_JOB):
+            step.execute(DELETE.format(table), (seqs,))
+
+    def drop_results(self, keys: Sequence[int]) -> int:
+        self._step.execute(DROP_RESULTS, (_list(keys),))
+        return self._step.db.changes()
+
+    def drop_histories(self, keys: Sequence[int]) -> int:
+        for table in ("attempt", "event"):
+            self._step.execute(DELETE.format(table), (_list(keys),))
+        return len(keys)
+
+    def drop_archived(self, first_day: int, limit: int) -> int:
+        self._step.execute(archive.DROP, (first_day, limit))
+        return self._step.db.changes()
+
+    def drop_keys(self, keys: Sequence[int]) -> None:
+        self._step.execute(DROP_OLD_KEYS, (_list(keys),))
+        self._step.execute(DELETE.format("pruned_key"), (_list(keys),))
+
+    def give_room_back(self, limit: int, *, everything: bool) -> int:
+        pages = min(limit, vacuum.to_release(self._step.db, everything=everything))
+        vacuum.release(self._step.db, pages)
+        return pages
+
+    def drop_audit(self, until: datetime) -> None:
+        self._step.execute(DROP_AUDIT, (to_micros(until),))
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        audit(self._step, actor, action, count, detail)
+
+
+def _list(seqs: Sequence[int]) -> str:
+    return msgspec.json.encode(seqs).decode()
