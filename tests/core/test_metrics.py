@@ -14,7 +14,7 @@ from leasehold.core.metrics import MinutePoint, active_workers, estimated_start
 from leasehold.core.span import (
     MINUTE_MICROS,
     SUMMED,
-    Record,
+    QueueSpans,
     Span,
     all_in_all,
     filled,
@@ -32,7 +32,7 @@ minutes = st.lists(
 )
 
 
-def record_of(told: list[tuple[int, int, dict[int, int]] | None]) -> tuple[Record, list[int]]:
+def record_of(told: list[tuple[int, int, dict[int, int]] | None]) -> tuple[QueueSpans, list[int]]:
     """A queue that is idle where there is None; and how deep it was at the end of each minute."""
     pending, depths, spans = 0, [], {}
     for number, minute in enumerate(told):
@@ -45,7 +45,7 @@ def record_of(told: list[tuple[int, int, dict[int, int]] | None]) -> tuple[Recor
                 deepest=max(before, pending), runs=runs,
             )  # fmt: skip
         depths.append(pending)
-    return Record(spans, pending), depths
+    return QueueSpans(spans, pending), depths
 
 
 @given(minutes, st.integers(0, 11))
@@ -54,7 +54,9 @@ def test_idle_minutes_are_put_back(
 ) -> None:
     record, depths = record_of(told)
     last = len(told) - 1
-    kept = Record({at: span for at, span in record.spans.items() if at >= first}, record.pending)
+    kept = QueueSpans(
+        {at: span for at, span in record.spans.items() if at >= first}, record.pending
+    )
     spans = filled(kept, first, last)
     assert [span.pending for span in spans] == depths[first:]
     assert [span.submitted for span in spans] == [each[0] if each else 0 for each in told[first:]]

@@ -94,8 +94,11 @@ def test_the_same_seed_is_the_same_run_in_sqlite(sqlite_store: MakeStore) -> Non
 
 
 @pytest.mark.parametrize("seed", TRACE_SEEDS)
-def test_the_same_trace_has_the_same_answers(seed: int, sqlite_store: MakeStore) -> None:
-    log = simulate(Scenario(seed, faults=False), memory_store).log
+@pytest.mark.parametrize("faults", [False, True])
+def test_the_same_trace_has_the_same_answers(
+    seed: int, faults: bool, sqlite_store: MakeStore
+) -> None:
+    log = simulate(Scenario(seed, faults=faults), memory_store).log
     in_memory, in_sqlite = replay(log, memory_store), replay(log, sqlite_store)
     assert not next(in_memory.differences(in_sqlite), None)
 

@@ -160,7 +160,7 @@ def test_nothing_is_left_in_the_future(store: SQLiteStore, clock: ManualClock) -
         report = store.prune(policy, run=report.run, scope=Scope(force=True), actor="me")
     clock.step_wall_clock(-YEARS)
     repair = store.repair_clock(actor="me")
-    assert repair.changed.keys() >= {"job", "archive", "cleanup", "minute"}
+    assert repair.changed.keys() >= {"job", "archive", "cleanup", "span"}
     now = to_micros(clock.now())
     with store._read() as db:
         late = [
@@ -193,9 +193,7 @@ KNOWN_TIMES = {
     ("place", "turn"),
     ("rescoring", "turn"),
     ("archive", "day"),
-    ("minute", "at"),
-    ("day", "at"),
-    ("cleanup", "major"),
+    ("span", "at"),
     # The clock itself; and nothing runs, nobody works while it is set back.
     ("store_state", "clock"),
     ("store_state", "basis_clock"),

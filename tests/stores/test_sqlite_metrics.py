@@ -9,10 +9,13 @@ from typing import Any
 import apsw
 import pytest
 
+from leasehold.core import metrics as core
 from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
+from leasehold.core.sampling import KeptSpan, Resolution
+from leasehold.core.span import Span
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
@@ -38,10 +41,10 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[SQLiteStore]:
 READS = {
     "counts": (lanes.STATS, ("q",)),
     "totals": (sampling.TOTALS, ("q",)),
-    "open minute": (sampling.OPEN, ("q",)),
+    "open minute": (sampling.OPEN_MINUTE, ()),
     "measured": (sampling.MEASURED, ("q",)),
-    "minutes": (sampling.MINUTES.since, ("q", 1)),
-    "days": (sampling.DAYS.since, ("q", 1)),
+    "spans": (sampling.KEPT_OF_QUEUE, (1, 1, "q")),
+    "spans of all queues": (sampling.KEPT, (1, 1)),
     "bands": (metrics.BY_PRIORITY, ("q",)),
     "workers": (metrics.WORKERS.statement, ()),
     "lanes with work": (metrics.PENDING_LANES, ("q",)),
@@ -63,7 +66,7 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
         if words[0] == "SCAN":
             # What is small by its nature: one row per queue and task, per limited key and task
             # with jobs under way, per bucket, per worker.
-            small = {"lane", "key_lane", "measured", "sampled", "worker", "(subquery"}
+            small = {"lane", "key_lane", "measured", "store_state", "worker", "(subquery"}
             assert words[1] in small, line
         assert not {"job", "finished", "attempt", "waiting"} & set(words), line
         if "ready" in words:
@@ -71,8 +74,11 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
                 "SEARCH ready USING PRIMARY KEY (lane=? AND tier>? AND tier<?)",
                 "SEARCH ready USING COVERING INDEX ready_by_age (lane=?)",
             }, line
-        if "minute" in words or "day" in words:
-            assert "USING PRIMARY KEY (queue=? AND at>?)" in line
+        if "span" in words:
+            assert line in {
+                "SEARCH span USING PRIMARY KEY (resolution=? AND queue=? AND at>?)",
+                "SEARCH span USING INDEX span_by_time (resolution=? AND at>?)",
+            }, line
 
 
 def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
@@ -82,25 +88,26 @@ def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
     known = {statement for statement, _ in READS.values()}
     with store._read() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.add(event["sql"]))
-        metrics.moment(db, "default", 1)
-        for resolution in (sampling.MINUTES, sampling.DAYS):
-            metrics.records(db, "default", resolution, 0)
+        for queue in (None, "default"):
+            look = metrics.Look(db, 1)
+            core.metrics(look, queue, 60)
+            core.series(look, queue, 1)
+            core.daily(look, queue, 1)
         db.trace_v2(0)
-    assert asked <= known | {metrics.OPEN_MINUTE}
-    assert len(asked) >= len(known) - 1
+    assert asked == known
 
 
 def test_a_minute_is_ended_once_and_a_plain_write_looks_at_nothing(
     store: SQLiteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    take = sampling.take
+    keep = sampling.Spans.measure_anew
 
-    def counted(db: apsw.Connection, ended: int, minute: int) -> None:
+    def counted(spans: sampling.Spans, minute: int) -> None:
         looks.append(minute)
-        take(db, ended, minute)
+        keep(spans, minute)
 
-    monkeypatch.setattr(sampling, "take", counted)
+    monkeypatch.setattr(sampling.Spans, "measure_anew", counted)
     for number in range(6):
         for part in range(5):
             store.submit([Draft(id=f"{number}-{part}", task="t")])
@@ -175,14 +182,15 @@ def test_what_is_too_old_is_forgotten_in_small_writes(
     store: SQLiteStore, clock: ManualClock
 ) -> None:
     store.submit([Draft(id="job", task="t")])
-    with store._read() as db:
-        row = db.execute(f"SELECT {', '.join('0' * 15)}, '{{}}', '{{}}'").fetchone()
-    rows = [("default", at, *row) for at in range(FORGOTTEN_AT_ONCE + 1)]  # type: ignore[misc]
-    store._writer.run(lambda step: step.executemany(sampling.MINUTES.keep, rows).fetchall())
+    minutes = range(FORGOTTEN_AT_ONCE + 1)
+    spans = [KeptSpan(Resolution.MINUTE, "default", at, Span()) for at in minutes]
+    store._writer.run(lambda step: sampling.Spans(step.db).keep(spans))
 
     def kept() -> int:
         with store._read() as db:
-            return int(str(db.execute("SELECT count(*) FROM minute").fetchall()[0][0]))
+            return int(
+                str(db.execute("SELECT count(*) FROM span WHERE resolution = 1").fetchall()[0][0])
+            )
 
     assert kept() == FORGOTTEN_AT_ONCE + 1
     clock.advance(60)

@@ -7,6 +7,7 @@ import os
 from collections.abc import (
     AsyncIterator,
     Callable,
+    Collection,
     Coroutine,
     Iterable,
     Iterator,
@@ -45,7 +46,7 @@ from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.core.retention import CleanUp, RetentionPolicy
 from leasehold.core.retry import Backoff
 from leasehold.core.schedule import Schedule
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue
 from leasehold.core.status import Status
 from leasehold.core.store import Store
@@ -838,13 +839,18 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.position(job))
 
     def search(
-        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        without: Collection[HeavyField] = (),
+        **fields: Unpack[FilterFields],
     ) -> AsyncItems[Job]:
         """All jobs that fit, the last submitted first; fetched page by page as you go.
 
         See `TaskQueue.search`.
         """
-        return self._each(lambda: self.queue.search(where, **fields))
+        return self._each(lambda: self.queue.search(where, without=without, **fields))
 
     async def search_page(
         self,
@@ -853,11 +859,14 @@ class AsyncQueueCalls(Awaited):
         *,
         limit: int = 100,
         cursor: str | None = None,
+        without: Collection[HeavyField] = (),
         **fields: Unpack[FilterFields],
     ) -> Page:
         """One page of a search, and the cursor with which to ask for the next."""
         return await self._call(
-            lambda: self.queue.search_page(where, limit=limit, cursor=cursor, **fields)
+            lambda: self.queue.search_page(
+                where, limit=limit, cursor=cursor, without=without, **fields
+            )
         )
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[str]:

@@ -15,7 +15,7 @@ from leasehold.cli.filters import filter_options
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of
-from leasehold.core.search import JobFilter
+from leasehold.core.search import HeavyField, JobFilter
 from leasehold.documents.jobs import job_document
 from leasehold.documents.records import document_of
 from leasehold.worker.task import COMMAND_TASK
@@ -98,10 +98,12 @@ def command_text(payload: Any) -> str | None:
 
 
 def _jobs(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:
+    # A table has no column for these; it tells commands by their payload.
+    unseen: tuple[HeavyField, ...] = ("result", "metadata") if session.format == "table" else ()
     left, cursor = limit, None
     while True:
         size = min(left, PAGE_SIZE) if limit else PAGE_SIZE
-        page = session.queue.search_page(where, limit=size, cursor=cursor)
+        page = session.queue.search_page(where, limit=size, cursor=cursor, without=unseen)
         yield from map(job_document, page.jobs)
         left, cursor = left - len(page.jobs), page.next_cursor
         if cursor is None:

@@ -106,7 +106,9 @@ def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
 
 
 def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
-    jobs = session.queue.search(_able(order, chosen.where))
+    jobs = session.queue.search(
+        _able(order, chosen.where), without=("payload", "result", "metadata")
+    )
     found = [_document(job.id, job, done=False) for job in jobs]
     if not found:
         session.tell(f"there is no job to {order.verb}")

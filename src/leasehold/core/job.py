@@ -27,6 +27,9 @@ DEFAULT_QUEUE: Final = "default"
 DEFAULT_MAX_RETRIES: Final = 3
 DEFAULT_LEASE_SECONDS: Final = 300.0
 
+LEFT_OUT: Final = "left out"
+"""The codec of a payload or a result that a search was asked to leave out."""
+
 MetadataValue = str | int | float | bool | None
 DependencyPolicy = Literal["cancel", "fail", "ignore"]
 
@@ -344,6 +347,8 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
+    if codec == LEFT_OUT:
+        raise PayloadError(f"the {what} of job {job_id} was left out of this search: get the job")
     if codec == BLOB_CODEC:
         raise PayloadError(
             f"the {what} of job {job_id} is kept in a blob store: read it with queue.{what}_of(job)"

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from leasehold.core.histogram import Durations, summary
-from leasehold.core.span import BANDS, COUNTED, DAYS_KEPT, MINUTE_MICROS, MINUTES_KEPT, Span
+from leasehold.core.sampling import Resolution, SpanReader, spans_of
+from leasehold.core.span import (
+    BANDS,
+    COUNTED,
+    DAYS_KEPT,
+    MINUTE_MICROS,
+    MINUTES_KEPT,
+    Span,
+    all_in_all,
+    first_minute,
+    side_by_side,
+)
 from leasehold.core.status import Status
 from leasehold.env import EPOCH, from_micros
 from leasehold.errors import InvalidWindowError
@@ -85,49 +96,75 @@ class QueueMetrics(Figures, frozen=True, kw_only=True):
     """Workers of this queue that gave a sign of life within the last two minutes."""
 
 
-class Moment(NamedTuple):
-    """What a store says of itself when it is asked, beside what happened."""
+class MetricsReader(SpanReader, Protocol):
+    """A store as it stands when it is asked, beside what happened. None of it scans jobs."""
 
-    now: int
-    counts: Mapping[Status, int]
-    totals: Mapping[str, int]
-    oldest_available_at: int | None
-    pending_by_priority: Mapping[str, int]
-    active_workers: int
+    @property
+    def now(self) -> int:
+        """In microseconds since 1970."""
+
+    def counts(self, queue: str | None) -> Mapping[Status, int]:
+        """How many jobs of a queue, or of all, stand in each status."""
+
+    def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
+        """How many pending jobs there are in each band."""
+
+    def oldest_available_at(self, queue: str | None) -> int | None:
+        """Since when the pending job has been available that waits longest."""
+
+    def workers(self) -> Iterable[tuple[Sequence[str], int]]:
+        """The workers, each by its queues and its latest heartbeat."""
 
 
-def metrics_of(queue: str | None, since: int, span: Span, moment: Moment) -> QueueMetrics:
-    """The metrics of a window that begins at the minute of that number."""
-    seconds = (moment.now - since * MINUTE_MICROS) / 1e6
-    oldest = moment.oldest_available_at
+def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> QueueMetrics:
+    """How a queue, or all of them, stands, and what happened in the window before."""
+    check_window(window_seconds)
+    now = reader.now
+    first = first_minute(now, window_seconds)
+    span = all_in_all(spans_of(reader, queue, Resolution.MINUTE, first), first)
+    seconds = (now - first * MINUTE_MICROS) / 1e6
+    totals = reader.totals(queue).values()
+    oldest = reader.oldest_available_at(queue)
+    by_priority = reader.pending_by_priority(queue)
     return QueueMetrics(
         queue=queue,
-        at=from_micros(moment.now),
-        since=from_micros(since * MINUTE_MICROS),
-        counts=dict(moment.counts),
-        totals=dict(moment.totals),
+        at=from_micros(now),
+        since=from_micros(first * MINUTE_MICROS),
+        counts=dict(reader.counts(queue)),
+        totals={name: sum(getattr(each, name) for each in totals) for name in COUNTED},
         throughput_per_second=span.completed / seconds if seconds else 0.0,
-        oldest_pending_age_seconds=None if oldest is None else (moment.now - oldest) / 1e6,
-        pending_by_priority={band: moment.pending_by_priority.get(band, 0) for band in BANDS},
-        active_workers=moment.active_workers,
+        oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
+        pending_by_priority={band: by_priority.get(band, 0) for band in BANDS},
+        active_workers=active_workers(reader.workers(), queue, now),
         **_figures(span),
     )
 
 
-def minute_points(spans: Sequence[Span], first: int) -> list[MinutePoint]:
-    """The points of a series that begins at the minute of that number."""
+def series(reader: MetricsReader, queue: str | None, minutes: int) -> list[MinutePoint]:
+    """One point per minute, the last one for the minute that is not over yet."""
+    check_minutes(minutes)
     return [
         MinutePoint(at=from_micros(minute * MINUTE_MICROS), **_figures(span))
-        for minute, span in enumerate(spans, start=first)
+        for minute, span in _latest(reader, queue, Resolution.MINUTE, minutes)
     ]
 
 
-def day_points(spans: Sequence[Span], first: int) -> list[DayPoint]:
-    """The points of a series that begins at the day of that number."""
+def daily(reader: MetricsReader, queue: str | None, days: int) -> list[DayPoint]:
+    """One point per day, the last one for today."""
+    check_days(days)
     return [
-        DayPoint(day=EPOCH.date() + timedelta(days=number), **_figures(span))
-        for number, span in enumerate(spans, start=first)
+        DayPoint(day=EPOCH.date() + timedelta(days=day), **_figures(span))
+        for day, span in _latest(reader, queue, Resolution.DAY, days)
     ]
+
+
+def _latest(
+    reader: MetricsReader, queue: str | None, resolution: Resolution, number: int
+) -> Iterable[tuple[int, Span]]:
+    last = reader.now // resolution.micros
+    first = last - number + 1
+    spans = side_by_side(spans_of(reader, queue, resolution, first), first, last)
+    return enumerate(spans, start=first)
 
 
 def _figures(span: Span) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from leasehold.core.job import Job, MetadataValue
+from leasehold.core.job import LEFT_OUT, Job, MetadataValue
 from leasehold.core.status import Status
 from leasehold.core.text import mentions
+from leasehold.errors import InvalidJobError
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,30 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
                 or mentions(error, self.text)
             )
         )
+
+
+HeavyField = Literal["payload", "result", "metadata"]
+"""What a search may leave out of the jobs it finds."""
+
+
+def check_left_out(without: Collection[str]) -> None:
+    """Refuse to leave out what every job is told with."""
+    unknown = set(without) - set(get_args(HeavyField))
+    if unknown:
+        names = ", ".join(get_args(HeavyField))
+        raise InvalidJobError(f"a search can leave out {names}, not {min(unknown)!r}")
+
+
+def lightened(job: Job, without: Collection[HeavyField]) -> Job:
+    """A job without these fields. SQL stores do not even fetch them; a test compares the two."""
+    changes: dict[str, Any] = {}
+    if "payload" in without:
+        changes.update(payload_data=b"", codec=LEFT_OUT)
+    if "result" in without and job.result_data is not None:
+        changes.update(result_data=b"", result_codec=LEFT_OUT)
+    if "metadata" in without:
+        changes["metadata"] = None
+    return msgspec.structs.replace(job, **changes) if changes else job
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -106,45 +106,57 @@ class Span(msgspec.Struct, frozen=True):
         )
 
 
+def growth(before: Span, totals: Span) -> Span:
+    """What happened between two looks at totals; the later ones have the histograms of it."""
+    return Span(
+        **{name: getattr(totals, name) - getattr(before, name) for name in SUMMED},
+        pending_before=before.pending,
+        pending=totals.pending,
+        deepest=max(before.pending, totals.pending),
+        waits=totals.waits,
+        runs=totals.runs,
+    )
+
+
 def first_minute(now: int, window_seconds: float) -> int:
     """The number of the minute in which a window begins that ends now."""
     return (now - round(window_seconds * 1e6)) // MINUTE_MICROS
 
 
-class Record(NamedTuple):
+class QueueSpans(NamedTuple):
     """What is known of one queue: its spans by number (of the minute, or day), and its depth."""
 
     spans: Mapping[int, Span]
     pending: int
 
 
-def filled(record: Record, first: int, last: int) -> list[Span]:
+def filled(each: QueueSpans, first: int, last: int) -> list[Span]:
     """One span for each number from `first` to `last`, which is now; idle where nothing happened.
 
     Filled from the end, where the depth is known; each span knows the depth before it.
     """
-    pending = record.pending
+    pending = each.pending
     spans = []
     for number in range(last, first - 1, -1):
-        span = record.spans.get(number) or Span.idle(pending)
+        span = each.spans.get(number) or Span.idle(pending)
         pending = span.pending_before
         spans.append(span)
     return spans[::-1]
 
 
-def side_by_side(records: Iterable[Record], first: int, last: int) -> list[Span]:
+def side_by_side(queues: Iterable[QueueSpans], first: int, last: int) -> list[Span]:
     """One span for each number, of all these queues together."""
     together = [Span()] * (last - first + 1)
-    for record in records:
-        spans = filled(record, first, last)
+    for each in queues:
+        spans = filled(each, first, last)
         together = [one.beside(two) for one, two in zip(together, spans, strict=True)]
     return together
 
 
-def all_in_all(records: Iterable[Record], first: int) -> Span:
+def all_in_all(queues: Iterable[QueueSpans], first: int) -> Span:
     """One span for everything from `first` on, of all these queues together."""
     total = Span()
-    for record in records:
-        spans = [record.spans[number] for number in sorted(record.spans) if number >= first]
-        total = total.beside(reduce(Span.then, spans) if spans else Span.idle(record.pending))
+    for each in queues:
+        spans = [each.spans[number] for number in sorted(each.spans) if number >= first]
+        total = total.beside(reduce(Span.then, spans) if spans else Span.idle(each.pending))
     return total

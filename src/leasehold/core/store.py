@@ -59,7 +59,7 @@ reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Protocol
 
@@ -92,7 +92,7 @@ from leasehold.core.retention import (
     Scope,
 )
 from leasehold.core.schedule_store import ScheduleStore
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings_store import SettingsStore
 from leasehold.core.status import Event
 from leasehold.core.transactions import TransactionStore
@@ -312,11 +312,20 @@ class Store(
                  Jobs that do not exist (any more) are passed over.
         """
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
         """Jobs that fit, the last submitted first, page by page.
 
         - SEA-1  Text is found in any case, in whatever script: "MÜNCHEN" by "münchen", "straße" by
                  "STRASSE", and the other way round.
+        - SEA-2  What it is to go `without` is neither fetched nor carried: payloads and results are
+                 empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
         """
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
@@ -38,7 +38,7 @@ from leasehold.core.records import AuditRecord, WorkerInfo
 from leasehold.core.retention import CleanUp
 from leasehold.core.retry import Backoff
 from leasehold.core.schedule import Schedule
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.status import Status
 from leasehold.core.timing import Timing
 from leasehold.core.transactions import Connection
@@ -563,9 +563,16 @@ class QueueCalls:
         return self._looking.position(job)
 
     def search(
-        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        without: Collection[HeavyField] = (),
+        **fields: Unpack[FilterFields],
     ) -> Iterator[Job]:
         """All jobs that fit, the last submitted first; fetched page by page as you go.
+
+        A list of many jobs is lighter `without` their "payload", "result" and "metadata".
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -573,7 +580,7 @@ class QueueCalls:
         >>> [job.task for job in queue.search(status="pending", metadata={"tenant": "acme"})]
         ['mail']
         """
-        return self._looking.search(where, **fields)
+        return self._looking.search(where, without=without, **fields)
 
     def search_page(
         self,
@@ -582,10 +589,13 @@ class QueueCalls:
         *,
         limit: int = 100,
         cursor: str | None = None,
+        without: Collection[HeavyField] = (),
         **fields: Unpack[FilterFields],
     ) -> Page:
         """One page of a search, and the cursor with which to ask for the next."""
-        return self._looking.search_page(where, limit=limit, cursor=cursor, **fields)
+        return self._looking.search_page(
+            where, limit=limit, cursor=cursor, without=without, **fields
+        )
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from leasehold.core.job import Job, MetadataValue
-from leasehold.core.search import JobFilter
+from leasehold.core.search import HeavyField, JobFilter
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.errors import InvalidJobError
@@ -62,11 +62,11 @@ def filter_of(where: JobFilter | None, fields: FilterFields) -> JobFilter:
     return JobFilter(**known)
 
 
-def found(store: Store, where: JobFilter) -> Iterator[Job]:
+def found(store: Store, where: JobFilter, without: Collection[HeavyField] = ()) -> Iterator[Job]:
     """All jobs that fit, the last submitted first, fetched page by page."""
     cursor: str | None = None
     while True:
-        page = store.search(where, limit=PAGE_SIZE, cursor=cursor)
+        page = store.search(where, limit=PAGE_SIZE, cursor=cursor, without=without)
         yield from page.jobs
         cursor = page.next_cursor
         if cursor is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Unpack
 
 import msgspec
@@ -13,7 +13,7 @@ from leasehold.core.job import Attempt, HistoryEvent, Job
 from leasehold.core.joblog import JobLog
 from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.records import AuditRecord, WorkerInfo
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.queue.filters import FilterFields, filter_of, found
@@ -58,9 +58,16 @@ class Looking:
         return self.store.position(id_of(job))
 
     def search(
-        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+        self,
+        where: JobFilter | None = None,
+        /,
+        *,
+        without: Collection[HeavyField] = (),
+        **fields: Unpack[FilterFields],
     ) -> Iterator[Job]:
         """All jobs that fit, the last submitted first; fetched page by page as you go.
+
+        A list of many jobs is lighter `without` their "payload", "result" and "metadata".
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -68,7 +75,7 @@ class Looking:
         >>> [job.task for job in queue.search(status="pending", metadata={"tenant": "acme"})]
         ['mail']
         """
-        return found(self.store, filter_of(where, fields))
+        return found(self.store, filter_of(where, fields), without)
 
     def search_page(
         self,
@@ -77,10 +84,13 @@ class Looking:
         *,
         limit: int = 100,
         cursor: str | None = None,
+        without: Collection[HeavyField] = (),
         **fields: Unpack[FilterFields],
     ) -> Page:
         """One page of a search, and the cursor with which to ask for the next."""
-        return self.store.search(filter_of(where, fields), limit=limit, cursor=cursor)
+        return self.store.search(
+            filter_of(where, fields), limit=limit, cursor=cursor, without=without
+        )
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""

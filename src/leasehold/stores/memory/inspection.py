@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from leasehold.core.sampling import since_last_look
 from leasehold.core.status import TERMINAL, Status, allowed
 from leasehold.stores.memory import dependents, inheritance
+from leasehold.stores.memory.meter import Spans
 from leasehold.stores.memory.queues import running_by_key
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
@@ -22,6 +24,7 @@ def problems(state: State) -> list[str]:
 
 def _wrong_counts(state: State) -> Iterator[str]:
     found = Counter((record.draft.queue, record.status) for record in state.records.values())
+    latest = since_last_look(Spans(state), None)
     for name, queue in state.queues.items():
         for status, count in queue.counts.items():
             if count != found[name, status]:
@@ -40,7 +43,7 @@ def _wrong_counts(state: State) -> Iterator[str]:
         )
         if [by_priority[priority] for priority in range(101)] != queue.lanes.pending_by_priority:
             yield f"queue {name} miscounts its pending jobs by priority"
-        span = queue.since_last_look()
+        span = latest[name]
         if sum(span.runs.values()) != span.completed + span.failed:
             yield f"queue {name} has not measured as many runs as attempts ended"
         if queue.lanes.parking is not None:

@@ -151,7 +151,7 @@ def _pass(
         own = record.draft.lease_seconds or by_task.get(record.draft.task)
         micros = lease_micros if own is None else round(own * 1e6)
         found.leases.append(_grant(state, record, request.worker, now, micros))
-        queue.figures.waits.add(state.now - record.available_at)
+        queue.meter.waits.add(state.now - record.available_at)
         breaker = queue.breakers.get(record.draft.task)
         was_probe = breaker is not None and breaker.held_until is not None
         if breaker is not None and was_probe:

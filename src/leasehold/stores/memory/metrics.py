@@ -1,98 +1,52 @@
-"""Metrics: reading the figures that the queues keep. Jobs are never scanned."""
+"""Metrics: reading what the queues keep, without a look at any job. The rules: core.metrics."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from leasehold.core.metrics import (
-    DayPoint,
-    MinutePoint,
-    Moment,
-    QueueMetrics,
-    active_workers,
-    check_days,
-    check_minutes,
-    check_window,
-    day_points,
-    metrics_of,
-    minute_points,
-)
-from leasehold.core.span import (
-    COUNTED,
-    DAY_MICROS,
-    MINUTE_MICROS,
-    Record,
-    all_in_all,
-    band_of,
-    first_minute,
-    side_by_side,
-)
+from leasehold.core import metrics as rules
+from leasehold.core.metrics import DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.span import band_of
 from leasehold.core.status import Status
 from leasehold.env import to_micros
-from leasehold.stores.memory.figures import MINUTES_PER_DAY
-from leasehold.stores.memory.state import QueueState, State
+from leasehold.stores.memory.meter import Spans
+from leasehold.stores.memory.state import State
 
 
-def metrics(state: State, name: str | None, window_seconds: float) -> QueueMetrics:
-    check_window(window_seconds)
-    first = first_minute(state.now, window_seconds)
-    total = all_in_all([_minutes(state, queue) for queue in _chosen(state, name)], first)
-    return metrics_of(name, first, total, _moment(state, name))
+class Look(Spans):
+    """The state as core.metrics asks for it."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self.now = state.now
+
+    def counts(self, queue: str | None) -> Mapping[Status, int]:
+        return self._state.stats(queue).counts
+
+    def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
+        by_band: Counter[str] = Counter()
+        for _, each in self.chosen(queue):
+            for priority, jobs in enumerate(each.lanes.pending_by_priority):
+                by_band[band_of(priority)] += jobs
+        return by_band
+
+    def oldest_available_at(self, queue: str | None) -> int | None:
+        oldest = [each.lanes.oldest_available_at() for _, each in self.chosen(queue)]
+        return min((at for at in oldest if at is not None), default=None)
+
+    def workers(self) -> Iterator[tuple[Sequence[str], int]]:
+        for info in self._state.workers.values():
+            yield info.queues, to_micros(info.heartbeat_at)
 
 
-def series(state: State, name: str | None, minutes: int) -> list[MinutePoint]:
-    check_minutes(minutes)
-    last = state.now // MINUTE_MICROS
-    first = last - minutes + 1
-    records = [_minutes(state, queue) for queue in _chosen(state, name)]
-    return minute_points(side_by_side(records, first, last), first)
+def metrics(state: State, queue: str | None, window_seconds: float) -> QueueMetrics:
+    return rules.metrics(Look(state), queue, window_seconds)
 
 
-def daily(state: State, name: str | None, days: int) -> list[DayPoint]:
-    check_days(days)
-    last = state.now // DAY_MICROS
-    first = last - days + 1
-    records = [_days(state, queue) for queue in _chosen(state, name)]
-    return day_points(side_by_side(records, first, last), first)
+def series(state: State, queue: str | None, minutes: int) -> list[MinutePoint]:
+    return rules.series(Look(state), queue, minutes)
 
 
-def _chosen(state: State, name: str | None) -> list[QueueState]:
-    return [queue for each, queue in state.queues.items() if name is None or each == name]
-
-
-def _minutes(state: State, queue: QueueState) -> Record:
-    latest = queue.since_last_look()
-    spans = dict(queue.figures.minutes)
-    if latest.happened:
-        spans[state.open_minute] = latest
-    return Record(spans, latest.pending)
-
-
-def _days(state: State, queue: QueueState) -> Record:
-    latest = queue.since_last_look()
-    spans = dict(queue.figures.days)
-    if latest.happened:
-        today = state.open_minute // MINUTES_PER_DAY
-        earlier = spans.get(today)
-        spans[today] = latest if earlier is None else earlier.then(latest)
-    return Record(spans, latest.pending)
-
-
-def _moment(state: State, name: str | None) -> Moment:
-    queues = _chosen(state, name)
-    totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
-    by_band: Counter[str] = Counter()
-    for queue in queues:
-        totals.update(queue.all_totals())
-        for priority, jobs in enumerate(queue.lanes.pending_by_priority):
-            by_band[band_of(priority)] += jobs
-    oldest = [queue.lanes.oldest_available_at() for queue in queues]
-    workers = ((info.queues, to_micros(info.heartbeat_at)) for info in state.workers.values())
-    return Moment(
-        now=state.now,
-        counts={status: sum(queue.counts[status] for queue in queues) for status in Status},
-        totals=totals,
-        oldest_available_at=min((at for at in oldest if at is not None), default=None),
-        pending_by_priority=by_band,
-        active_workers=active_workers(workers, name, state.now),
-    )
+def daily(state: State, queue: str | None, days: int) -> list[DayPoint]:
+    return rules.daily(Look(state), queue, days)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from heapq import nsmallest
 from itertools import count, islice
 
@@ -22,7 +22,7 @@ from leasehold.core.pages import (
 from leasehold.core.records import WorkerInfo
 from leasehold.core.refusals import check_page, not_a_cursor
 from leasehold.core.retention import without_old_result
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page, check_left_out, lightened
 from leasehold.core.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import order_of
@@ -42,9 +42,16 @@ def _seen(state: State, record: Record) -> Job:
     return without_old_result(job, from_micros(state.now))
 
 
-def search(state: State, where: JobFilter, limit: int, cursor: str | None) -> Page:
+def search(
+    state: State,
+    where: JobFilter,
+    limit: int,
+    cursor: str | None,
+    without: Collection[HeavyField] = (),
+) -> Page:
     """Jobs that fit, the last submitted first. The cursor is the number of the last one shown."""
     check_page(limit)
+    check_left_out(without)
     before = state.last_seq + 1 if cursor is None else _parsed(cursor)
     found: list[Record] = []
     jobs: list[Job] = []
@@ -55,7 +62,7 @@ def search(state: State, where: JobFilter, limit: int, cursor: str | None) -> Pa
                 if len(jobs) == limit:
                     return Page(jobs, str(found[-1].seq))
                 found.append(record)
-                jobs.append(job)
+                jobs.append(lightened(job, without) if without else job)
     return Page(jobs)
 
 

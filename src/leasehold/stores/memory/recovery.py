@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from leasehold.core.budget import PROMOTED_AT_ONCE
-from leasehold.core.decision import Decision, decide_recovery
-from leasehold.core.fence import is_held, lease_is_over
+from leasehold.core.decision import Decision
+from leasehold.core.fence import is_held
 from leasehold.core.lease import Settled, StuckJob, SweepReport
-from leasehold.core.outcome import JobError
-from leasehold.core.recovery import HeldLease, lost, report_of, taken
+from leasehold.core.recovery import HeldJob, report_of, sweep
 from leasehold.env import from_micros
+from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.leasing import cancel_late, promote
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.settling import end_attempt
@@ -33,32 +33,43 @@ def cancel_late_jobs(state: State) -> None:
         cancel_late(state, record)
 
 
+class Holdings(Histories):
+    """The running jobs, to be taken from their holders."""
+
+    def held(self, job_id: str, version: int) -> tuple[Record, HeldJob] | None:
+        record = self._state.records.get(job_id)
+        if record is None or not is_held(record, version):
+            return None
+        return record, _held(record)
+
+    def set_allowance(self, job: Record, allowance: int) -> None:
+        job.allowance = allowance
+
+    def take_back(self, job: Record, decision: Decision) -> Settled:
+        return end_attempt(self._state, job, decision, checkpoint=True)
+
+
+def _held(record: Record) -> HeldJob:
+    return HeldJob(
+        version=record.lease_version,
+        worker=record.worker or "",
+        expires_at=record.expires_at,
+        heartbeat_at=record.heartbeat_at,
+        attempts=record.attempts,
+        allowance=record.allowance,
+        allowance_at_first=record.draft.allowance,
+        cancel_reason=record.cancel_requested,
+    )
+
+
 def recover(state: State, jobs: Sequence[str]) -> SweepReport:
     """Take those of these jobs back whose lease has expired."""
     started = state.env.clock.monotonic()
     running = [state.running[job_id] for job_id in jobs if job_id in state.running]
-    decisions = [
-        _take_back(state, record, error)
-        for record in running
-        if (error := lost(_lease_of(record), state.now)) is not None
-    ]
+    suspects = [(record, _held(record)) for record in running]
+    report = report_of(sweep(Holdings(state), suspects, now=state.now))
     elapsed_ms = (state.env.clock.monotonic() - started) * 1000
-    return msgspec.structs.replace(report_of(decisions), scan_ms=elapsed_ms)
-
-
-def recover_one(
-    state: State, job_id: str, version: int, reset_attempts: bool, reason: str
-) -> Settled:
-    """Take one job back although its lease has not expired."""
-    record = state.records.get(job_id)
-    if record is None or not is_held(record, version):
-        # Whoever takes jobs back is no stale holder: its being late is not the job's history.
-        raise lease_is_over(job_id, version, record)
-    if reset_attempts:
-        record.attempts = 0
-        record.allowance = record.draft.allowance
-    decision = _take_back(state, record, taken(_lease_of(record), reason))
-    return Settled(job_id, version, decision.event, decision.status, decision.attempts)
+    return msgspec.structs.replace(report, scan_ms=elapsed_ms)
 
 
 def stuck(state: State, silent_seconds: float) -> list[StuckJob]:
@@ -89,20 +100,3 @@ def promote_some(state: State) -> int:
         if promoted < PROMOTED_AT_ONCE:
             promoted += promote(state, queue, PROMOTED_AT_ONCE - promoted)
     return promoted
-
-
-def _lease_of(record: Record) -> HeldLease:
-    return HeldLease(
-        record.lease_version, record.worker or "", record.expires_at, record.heartbeat_at
-    )
-
-
-def _take_back(state: State, record: Record, error: JobError) -> Decision:
-    decision = decide_recovery(
-        attempts=record.attempts,
-        allowance=record.allowance,
-        cancel_reason=record.cancel_requested,
-        error=error,
-    )
-    end_attempt(state, record, decision, checkpoint=True)
-    return decision

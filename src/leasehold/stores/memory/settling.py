@@ -63,7 +63,7 @@ def end_attempt(
     elif decision.status is Status.PENDING:
         record.run_at = state.now
     if decision.has_run:
-        state.queues[record.draft.queue].figures.runs.add(state.now - record.acquired_at)
+        state.queues[record.draft.queue].meter.runs.add(state.now - record.acquired_at)
     state.follow(record, decision)
     return Settled(
         record.id,

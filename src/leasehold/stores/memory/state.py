@@ -24,6 +24,7 @@ from leasehold.core.retention import (
     MEMORY_RETENTION,
     RetentionPolicy,
 )
+from leasehold.core.sampling import end_minute
 from leasehold.core.schedule import Schedule
 from leasehold.core.settings import retention_by
 from leasehold.core.settings_in_force import SettingsInForce
@@ -31,10 +32,10 @@ from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.archive import Archive
-from leasehold.stores.memory.figures import Figures
 from leasehold.stores.memory.finished import Finished
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
+from leasehold.stores.memory.meter import Meter, Spans
 from leasehold.stores.memory.parking import Parking
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.rules import Rule
@@ -75,7 +76,7 @@ class BreakerState(msgspec.Struct):
 class QueueState:
     """One queue: who waits in it, and its figures."""
 
-    __slots__ = ("breakers", "counts", "figures", "lanes", "rule", "totals")
+    __slots__ = ("breakers", "counts", "lanes", "meter", "rule", "totals")
 
     def __init__(self) -> None:
         self.lanes = Lanes()
@@ -83,17 +84,13 @@ class QueueState:
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
-        self.figures = Figures()
+        self.meter = Meter()
         self.rule: Rule | None = None
         """None for a queue that nobody configured."""
 
-    def all_totals(self) -> dict[str, int]:
-        """Everything that is counted for ever."""
-        return {**msgspec.structs.asdict(self.totals), "leased": self.figures.leased}
-
-    def since_last_look(self) -> Span:
-        """What happened in the minute that is not over yet."""
-        return self.figures.since_last_look(self.all_totals(), self.counts[Status.PENDING])
+    def totals_ever(self) -> Span:
+        """Everything that is counted for ever, and its depth."""
+        return self.meter.totals(msgspec.structs.asdict(self.totals), self.counts[PENDING])
 
 
 class KnownKey(msgspec.Struct):
@@ -457,11 +454,7 @@ class State:
         """Before anything is changed in a new minute, keep what happened in the one before."""
         minute = self.now // MINUTE_MICROS
         if minute > self.open_minute:
-            for queue in self.queues.values():
-                pending = queue.counts[Status.PENDING]
-                queue.figures.end_minute(self.open_minute, queue.all_totals(), pending)
-                queue.figures.forget_before(minute)
-            self.open_minute = minute
+            end_minute(Spans(self), minute)
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""

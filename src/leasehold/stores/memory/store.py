@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -35,6 +35,7 @@ from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.core.recovery import recover_one
 from leasehold.core.retention import (
     BATCH_MAX,
     DAILY,
@@ -44,7 +45,7 @@ from leasehold.core.retention import (
     Scope,
 )
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
@@ -185,7 +186,15 @@ class MemoryStore:
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
     ) -> Settled:
-        return self._run(recovery.recover_one, job_id, version, reset_attempts, reason)
+        return self._run(
+            lambda state: recover_one(
+                recovery.Holdings(state),
+                job_id,
+                version,
+                reset_attempts=reset_attempts,
+                reason=reason,
+            )
+        )
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
         return self._look(recovery.stuck, silent_seconds)
@@ -240,8 +249,15 @@ class MemoryStore:
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._look(dependents.graph, job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return self._look(reading.search, where, limit, cursor)
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        return self._look(reading.search, where, limit, cursor, without)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._look(reading.find_ids, prefix, limit)

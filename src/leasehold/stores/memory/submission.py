@@ -207,5 +207,5 @@ def _withdraw(state: State, admitted: list[Record]) -> None:
 
 def _run_at(state: State, draft: Draft) -> int:
     if draft.run_at is not None:
-        return to_micros(draft.run_at)
+        return max(state.now, to_micros(draft.run_at))
     return state.now + round((draft.delay_seconds or 0.0) * 1e6)

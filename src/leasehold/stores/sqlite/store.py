@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,11 @@ from leasehold.core.lease import (
 )
 from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
+from leasehold.core.recovery import recover_one
 from leasehold.core.retention import (
     without_old_result,
 )
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection
 from leasehold.env import from_micros
@@ -213,14 +214,15 @@ class SQLiteStore(
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
     ) -> Settled:
-        answer = self._write(
-            lambda step: recover.recover_one(
-                step, job_id, version, reset_attempts=reset_attempts, reason=reason
+        return self._write(
+            lambda step: recover_one(
+                recover.Holdings(step),
+                job_id,
+                version,
+                reset_attempts=reset_attempts,
+                reason=reason,
             )
         )
-        if isinstance(answer, LeaseLostError):
-            raise answer
-        return answer
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
         with self._read() as db:
@@ -302,9 +304,16 @@ class SQLiteStore(
         with self._read() as db:
             return graph.graph(db, job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
         with self._read() as db:
-            page = read.search(db, where, limit, cursor)
+            page = read.search(db, where, limit, cursor, without)
             now = from_micros(self._clock(db))
             return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
 

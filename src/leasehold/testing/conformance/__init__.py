@@ -52,6 +52,7 @@ from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E4
 from leasehold.testing.conformance.retaining_by_queue import RetainingByQueueClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
+from leasehold.testing.conformance.searching import SearchingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
@@ -97,6 +98,7 @@ class StoreConformance(
     TransactingRulesClauses,
     KeyingClauses,
     PagingClauses,
+    SearchingClauses,
     ParkingClauses,
     TextClauses,
 ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -36,7 +36,7 @@ from leasehold.core.retention import (
     Scope,
 )
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
@@ -241,8 +241,15 @@ class Channel:
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._world.store.graph(job_ids)
 
-    def search(self, where: JobFilter, *, limit: int = 100, cursor: str | None = None) -> Page:
-        return self._world.store.search(where, limit=limit, cursor=cursor)
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        return self._world.store.search(where, limit=limit, cursor=cursor, without=without)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._world.store.find_ids(prefix, limit=limit)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from random import Random
 from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.job import DEFAULT_QUEUE, Attempt, Draft, HistoryEvent
+from leasehold.core.job import DEFAULT_QUEUE, Draft
 from leasehold.core.lease import SweepReport
 from leasehold.core.retry import Exponential
 from leasehold.core.search import JobFilter
-from leasehold.core.status import Event
 from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock, from_micros
 from leasehold.errors import LeaseholdError
@@ -59,7 +57,7 @@ def replay(log: CallLog, make_store: MakeStore, seed: int = 0) -> Trace:
 
 def _apply(store: Store, clock: ManualClock, applied: Applied) -> tuple[str, Any]:
     clock.show(applied.reading)
-    arguments = _foretellable(applied.arguments, clock.now())
+    arguments = _foretellable(applied.arguments)
     try:
         answer = getattr(store, applied.method)(**arguments)
     except LeaseholdError as error:
@@ -67,7 +65,7 @@ def _apply(store: Store, clock: ManualClock, applied: Applied) -> tuple[str, Any
     return f"#{applied.number} {applied.method}({applied.arguments})", _comparable(answer)
 
 
-def _foretellable(arguments: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+def _foretellable(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The same call without what a store may do when it likes.
 
     That is jitter, cancelling jobs that start too late, and promoting due jobs of queues that were
@@ -75,7 +73,7 @@ def _foretellable(arguments: Mapping[str, Any], now: datetime) -> dict[str, Any]
     """
     given = dict(arguments)
     if "drafts" in given:
-        given["drafts"] = [_foretellable_draft(draft, now) for draft in given["drafts"]]
+        given["drafts"] = [_foretellable_draft(draft) for draft in given["drafts"]]
     if given.get("request") is not None:
         given["request"] = msgspec.structs.replace(given["request"], queues=(DEFAULT_QUEUE,))
     if "queue" in given:
@@ -83,16 +81,12 @@ def _foretellable(arguments: Mapping[str, Any], now: datetime) -> dict[str, Any]
     return given
 
 
-def _foretellable_draft(draft: Draft, now: datetime) -> Draft:
+def _foretellable_draft(draft: Draft) -> Draft:
     policy = draft.retry or Exponential()
     if isinstance(policy, Exponential):
         policy = msgspec.structs.replace(policy, jitter=0.0)
     return msgspec.structs.replace(
-        draft,
-        queue=DEFAULT_QUEUE,
-        retry=policy,
-        start_within_seconds=None,
-        run_at=draft.run_at if draft.run_at is not None and draft.run_at > now else None,
+        draft, queue=DEFAULT_QUEUE, retry=policy, start_within_seconds=None
     )
 
 
@@ -102,9 +96,6 @@ def _comparable(answer: Any) -> Any:
         return f"{type(answer).__name__}: {answer}"
     if isinstance(answer, SweepReport):
         return msgspec.structs.replace(answer, scan_ms=0.0)
-    if isinstance(answer, Attempt) and answer.outcome is not Event.RECOVERED:
-        # Only a checkpoint has to say how the lease stood.
-        answer = msgspec.structs.replace(answer, lease_expires_at=None, heartbeat_at=None)
     if isinstance(answer, list):
         return [_comparable(each) for each in answer]
     if isinstance(answer, msgspec.Struct):
@@ -121,17 +112,8 @@ def _jobs(store: Store) -> dict[str, Any]:
     return {
         job.id: (
             _comparable(job),
-            _comparable(_changes(store.history(job.id))),
+            _comparable(store.history(job.id)),
             _comparable(store.attempts(job.id)),
         )
         for job in jobs
     }
-
-
-def _changes(history: list[HistoryEvent]) -> list[HistoryEvent]:
-    """Without the stale calls that a store may tell of or not; the checker counts those."""
-    told = [event for event in history if event.event is not Event.VERSION_MISMATCH]
-    return [
-        msgspec.structs.replace(event, sequence=sequence)
-        for sequence, event in enumerate(told, start=1)
-    ]

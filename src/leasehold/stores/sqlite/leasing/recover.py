@@ -9,24 +9,22 @@ Guard of the take: the row is still in `running` with the version that was read,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import apsw
 import msgspec
 
-from leasehold.core.decision import Decision, decide_recovery
-from leasehold.core.fence import lease_is_over
+from leasehold.core.decision import Decision
 from leasehold.core.lease import Settled, StuckJob, SweepReport
 from leasehold.core.limits import SECONDS_MAX
-from leasehold.core.outcome import JobError
-from leasehold.core.recovery import WORKER_SILENT_MICROS_MAX, HeldLease, lost, report_of, taken
+from leasehold.core.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
+from leasehold.core.status import Event
 from leasehold.env import from_micros
-from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import damage, lease, parking
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
-from leasehold.stores.sqlite.leasing.state import find as find_state
+from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient
 from leasehold.stores.sqlite.writing.step import Step
@@ -39,12 +37,13 @@ LOST: Final = f"""
         OR worker IN (SELECT value FROM json_each(?2))
     ORDER BY expires_at
 """  # noqa: S608  # our own number
-_HELD_LEASE: Final = """
-    SELECT seq, id, lane, allowance, max_retries, running.version, worker, expires_at, heartbeat_at
+_HELD_JOB: Final = """
+    SELECT seq, id, lane, running.version, worker, expires_at, heartbeat_at, running.attempts,
+           allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
 """
-STILL_LOST: Final = f"{_HELD_LEASE} WHERE seq = ?"
-HELD_UNDER: Final = f"{_HELD_LEASE} WHERE id = ? AND running.version = ?"
+STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ?"
+HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = ? AND running.version = ?"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
 STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"
 FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ?"
@@ -61,7 +60,7 @@ LATE: Final = f"""
     WHERE start_by < ?1 AND version = 0
 """  # noqa: S608  # our own names
 STILL_LATE: Final = f"{LATE} AND job.seq = ?2"
-RESET_ALLOWANCE: Final = "UPDATE job SET allowance = max_retries + 1 WHERE seq = ?"
+SET_ALLOWANCE: Final = "UPDATE job SET allowance = ? WHERE seq = ?"
 STUCK: Final = Lenient(
     {
         "job.id": Kind.TEXT,
@@ -99,19 +98,54 @@ def find(db: apsw.Connection, now: int, dead: Collection[str]) -> Suspects:
     return Suspects(frozenset(dead), jobs, late, silent)
 
 
+class HeldRow(NamedTuple):
+    """What names a running job here."""
+
+    seq: int
+    id: str
+    lane: int
+    version: int
+
+
+def _held(row: Any) -> tuple[HeldRow, HeldJob] | None:
+    return None if row is None else (HeldRow(*row[:4]), HeldJob(*row[3:]))
+
+
+class Holdings(Histories):
+    """The running jobs, to be taken from their holders."""
+
+    def held(self, job_id: str, version: int) -> tuple[HeldRow, HeldJob] | None:
+        return _held(self._step.execute(HELD_UNDER, (job_id, version)).fetchone())
+
+    def set_allowance(self, job: HeldRow, allowance: int) -> None:
+        self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
+
+    def take_back(self, job: HeldRow, decision: Decision) -> Settled:
+        step = self._step
+        row: Any = step.execute(END_LEASE, (job.seq, job.version)).fetchone()
+        if step.rules.key_limits:
+            parking.freed(step, (job.seq,))
+        ends = Ends(step)
+        settled = ends.add(job.id, Held._make(row), job.lane, decision, checkpoint=True)
+        ends.write()
+        return settled
+
+
 def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
     """Take back those of these jobs that are lost, in one write."""
-    decisions = []
-    for seq in jobs:
-        problem = problem_with(step.db, seq)
-        if problem is not None:
-            decisions.append(damage.set_aside(step, damage.Damaged(seq, problem)))
-            continue
-        suspect = _held(step.execute(STILL_LOST, (seq,)).fetchone())
-        error = None if suspect is None else lost(suspect.lease, step.now, dead)
-        if suspect is not None and error is not None:
-            decisions.append(_take_back(step, suspect, error)[0])
-    return report_of(decision for decision in decisions if decision is not None)
+    set_aside: list[Event] = []
+
+    def readable() -> Iterator[tuple[HeldRow, HeldJob]]:
+        for seq in jobs:
+            problem = problem_with(step.db, seq)
+            if problem is not None:
+                decision = damage.set_aside(step, damage.Damaged(seq, problem))
+                set_aside.extend([] if decision is None else [decision.event])
+            elif (found := _held(step.execute(STILL_LOST, (seq,)).fetchone())) is not None:
+                yield found
+
+    events = sweep(Holdings(step), readable(), now=step.now, dead=dead)
+    return report_of(events + set_aside)
 
 
 def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -> SweepReport:
@@ -122,59 +156,6 @@ def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -
     before = step.now - WORKER_SILENT_MICROS_MAX
     step.executemany(FORGET_SILENT, [(worker, before) for worker in silent])
     return SweepReport(workers_proved_dead=tuple(done))
-
-
-class _HeldJob(NamedTuple):
-    """A running job that may be taken from its holder."""
-
-    seq: int
-    id: str
-    lane: int
-    allowance: int
-    max_retries: int
-    lease: HeldLease
-
-
-def _held(row: Any) -> _HeldJob | None:
-    if row is None:
-        return None
-    seq, job_id, lane, allowance, max_retries, *lease = row
-    return _HeldJob(seq, job_id, lane, allowance, max_retries, HeldLease(*lease))
-
-
-def _take_back(
-    step: Step, job: _HeldJob, error: JobError, *, attempts: int | None = None
-) -> tuple[Decision, Settled]:
-    row: Any = step.execute(END_LEASE, (job.seq, job.lease.version)).fetchone()
-    held = Held._make(row)
-    if step.rules.key_limits:
-        parking.freed(step, (job.seq,))
-    decision = decide_recovery(
-        attempts=held.attempts if attempts is None else attempts,
-        allowance=job.allowance,
-        cancel_reason=held.cancel_reason,
-        error=error,
-    )
-    ends = Ends(step)
-    settled = ends.add(job.id, held, job.lane, decision, checkpoint=True)
-    ends.write()
-    return decision, settled
-
-
-def recover_one(
-    step: Step, job_id: str, version: int, *, reset_attempts: bool, reason: str
-) -> Settled | LeaseLostError:
-    """Take one job from its holder; an error if that lease is over."""
-    job = _held(step.execute(HELD_UNDER, (job_id, version)).fetchone())
-    if job is None:
-        # Whoever takes jobs back is no stale holder: its being late is not the job's history.
-        return lease_is_over(job_id, version, find_state(step, job_id))
-    error = taken(job.lease, reason)
-    if not reset_attempts:
-        return _take_back(step, job, error)[1]
-    step.execute(RESET_ALLOWANCE, (job.seq,))
-    fresh = job._replace(allowance=job.max_retries + 1)
-    return _take_back(step, fresh, error, attempts=0)[1]
 
 
 def cancel_late(step: Step, jobs: Sequence[int]) -> None:

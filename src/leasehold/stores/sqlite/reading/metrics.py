@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import apsw
 
-from leasehold.core.metrics import Moment, active_workers
 from leasehold.core.priority import FIRST_DEADLINE_TIER
-from leasehold.core.span import BANDS, COUNTED, SUMMED, Record, Span, band_of
-from leasehold.stores.sqlite.reading.sampling import (
-    MINUTES,
-    TOTALS,
-    Resolution,
-    open_spans,
-    span_of,
-)
+from leasehold.core.sampling import Resolution, since_last_look
+from leasehold.core.span import BANDS, SUMMED, band_of
+from leasehold.core.status import Status
+from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, queues_of
 from leasehold.stores.sqlite.submitting.lanes import STATS, stats_of
 
-OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
 BY_PRIORITY: Final = (  # every name in it is our own
     f"SELECT {', '.join(f'coalesce(sum(pending_{band}), 0)' for band in BANDS)} "  # noqa: S608
     "FROM lane WHERE queue = coalesce(?, queue)"
@@ -51,57 +45,44 @@ RECOUNT: Final = """
 COUNTED_BY_BAND: Final = (
     f"SELECT queue, task, {', '.join(f'pending_{band}' for band in BANDS)} FROM lane"  # noqa: S608  # our own names
 )
-LATEST_MINUTE: Final = "SELECT max(at) FROM minute"
+LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 
 
-def records(
-    db: apsw.Connection, queue: str | None, resolution: Resolution, first: int
-) -> list[Record]:
-    """What each queue, or this one, did from a minute or day on, the open minute included."""
-    row: Any = db.execute(OPEN_MINUTE).fetchone()
-    now = row[0] * MINUTES.micros // resolution.micros
-    found = []
-    for name, latest in open_spans(db, queue).items():
-        spans = {
-            int(at): span_of(rest) for at, *rest in db.execute(resolution.since, (name, first))
-        }
-        if latest.happened and now >= first:
-            earlier: Span | None = spans.get(now)
-            spans[now] = latest if earlier is None else earlier.then(latest)
-        found.append(Record(spans, latest.pending))
-    return found
+class Look(Spans):
+    """What core.metrics asks of a reader."""
 
+    def __init__(self, db: apsw.Connection, now: int) -> None:
+        super().__init__(db)
+        self._db = db
+        self.now = now
 
-def moment(db: apsw.Connection, queue: str | None, now: int) -> Moment:
-    """How a queue, or all of them, stands."""
-    stats: Any = db.execute(STATS, (queue,)).fetchone()
-    totals: Any = db.execute(TOTALS, (queue,)).fetchone()
-    bands: Any = db.execute(BY_PRIORITY, (queue,)).fetchone()
-    workers = ((queues_of(queues), heartbeat_at) for queues, heartbeat_at in WORKERS.rows(db))
-    return Moment(
-        now=now,
-        counts=stats_of(stats).counts,
-        totals=dict(zip(COUNTED, totals, strict=True)),
-        oldest_available_at=oldest_available_at(db, queue),
-        pending_by_priority=dict(zip(BANDS, bands, strict=True)),
-        active_workers=active_workers(workers, queue, now),
-    )
+    def counts(self, queue: str | None) -> Mapping[Status, int]:
+        row: Any = self._db.execute(STATS, (queue,)).fetchone()
+        return stats_of(row).counts
 
+    def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
+        row: Any = self._db.execute(BY_PRIORITY, (queue,)).fetchone()
+        return dict(zip(BANDS, row, strict=True))
 
-def oldest_available_at(db: apsw.Connection, queue: str | None) -> int | None:
-    """When the pending job that waits longest became available.
+    def workers(self) -> Iterator[tuple[Sequence[str], int]]:
+        for queues, heartbeat_at in WORKERS.rows(self._db):
+            yield queues_of(queues), heartbeat_at
 
-    Where a job's turn is the time since when it is available, the first of a tier waits longest;
-    those whose turn is another have an index of their own.
-    """
-    oldest: list[int] = []
-    for (lane,) in db.execute(PENDING_LANES, (queue,)).fetchall():
-        tier = -1
-        while (head := _row(db.execute(NEXT_HEAD, (lane, tier)))) is not None:
-            tier, available_at = head
-            oldest.append(available_at)
-        oldest += (at for (at,) in db.execute(OLDEST_OUT_OF_TURN, (lane,)) if at is not None)
-    return min(oldest, default=None)
+    def oldest_available_at(self, queue: str | None) -> int | None:
+        """When the pending job that waits longest became available.
+
+        Where a job's turn is the time since when it is available, the first of a tier waits
+        longest; those whose turn is another have an index of their own.
+        """
+        db = self._db
+        oldest: list[int] = []
+        for (lane,) in db.execute(PENDING_LANES, (queue,)).fetchall():
+            tier = -1
+            while (head := _row(db.execute(NEXT_HEAD, (lane, tier)))) is not None:
+                tier, available_at = head
+                oldest.append(available_at)
+            oldest += (at for (at,) in db.execute(OLDEST_OUT_OF_TURN, (lane,)) if at is not None)
+        return min(oldest, default=None)
 
 
 def _row(cursor: apsw.Cursor) -> Any:
@@ -120,7 +101,8 @@ def problems(db: apsw.Connection) -> Iterator[str]:
                     f"queue {queue!r}, task {task!r}: {jobs} pending jobs are counted as {band}, "
                     f"but there are {found[queue, task, band]}"
                 )
-    for queue, span in open_spans(db).items():
+    spans = Spans(db)
+    for queue, span in since_last_look(spans, None).items():
         lower = [name for name in SUMMED if getattr(span, name) < 0]
         if lower:
             names = ", ".join(lower)
@@ -130,7 +112,7 @@ def problems(db: apsw.Connection) -> Iterator[str]:
         runs, ended = sum(span.runs.values()), span.completed + span.failed
         if runs != ended:
             yield f"queue {queue!r}: {runs} runs were measured, but {ended} attempts ended"
-    latest: Any = db.execute(LATEST_MINUTE).fetchone()
-    opened: Any = db.execute(OPEN_MINUTE).fetchone()
-    if latest[0] is not None and latest[0] >= opened[0]:
-        yield f"minute {latest[0]} was ended although minute {opened[0]} is open"
+    latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
+    opened = spans.open_minute()
+    if latest[0] is not None and latest[0] >= opened:
+        yield f"minute {latest[0]} was ended although minute {opened} is open"

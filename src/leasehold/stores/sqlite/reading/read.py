@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import apsw
@@ -11,7 +12,7 @@ from leasehold.core.outcome import JobError
 from leasehold.core.pages import HistoryPage, check_cursor, history_page
 from leasehold.core.priority import DEFAULT_SCORING
 from leasehold.core.refusals import check_page, not_a_cursor
-from leasehold.core.search import JobFilter, Page
+from leasehold.core.search import HeavyField, JobFilter, Page, check_left_out, lightened
 from leasehold.core.status import Event, Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.order import Lane, for_counting, in_order
@@ -19,7 +20,7 @@ from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.codes import EVENT_OF, STATUS_OF
-from leasehold.stores.sqlite.schema.job_row import JOB, NUMBERS, job_carefully, job_of
+from leasehold.stores.sqlite.schema.job_row import JOB, NUMBERS, job_carefully, job_of, job_without
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient, document_of
 
 _ATTEMPTS: Final = Lenient(
@@ -127,9 +128,16 @@ def find_ids(db: apsw.Connection, prefix: str, limit: int) -> list[str]:
     return [str(job_id) for (job_id,) in db.execute(FIND_IDS, (prefix, max(0, limit)))]
 
 
-def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None) -> Page:
+def search(
+    db: apsw.Connection,
+    where: JobFilter,
+    limit: int,
+    cursor: str | None,
+    without: Collection[HeavyField] = (),
+) -> Page:
     """Jobs that fit, the last submitted first."""
     check_page(limit)
+    check_left_out(without)
     clauses, values = conditions(where)
     if cursor is not None:
         if not cursor.isdecimal():
@@ -139,13 +147,15 @@ def search(db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None
     condition = " AND ".join(clauses) or "1"
     page = f"WHERE {condition} ORDER BY job.seq DESC LIMIT ?"
     try:
-        rows: list[Any] = db.execute(f"{JOB} {page}", (*values, limit + 1)).fetchall()
+        rows: list[Any] = db.execute(
+            f"{job_without(without)} {page}", (*values, limit + 1)
+        ).fetchall()
         jobs = [job_of(db, row) for row in rows[:limit]]
     except UNREADABLE:
         # One of them cannot be read: then each is read with care.
         numbers: Any = db.execute(f"{NUMBERS} {page}", (*values, limit + 1))
         rows = list(numbers)
-        jobs = [job_carefully(db, seq) for (seq,) in rows[:limit]]
+        jobs = [lightened(job_carefully(db, seq), without) for (seq,) in rows[:limit]]
     return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
 
 

@@ -1,131 +1,105 @@
-"""The look at the counters that ends a minute, and what is kept of it.
+"""The counters of the lanes, and the spans kept of them. core.sampling says what is kept, and when.
 
-Guard: taken in the first write of a new minute, before it changes anything, and with it: if that
-write is rolled back, so is the look, and whoever writes next takes it. So what the counters grew by
-since the last look happened in the minute of the writes in between, all of it in one and the same.
+Guard: in the first write of a new minute, before it changes anything, and with it: if that write is
+rolled back, so is the look, and whoever writes next takes it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import apsw
 import msgspec
 
 from leasehold.core.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.histogram import Histogram
-from leasehold.core.span import (
-    COUNTED,
-    DAY_MICROS,
-    DAYS_KEPT,
-    MINUTE_MICROS,
-    MINUTES_KEPT,
-    SUMMED,
-    Span,
-)
+from leasehold.core.sampling import KeptSpan, Resolution
+from leasehold.core.span import SUMMED, Span
 from leasehold.stores.sqlite.reading.measuring import RUN, WAIT
 
-MINUTES_PER_DAY: Final = DAY_MICROS // MINUTE_MICROS
-
-_KEPT: Final = (*SUMMED, "pending_before", "pending", "deepest", "waits", "runs")
-_TOTALS: Final = ", ".join(f"sum(lane.total_{name})" for name in SUMMED)
-_GROWTH: Final = ", ".join(
-    f"sum(lane.total_{name}) - coalesce(max(sampled.{name}), 0)" for name in SUMMED
-)
-# What the counters of each queue, or of one, grew by since the last look.
-OPEN: Final = f"""
-    SELECT queue, {_GROWTH}, coalesce(max(sampled.pending), 0), sum(lane.pending)
-    FROM lane LEFT JOIN sampled USING (queue) WHERE queue = coalesce(?, queue) GROUP BY queue
+_COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "waits", "runs")
+_NAMES: Final = ", ".join(_COLUMNS)
+_TOTALS: Final = ", ".join(f"sum(total_{name})" for name in SUMMED)
+TOTALS: Final = f"""
+    SELECT queue, sum(pending), {_TOTALS} FROM lane WHERE queue = coalesce(?, queue) GROUP BY queue
 """  # noqa: S608  # our own names
 MEASURED: Final = """
     SELECT queue, kind, bucket, sum(jobs) FROM measured JOIN lane ON lane.id = measured.lane
     WHERE queue = coalesce(?, queue) GROUP BY queue, kind, bucket
 """
-TOTALS: Final = f"""
-    SELECT {", ".join(f"coalesce(sum(total_{name}), 0)" for name in COUNTED)}
-    FROM lane WHERE queue = coalesce(?, queue)
+OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
+KEPT: Final = f"""
+    SELECT queue, at, {_NAMES} FROM span INDEXED BY span_by_time WHERE resolution = ?1 AND at >= ?2
 """  # noqa: S608  # our own names
+KEPT_OF_QUEUE: Final = f"""
+    SELECT queue, at, {_NAMES} FROM span WHERE resolution = ?1 AND at >= ?2 AND queue = ?3
+"""  # noqa: S608  # our own names
+KEEP: Final = f"""
+    INSERT OR REPLACE INTO span (resolution, queue, at, {_NAMES})
+    VALUES (?, ?, ?, {", ".join("?" * len(_COLUMNS))})
+"""  # noqa: S608  # our own names
+FORGET: Final = f"""
+    DELETE FROM span WHERE (resolution, queue, at) IN (
+        SELECT resolution, queue, at FROM span WHERE resolution = ? AND at < ?
+        ORDER BY at LIMIT {FORGOTTEN_AT_ONCE})
+"""  # noqa: S608  # our own number
 FORGET_MEASURED: Final = "DELETE FROM measured"
-SAMPLE: Final = f"""
-    INSERT OR REPLACE INTO sampled
-    SELECT queue, {_TOTALS}, sum(lane.pending) FROM lane WHERE queue = ? GROUP BY queue
-"""  # noqa: S608  # our own names
-OPEN_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
-
-
-class Resolution(NamedTuple):
-    """Minutes, or days: the statements about one table of spans."""
-
-    keep: str
-    find: str
-    since: str
-    forget: str
-    micros: int
-
-
-def _resolution(table: str, micros: int) -> Resolution:
-    columns = ", ".join(_KEPT)
-    values = ", ".join("?" * (len(_KEPT) + 2))
-    return Resolution(
-        keep=f"INSERT OR REPLACE INTO {table} VALUES ({values})",  # noqa: S608  # our own names
-        find=f"SELECT {columns} FROM {table} WHERE queue = ? AND at = ?",  # noqa: S608  # as above
-        since=f"SELECT at, {columns} FROM {table} WHERE queue = ? AND at >= ?",  # noqa: S608  # as above
-        forget=f"""
-            DELETE FROM {table} WHERE (queue, at) IN (
-                SELECT queue, at FROM {table} WHERE at < ? ORDER BY at LIMIT {FORGOTTEN_AT_ONCE})
-        """,  # noqa: S608  # as above
-        micros=micros,
-    )
-
-
-MINUTES: Final = _resolution("minute", MINUTE_MICROS)
-DAYS: Final = _resolution("day", DAY_MICROS)
+NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 
 _decode = msgspec.json.Decoder(Histogram).decode
 
 
-def take(db: apsw.Connection, ended: int, minute: int) -> None:
-    """End the minute of the latest writes and open another one."""
-    day = ended // MINUTES_PER_DAY
-    happened = [(queue, span) for queue, span in open_spans(db).items() if span.happened]
-    for queue, span in happened:
-        earlier: Any = db.execute(DAYS.find, (queue, day)).fetchone()
-        whole = span if earlier is None else span_of(earlier).then(span)
-        db.execute(MINUTES.keep, (queue, ended, *_row(span)))
-        db.execute(DAYS.keep, (queue, day, *_row(whole)))
-        db.execute(SAMPLE, (queue,))
-    if happened:
-        db.execute(FORGET_MEASURED)
-    db.execute(MINUTES.forget, (minute - MINUTES_KEPT,))
-    db.execute(DAYS.forget, (minute // MINUTES_PER_DAY - DAYS_KEPT,))
-    db.execute(OPEN_MINUTE, (minute,))
+class Spans:
+    """The spans of a store, as core.sampling asks for them."""
 
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
 
-def open_spans(db: apsw.Connection, queue: str | None = None) -> dict[str, Span]:
-    """What happened since the last look, by queue; those that are idle included."""
-    durations: dict[tuple[str, int], Histogram] = defaultdict(dict)
-    for name, kind, bucket, jobs in db.execute(MEASURED, (queue,)):
-        durations[str(name), kind][bucket] = jobs
-    spans = {}
-    rows: list[tuple[Any, ...]] = db.execute(OPEN, (queue,)).fetchall()
-    for name, *growth, before, pending in rows:
-        spans[name] = Span(
-            **dict(zip(SUMMED, growth, strict=True)),
-            pending_before=before,
-            pending=pending,
-            deepest=max(before, pending),
-            waits=durations.get((name, WAIT), {}),
-            runs=durations.get((name, RUN), {}),
+    def open_minute(self) -> int:
+        row: Any = self._db.execute(OPEN_MINUTE).fetchone()
+        return int(row[0])
+
+    def totals(self, queue: str | None) -> Mapping[str, Span]:
+        durations: dict[tuple[str, int], Histogram] = defaultdict(dict)
+        measured: Any = self._db.execute(MEASURED, (queue,))
+        for name, kind, bucket, jobs in measured:
+            durations[name, kind][bucket] = jobs
+        rows: Any = self._db.execute(TOTALS, (queue,))
+        return {
+            name: Span(
+                **dict(zip(SUMMED, totals, strict=True)),
+                pending=pending,
+                waits=durations.get((name, WAIT), {}),
+                runs=durations.get((name, RUN), {}),
+            )
+            for name, pending, *totals in rows
+        }
+
+    def kept(
+        self, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
+        found: dict[str, dict[int, Span]] = defaultdict(dict)
+        rows: Any = (
+            self._db.execute(KEPT, (resolution, first))
+            if queue is None
+            else self._db.execute(KEPT_OF_QUEUE, (resolution, first, queue))
         )
-    return spans
+        for name, at, *figures, waits, runs in rows:
+            named: dict[str, Any] = dict(zip(_COLUMNS, figures, strict=False))
+            found[name][at] = Span(**named, waits=_decode(waits), runs=_decode(runs))
+        return found
 
+    def keep(self, spans: Sequence[KeptSpan]) -> None:
+        self._db.executemany(KEEP, [(*each[:3], *_row(each.span)) for each in spans])
 
-def span_of(row: tuple[Any, ...]) -> Span:
-    """What a row of `minute` or `day` says, from `submitted` on."""
-    *figures, waits, runs = row
-    named: dict[str, Any] = dict(zip(_KEPT, figures, strict=False))
-    return Span(**named, waits=_decode(waits), runs=_decode(runs))
+    def measure_anew(self, minute: int) -> None:
+        self._db.execute(FORGET_MEASURED)
+        self._db.execute(NEXT_MINUTE, (minute,))
+
+    def forget(self, resolution: Resolution, before: int) -> None:
+        self._db.execute(FORGET, (resolution, before))
 
 
 def _row(span: Span) -> tuple[Any, ...]:

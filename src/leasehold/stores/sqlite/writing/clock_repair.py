@@ -12,6 +12,7 @@ from typing import Final
 from leasehold.core.clock import TOLERANCE_MICROS, basis_of_now
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.sampling import Resolution
 from leasehold.core.span import DAY_MICROS, MINUTE_MICROS
 from leasehold.env import ClockReading, from_micros
 from leasehold.errors import InvalidTransitionError
@@ -58,7 +59,7 @@ HAPPENED: Final = {
 KEYS: Final = ("idempotency", "pruned_key")
 ARCHIVE_DAYS: Final = "UPDATE archive SET day = ?1 WHERE day > ?1"
 # The figures of minutes and days that have not come yet; the totals of the queues keep them.
-FIGURES: Final = {"minute": MINUTE_MICROS, "day": DAY_MICROS}
+SPANS: Final = "DELETE FROM span WHERE resolution = ? AND at > ?"
 OPEN_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 
 
@@ -113,8 +114,8 @@ def _set_back(step: Step, now: int, before: int) -> dict[str, int]:
     latest = now + round(IDEMPOTENCY_SECONDS * 1e6)
     for table in KEYS:
         change(table, f"UPDATE {table} SET expires_at = ?1 WHERE expires_at > ?1", latest)  # noqa: S608  # our own names
-    for table, micros in FIGURES.items():
-        change(table, f"DELETE FROM {table} WHERE at > ?1", now // micros)  # noqa: S608  # our own names
+    for resolution in (Resolution.MINUTE, Resolution.DAY):
+        change("span", SPANS, resolution, now // resolution.micros)
     if schedules := go_on_from(step, from_micros(now)):
         changed["schedule"] = schedules
     return changed

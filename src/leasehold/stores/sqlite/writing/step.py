@@ -11,12 +11,13 @@ import apsw
 
 from leasehold.core.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.clock import ClockBasis, StoreTime
+from leasehold.core.sampling import end_minute
 from leasehold.core.settings_in_force import SettingsInForce
 from leasehold.core.span import MINUTE_MICROS
 from leasehold.core.status import Event, Status
 from leasehold.env import Env
-from leasehold.stores.sqlite.reading import sampling
 from leasehold.stores.sqlite.reading.measuring import Measured
+from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import Known, Rules, load
 from leasehold.stores.sqlite.schema.codes import EVENT_CODE, STATUS_CODE
@@ -120,8 +121,8 @@ class Step:
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self.measured = Measured()
-        self.ended_minute: int | None = None
-        """The minute that this write is the first to come after, if it is."""
+        self.opens_minute = False
+        """Whether this write is the first of a new minute."""
         self.clock_basis = ClockBasis()
         """What is remembered of the machine's clocks."""
         self.odd_time: StoreTime | None = None
@@ -163,8 +164,7 @@ class Step:
         step.clock_basis = time.basis
         if time.basis != basis:
             step.odd_time = time
-        if step.now // MINUTE_MICROS > open_minute:
-            step.ended_minute = open_minute
+        step.opens_minute = step.now // MINUTE_MICROS > open_minute
         step._prepare()
         return step
 
@@ -185,8 +185,8 @@ class Step:
         """
         if self.odd_time is not None and self.odd_time.shift:
             move_leases(self.db, self.odd_time)
-        if self.ended_minute is not None:
-            sampling.take(self.db, self.ended_minute, self.now // MINUTE_MICROS)
+        if self.opens_minute:
+            end_minute(Spans(self.db), self.now // MINUTE_MICROS)
 
     def job_ended(self, job_id: str) -> None:
         """A job has ended: its dependents are to be dealt with, and whoever waits for it woken."""

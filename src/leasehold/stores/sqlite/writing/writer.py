@@ -261,7 +261,7 @@ class Writer:
                 step.end()
             self._before_commit()
             # That a minute has ended is not worth a write: whoever next has one notes it.
-            db.execute("COMMIT" if changed or step.ended_minute is None else "ROLLBACK")
+            db.execute("COMMIT" if changed or not step.opens_minute else "ROLLBACK")
         except BaseException:
             # A process that was forked inside the write leaves it alone: it is the parent's.
             if db.in_transaction and self._pid == os.getpid():

@@ -456,26 +456,11 @@ CREATE TABLE measured (
     PRIMARY KEY (lane, kind, bucket)
 ) WITHOUT ROWID;
 
--- The counters as they were at the last look.
-CREATE TABLE sampled (
-    queue       TEXT PRIMARY KEY,
-    submitted   INTEGER NOT NULL,
-    leased      INTEGER NOT NULL,
-    completed   INTEGER NOT NULL,
-    failed      INTEGER NOT NULL,
-    retried     INTEGER NOT NULL,
-    dead        INTEGER NOT NULL,
-    cancelled   INTEGER NOT NULL,
-    recovered   INTEGER NOT NULL,
-    rejected    INTEGER NOT NULL,
-    cleaned     INTEGER NOT NULL,
-    wait_micros INTEGER NOT NULL,
-    run_micros  INTEGER NOT NULL,
-    pending     INTEGER NOT NULL
-) WITHOUT ROWID;
-
--- What happened in each minute in which anything did. Histograms are JSON objects, bucket to number.
-CREATE TABLE minute (
+-- What happened, by resolution (the numbers in core/sampling.py): the counters as they were at the last
+-- look, each minute in which anything happened, and the sums of the minutes of each day. Histograms are
+-- JSON objects, bucket to number.
+CREATE TABLE span (
+    resolution     INTEGER NOT NULL,
     queue          TEXT NOT NULL,
     at             INTEGER NOT NULL,
     submitted      INTEGER NOT NULL,
@@ -495,32 +480,7 @@ CREATE TABLE minute (
     deepest        INTEGER NOT NULL,
     waits          TEXT NOT NULL,
     runs           TEXT NOT NULL,
-    PRIMARY KEY (queue, at)
+    PRIMARY KEY (resolution, queue, at)
 ) WITHOUT ROWID;
--- To forget the oldest of whichever queue.
-CREATE INDEX minute_by_time ON minute (at);
-
--- The sums of the minutes of each day.
-CREATE TABLE day (
-    queue          TEXT NOT NULL,
-    at             INTEGER NOT NULL,
-    submitted      INTEGER NOT NULL,
-    leased         INTEGER NOT NULL,
-    completed      INTEGER NOT NULL,
-    failed         INTEGER NOT NULL,
-    retried        INTEGER NOT NULL,
-    dead           INTEGER NOT NULL,
-    cancelled      INTEGER NOT NULL,
-    recovered      INTEGER NOT NULL,
-    rejected       INTEGER NOT NULL,
-    cleaned        INTEGER NOT NULL,
-    wait_micros    INTEGER NOT NULL,
-    run_micros     INTEGER NOT NULL,
-    pending_before INTEGER NOT NULL,
-    pending        INTEGER NOT NULL,
-    deepest        INTEGER NOT NULL,
-    waits          TEXT NOT NULL,
-    runs           TEXT NOT NULL,
-    PRIMARY KEY (queue, at)
-) WITHOUT ROWID;
-CREATE INDEX day_by_time ON day (at);
+-- To read the latest of all queues, and to forget the oldest of whichever.
+CREATE INDEX span_by_time ON span (resolution, at);

@@ -1,0 +1,70 @@
+"""Clauses about searches that leave out what is heavy."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, Final
+
+import pytest
+
+from leasehold.core.job import LEFT_OUT, Job
+from leasehold.core.outcome import Complete
+from leasehold.core.search import HeavyField, JobFilter, lightened
+from leasehold.core.store import Store
+from leasehold.errors import InvalidJobError, PayloadError
+from leasehold.testing.conformance.base import (
+    ConformanceBase,
+    draft,
+    get,
+    lease_one,
+    settle,
+    submit,
+)
+
+HEAVY: Final[tuple[HeavyField, ...]] = ("payload", "result", "metadata")
+
+
+def find(store: Store, **options: Any) -> list[Job]:
+    return store.search(JobFilter(), **options).jobs
+
+
+class SearchingClauses(ConformanceBase):
+    """SEA-2."""
+
+    @pytest.fixture
+    def filled(self, store: Store) -> Store:
+        """A store with a completed job and a pending one."""
+        submit(store, draft("a", payload=b'{"word":"heavy"}', metadata={"tenant": "acme"}))
+        settle(store, lease_one(store), Complete(b'{"size":3}'))
+        submit(store, draft("b", payload=b'{"word":"light"}'))
+        return store
+
+    @pytest.mark.parametrize(
+        "without", [each for size in range(4) for each in combinations(HEAVY, size)]
+    )
+    def test_sea_2_what_is_left_out_is_empty_and_the_rest_is_there(
+        self, filled: Store, without: tuple[HeavyField, ...]
+    ) -> None:
+        found = find(filled, without=without)
+        assert found == [lightened(get(filled, each), without) for each in "ba"]
+
+    def test_sea_2_nobody_takes_it_for_the_real_thing(self, filled: Store) -> None:
+        pending, completed = find(filled, without=HEAVY)
+        assert (completed.payload_data, completed.codec) == (b"", LEFT_OUT)
+        assert (completed.result_data, completed.result_codec) == (b"", LEFT_OUT)
+        assert completed.metadata is None
+        for what in ("payload", "result"):
+            with pytest.raises(PayloadError, match="left out"):
+                getattr(completed, what)
+        # A job without a result has none, left out or not.
+        assert pending.result is None
+
+    def test_sea_2_filters_count_all_the_same(self, filled: Store) -> None:
+        by_text = filled.search(JobFilter(text="heavy"), without=HEAVY)
+        by_metadata = filled.search(JobFilter(metadata={"tenant": "acme"}), without=HEAVY)
+        assert [job.id for job in by_text.jobs] == ["a"]
+        assert [job.id for job in by_metadata.jobs] == ["a"]
+
+    def test_sea_2_other_fields_cannot_be_left_out(self, filled: Store) -> None:
+        with pytest.raises(InvalidJobError, match="payload, result, metadata, not 'id'"):
+            find(filled, without=("payload", "id"))
