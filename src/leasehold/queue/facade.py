@@ -222,7 +222,12 @@ class TaskQueue(QueueCalls):
         return f"TaskQueue({self.store!r}, num_workers={self._num_workers}{state})"
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            # Interrupted here, nobody comes to the end of the block to close it.
+            self.shutdown()
+            raise
         return self
 
     def __exit__(
