@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types layers tests faces bench clean
+.PHONY: help run test lint types layers tests soak faces bench clean
 
 help:            ## Show what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
@@ -44,6 +44,11 @@ layers: $(VENV)/test    ## Who may import whom
 # Many tests wait for processes they have started or killed: three at a time keep two cores busy.
 tests: $(VENV)/test     ## The test suite
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+# A long soak fails, too, if it has never met some rule of the contract.
+MINUTES ?= 1
+soak: $(VENV)/test      ## Every verb on every store under faults, for MINUTES=n [SEED=s]
+	$(BIN)/python -m leasehold.testing.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 faces: $(VENV)/test     ## Write what is derived: after a change of a TaskQueue's methods
 	$(BIN)/python -m tools.faces

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from leasehold.core.job import MetadataValue
 from leasehold.core.outcome import JobError
+from leasehold.core.refusals import not_a_cursor
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.core.text import mentions
@@ -63,6 +64,26 @@ class ArchivePage(msgspec.Struct, frozen=True):
 
     jobs: list[ArchivedJob]
     next_cursor: str | None = None
+
+
+class ArchivePlace(NamedTuple):
+    """Where an archived job stands: jobs are searched in this order, the last of them first."""
+
+    day: int
+    """Of the archiving, counted from 1970."""
+    seq: int
+
+    @classmethod
+    def at(cls, cursor: str) -> ArchivePlace:
+        """The place that a cursor stands for: that of the last job shown."""
+        day, _, seq = cursor.partition(".")
+        if not (day.isdecimal() and seq.isdecimal()):
+            raise not_a_cursor(cursor)
+        return cls(int(day), int(seq))
+
+    @property
+    def cursor(self) -> str:
+        return f"{self.day}.{self.seq}"
 
 
 def check_filter(where: JobFilter) -> None:

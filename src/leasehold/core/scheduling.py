@@ -57,7 +57,7 @@ class ScheduleShelf(Protocol):
         """One schedule, by its name."""
 
     def due(self, limit: int) -> Sequence[Schedule | UnreadableSchedule]:
-        """Those that are due, the longest due first, at most so many."""
+        """Those that are due, the longest due first and then by name, at most so many."""
 
     def keep(self, schedule: Schedule) -> None:
         """Write a schedule, in the place of the one of that name."""

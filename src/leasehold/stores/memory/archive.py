@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from datetime import date
-from typing import Final
+from typing import Final, NamedTuple
 
 from leasehold.core.archive import (
     SUMMARY_BYTES,
     ArchivedJob,
     ArchivePage,
+    ArchivePlace,
     check_filter,
     error_summary,
     fits,
@@ -18,7 +19,7 @@ from leasehold.core.archive import (
 )
 from leasehold.core.job import MetadataValue
 from leasehold.core.outcome import JobError
-from leasehold.core.refusals import check_page, not_a_cursor
+from leasehold.core.refusals import check_page
 from leasehold.core.retention import DAY_SECONDS
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
@@ -29,19 +30,35 @@ ARCHIVED_MAX: Final = 10_000
 """Summaries kept; the first archived go first."""
 _DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
 
-Row = tuple[
-    int, str, str, str, Status, int, int | None, int, int, int, JobError | None, str | None,
-    bytes | None, str, dict[str, MetadataValue] | None, str | None,
-]  # fmt: skip
-"""What is taken of a record: its number, then the fields of an ArchivedJob. Made into one of those
-only when somebody looks, since jobs are archived by the million."""
+
+class Summary(NamedTuple):
+    """What is taken of a record. Made into an ArchivedJob only when somebody looks, since jobs are
+    archived by the million.
+    """
+
+    place: ArchivePlace
+    id: str
+    queue: str
+    task: str
+    status: Status
+    created_at: int
+    started_at: int | None
+    completed_at: int
+    archived_at: int
+    attempts: int
+    error: JobError | None
+    reason: str | None
+    result: bytes | None
+    codec: str
+    metadata: dict[str, MetadataValue] | None
+    parent_id: str | None
 
 
 class Archive:
     """Pruned jobs, the day on which they were archived being their partition."""
 
     def __init__(self) -> None:
-        self._days: dict[int, deque[Row]] = {}
+        self._days: dict[int, deque[Summary]] = {}
         self._count = 0
 
     def add(self, record: Record, now: int) -> None:
@@ -55,8 +72,8 @@ class Archive:
         if rows is None:
             rows = self._days[day] = deque()
         rows.append(
-            (
-                record.seq,
+            Summary(
+                ArchivePlace(day, record.seq),
                 record.id,
                 draft.queue,
                 draft.task,
@@ -91,7 +108,7 @@ class Archive:
         return next(iter(self._days), None)
 
     def find(self, job_id: str) -> ArchivedJob | None:
-        return next((_job(row) for row in self._latest_first() if row[1] == job_id), None)
+        return next((_job(row) for row in self._latest_first() if row.id == job_id), None)
 
     def search(
         self,
@@ -103,24 +120,23 @@ class Archive:
         """Those that fit, archived last first. The cursor is the place of the last one shown."""
         check_page(limit)
         check_filter(where)
-        before = None if cursor is None else _place(cursor)
+        before = None if cursor is None else ArchivePlace.at(cursor)
         found: list[ArchivedJob] = []
         last = ""
         for row in self._latest_first():
-            place = (row[8] // _DAY_MICROS, row[0])
-            if before is not None and place >= before:
+            if before is not None and row.place >= before:
                 continue
             job = _job(row)
             if _ended_between(job, days) and fits(where, job):
                 if len(found) == limit:
                     return ArchivePage(found, last)
                 found.append(job)
-                last = f"{place[0]}.{place[1]}"
+                last = row.place.cursor
         return ArchivePage(found)
 
-    def _latest_first(self) -> Iterator[Row]:
+    def _latest_first(self) -> Iterator[Summary]:
         for day in sorted(self._days, reverse=True):
-            yield from sorted(self._days[day], key=lambda row: -row[0])
+            yield from sorted(self._days[day], key=lambda row: -row.place.seq)
 
     def _drop_first(self) -> None:
         day = next(iter(self._days))
@@ -136,29 +152,20 @@ def _ended_between(job: ArchivedJob, days: tuple[date | None, date | None]) -> b
     return (first is None or day >= first) and (last is None or day <= last)
 
 
-def _place(cursor: str) -> tuple[int, int]:
-    day, _, seq = cursor.partition(".")
-    if not (day.isdecimal() and seq.isdecimal()):
-        raise not_a_cursor(cursor)
-    return int(day), int(seq)
-
-
-def _job(row: Row) -> ArchivedJob:
-    (_, job_id, queue, task, status, created_at, started_at, completed_at, archived_at, attempts,
-     error, reason, result, codec, metadata, parent_id) = row  # fmt: skip
+def _job(row: Summary) -> ArchivedJob:
     return ArchivedJob(
-        id=job_id,
-        queue=queue,
-        task=task,
-        status=status,
-        created_at=from_micros(created_at),
-        started_at=moment(started_at),
-        completed_at=from_micros(completed_at),
-        archived_at=from_micros(archived_at),
-        attempts=attempts,
-        error=error,
-        reason=reason,
-        result_summary=summary_of(result, codec),
-        metadata=None if metadata is None else dict(metadata),
-        parent_id=parent_id,
+        id=row.id,
+        queue=row.queue,
+        task=row.task,
+        status=row.status,
+        created_at=from_micros(row.created_at),
+        started_at=moment(row.started_at),
+        completed_at=from_micros(row.completed_at),
+        archived_at=from_micros(row.archived_at),
+        attempts=row.attempts,
+        error=row.error,
+        reason=row.reason,
+        result_summary=summary_of(row.result, row.codec),
+        metadata=None if row.metadata is None else dict(row.metadata),
+        parent_id=row.parent_id,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import apsw
 import msgspec
@@ -14,11 +14,12 @@ from leasehold.core.archive import (
     SUMMARY_BYTES,
     ArchivedJob,
     ArchivePage,
+    ArchivePlace,
     check_filter,
 )
 from leasehold.core.outcome import JobError
-from leasehold.core.refusals import check_page, not_a_cursor
-from leasehold.core.retention import day_number
+from leasehold.core.refusals import check_page
+from leasehold.core.retention import DAY_SECONDS, day_number
 from leasehold.core.search import JobFilter
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.schema.codes import STATUS_CODE, STATUS_OF
@@ -52,10 +53,30 @@ DROP: Final = """
 """
 OLDEST: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
 
-_COLUMNS: Final = (
-    "day, seq, id, queue, task, status, created_at, started_at, finished_at, archived_at, "
-    "attempts, error_type, error_message, reason, result, metadata, parent_id"
-)
+
+class ArchiveRow(NamedTuple):
+    """A row of `archive`."""
+
+    day: int
+    seq: int
+    id: str
+    queue: str
+    task: str
+    status: int
+    created_at: int
+    started_at: int | None
+    finished_at: int
+    archived_at: int
+    attempts: int
+    error_type: str | None
+    error_message: str
+    reason: str | None
+    result: str | None
+    metadata: str | None
+    parent_id: str | None
+
+
+_COLUMNS: Final = ", ".join(ArchiveRow._fields)
 FIND: Final = f"SELECT {_COLUMNS} FROM archive WHERE id = ? ORDER BY seq DESC LIMIT 1"  # noqa: S608  # our own names
 _ERROR_TEXT: Final = "coalesce(error_type || ': ' || error_message, '')"
 _HAS_TAG: Final = """
@@ -68,8 +89,8 @@ _decode_metadata = msgspec.json.Decoder(dict[str, Any]).decode
 
 def find(db: apsw.Connection, job_id: str) -> ArchivedJob | None:
     """The latest archived job with this id."""
-    row = db.execute(FIND, (job_id,)).fetchone()
-    return None if row is None else _job(row)
+    row: Any = db.execute(FIND, (job_id,)).fetchone()
+    return None if row is None else _job(ArchiveRow(*row))
 
 
 def search(
@@ -84,19 +105,22 @@ def search(
     check_filter(where)
     found = [*_of_the_days(days), *_of_the_job(where)]
     if cursor is not None:
-        found.append(("(day, seq) < (?, ?)", _place(cursor)))
+        found.append(("(day, seq) < (?, ?)", ArchivePlace.at(cursor)))
     condition = " AND ".join(clause for clause, _ in found) or "1"
     values = [value for _, values in found for value in values]
-    rows = db.execute(
+    found_rows: Any = db.execute(
         f"SELECT {_COLUMNS} FROM archive WHERE {condition} ORDER BY day DESC, seq DESC LIMIT ?",  # noqa: S608  # our own names
         (*values, limit + 1),
-    ).fetchall()
+    )
+    rows = [ArchiveRow(*row) for row in found_rows]
     jobs = [_job(row) for row in rows[:limit]]
     if len(rows) <= limit:
         return ArchivePage(jobs)
-    day, seq = rows[limit - 1][:2]
-    return ArchivePage(jobs, f"{day}.{seq}")
+    last = rows[limit - 1]
+    return ArchivePage(jobs, ArchivePlace(last.day, last.seq).cursor)
 
+
+_DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
 
 Clause = tuple[str, tuple[Any, ...]]
 
@@ -112,9 +136,6 @@ def _of_the_days(days: tuple[date | None, date | None]) -> list[Clause]:
         end = day_number(last + timedelta(days=1))
         clauses.append(("finished_at < ?", (end * _DAY_MICROS,)))
     return clauses
-
-
-_DAY_MICROS: Final = 24 * 3600 * 1_000_000
 
 
 def _of_the_job(where: JobFilter) -> list[Clause]:
@@ -142,29 +163,21 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
     return clauses
 
 
-def _place(cursor: str) -> tuple[int, int]:
-    day, _, seq = cursor.partition(".")
-    if not (day.isdecimal() and seq.isdecimal()):
-        raise not_a_cursor(cursor)
-    return int(day), int(seq)
-
-
-def _job(row: tuple[Any, ...]) -> ArchivedJob:
-    (_, _, job_id, queue, task, status, created_at, started_at, finished_at, archived_at, attempts,
-     error_type, error_message, reason, result, metadata, parent_id) = row  # fmt: skip
+def _job(row: ArchiveRow) -> ArchivedJob:
+    error = None if row.error_type is None else JobError(row.error_type, row.error_message)
     return ArchivedJob(
-        id=job_id,
-        queue=queue,
-        task=task,
-        status=STATUS_OF[status],
-        created_at=from_micros(created_at),
-        started_at=None if started_at is None else from_micros(started_at),
-        completed_at=from_micros(finished_at),
-        archived_at=from_micros(archived_at),
-        attempts=attempts,
-        error=None if error_type is None else JobError(error_type, error_message),
-        reason=reason,
-        result_summary=result,
-        metadata=None if metadata is None else _decode_metadata(metadata),
-        parent_id=parent_id,
+        id=row.id,
+        queue=row.queue,
+        task=row.task,
+        status=STATUS_OF[row.status],
+        created_at=from_micros(row.created_at),
+        started_at=None if row.started_at is None else from_micros(row.started_at),
+        completed_at=from_micros(row.finished_at),
+        archived_at=from_micros(row.archived_at),
+        attempts=row.attempts,
+        error=error,
+        reason=row.reason,
+        result_summary=row.result,
+        metadata=None if row.metadata is None else _decode_metadata(row.metadata),
+        parent_id=row.parent_id,
     )

@@ -150,16 +150,16 @@ class Look:
             place = {"major": after.major, "minor": after.minor, "rows": WALKED_AT_ONCE}
             rows: Any = self._db.execute(statement, values | place)
             walked = 0
-            for walked, (major, seq, ended_at, queue) in enumerate(rows, start=1):
+            for major, seq, ended_at, queue in rows:
+                walked += 1
                 if ended_at is not None and cutoffs.take(queue, ended_at):
                     seqs.append(seq)
-                if len(seqs) == limit or walked == WALKED_AT_ONCE:
-                    after = Bookmark(major, seq, after.bound)
-                if len(seqs) == limit:
-                    # Read no further: the next call goes on here.
-                    return Found(seqs, after)
+                    if len(seqs) == limit:
+                        # Read no further: the next call goes on here.
+                        return Found(seqs, Bookmark(major, seq, after.bound))
             if walked < WALKED_AT_ONCE:
                 return Found(seqs)
+            after = Bookmark(major, seq, after.bound)
         return Found(seqs, after)
 
 

@@ -34,7 +34,7 @@ ALL: Final = f"SELECT {_GUARDED}, rowid FROM schedule ORDER BY schedule.name"  #
 ONE: Final = f"SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.name = ?"  # noqa: S608  # as above
 DUE: Final = f"""
     SELECT {_GUARDED}, rowid FROM schedule
-    WHERE schedule.due_at <= ? ORDER BY schedule.due_at LIMIT ?
+    WHERE schedule.due_at <= ? ORDER BY schedule.due_at, schedule.name LIMIT ?
 """  # noqa: S608  # our own names
 AHEAD: Final = f"""
     SELECT {_GUARDED}, rowid FROM schedule WHERE schedule.due_at > ? ORDER BY schedule.name

@@ -348,7 +348,7 @@ CREATE TABLE schedule (
     error       TEXT
 );
 -- Every exchange asks for the first due schedule: one seek, and none where there are no schedules.
-CREATE INDEX schedule_by_due ON schedule (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX schedule_by_due ON schedule (due_at, name) WHERE due_at IS NOT NULL;
 
 -- Queues with rules of their own. A queue without a row here has none: it takes and runs everything.
 CREATE TABLE queue (

@@ -1,0 +1,38 @@
+"""Soaking: every verb of the store contract, with faults, on every store side by side, judged.
+
+>>> with stage("memory") as stores:
+...     run(Scenario(seed=1, steps=30), stores).broken is None
+True
+
+The simulator (`leasehold.testing.simulator`) runs the production worker against a store; this
+package draws every verb itself, so that it reaches what no worker asks for.
+
+swarm.py      which features and faults a seed has
+verbs/        what programs and people ask: one function per verb
+running.py    one seed, one run               subjects.py   the stores, opened and restarted
+observing.py  all that a store shows          comparing.py  that all stores show the same
+rules/        what must hold: one judge per clause
+book.py       what is remembered meanwhile    coverage.py   what was met, how often
+shrinking.py  the smallest run that still fails
+"""
+
+from leasehold.testing.soak.coverage import Coverage
+from leasehold.testing.soak.rules import RULES, BrokenRuleError
+from leasehold.testing.soak.running import SAME, Report, Scenario, run
+from leasehold.testing.soak.shrinking import shrink
+from leasehold.testing.soak.subjects import Stage, stage
+from leasehold.testing.soak.verbs import VERBS
+
+__all__ = [
+    "RULES",
+    "SAME",
+    "VERBS",
+    "BrokenRuleError",
+    "Coverage",
+    "Report",
+    "Scenario",
+    "Stage",
+    "run",
+    "shrink",
+    "stage",
+]

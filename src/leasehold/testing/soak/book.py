@@ -1,0 +1,97 @@
+"""The book: what the simulated programs and the judges remember, beside what the store shows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from leasehold.core.joblog import LogLine
+from leasehold.core.lease import Lease
+from leasehold.testing.soak.calls import Call
+
+
+@dataclass(slots=True)
+class KnownKey:
+    """An idempotency key in its window."""
+
+    job_id: str
+    work: tuple[str, bytes, str]
+    """Task, payload and codec."""
+    expires_at: datetime
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Jobs that came to a queue under a rate: when each was let in."""
+
+    rate: float
+    moments: list[datetime] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Held:
+    """A task that its circuit breaker holds back."""
+
+    failures: int = 0
+    until: datetime | None = None
+    pause_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Kept:
+    """A lease's promise: how long its holder may live with it."""
+
+    awake: float
+    """When it was granted or renewed, in seconds that the machine was awake."""
+    seconds: float
+
+
+@dataclass(slots=True)
+class Book:
+    """All that is remembered of one run."""
+
+    # What programs know.
+    last_number: int = 0
+    gone_ids: list[str] = field(default_factory=list)
+    held: list[Lease] = field(default_factory=list)
+    """Leases whose holders live and know of them."""
+    past: list[Lease] = field(default_factory=list)
+    """Leases that were settled or lost; a careless holder uses them again."""
+    stopped: list[tuple[int, Lease]] = field(default_factory=list)
+    """Leases of holders that stand still, and the step in which they come back."""
+    late: list[tuple[int, Call]] = field(default_factory=list)
+    """Requests under way, and the step in which they arrive."""
+    prune_run: tuple[int, Call] | None = None
+
+    # What judges remember.
+    granted: dict[str, int] = field(default_factory=dict)
+    """The highest lease version of each id; it outlives the job."""
+    keys: dict[tuple[str, str], KnownKey] = field(default_factory=dict)
+    buckets: dict[tuple[str, str, str], Bucket] = field(default_factory=dict)
+    """By queue, kind of rate and name."""
+    breakers: dict[tuple[str, str], Held] = field(default_factory=lambda: defaultdict(Held))
+    kept: dict[tuple[str, int], Kept] = field(default_factory=dict)
+    ticks: set[tuple[str, str]] = field(default_factory=set)
+    """Schedules and ticks whose jobs were submitted."""
+    lines: dict[str, list[LogLine]] = field(default_factory=dict)
+    reused: set[str] = field(default_factory=set)
+    """Ids that were given to a second job: who waited for the first does not wait for it."""
+    replayed: set[str] = field(default_factory=set)
+    reordered: dict[str, datetime] = field(default_factory=dict)
+    """When the order of a queue was last changed by its rules."""
+    clocks: bool = False
+    """Whether somebody turns the clocks in this run."""
+    clock_repaired: bool = False
+
+    def new_id(self) -> str:
+        self.last_number += 1
+        return f"job-{self.last_number}"
+
+    def let_go(self, job_id: str, version: int) -> None:
+        """A lease was settled: only a careless holder still uses it."""
+        for lease in self.held:
+            if (lease.job_id, lease.version) == (job_id, version):
+                self.held.remove(lease)
+                self.past.append(lease)
+                return

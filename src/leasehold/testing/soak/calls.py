@@ -1,0 +1,119 @@
+"""Calls: what a simulated program asks of a store, as data that can be sent to any store, twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from leasehold.core.lease import Settlement
+from leasehold.core.retention import COUNTED
+from leasehold.core.store import Store
+from leasehold.core.transactions import Connection
+from leasehold.errors import LeaseholdError, LeaseLostError, UnsupportedError
+
+SUBMIT_WITHIN = "submit within a transaction"
+COMPLETE_WITHIN = "complete within a transaction"
+CLEAN_UP = "clean up"
+STALE = "the holder was stale"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the contract: the method and its arguments, all of them by name."""
+
+    method: str
+    arguments: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{self.method}({given})"
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.arguments.get(name, default)
+
+
+def call(method: str, **arguments: Any) -> Call:
+    return Call(method, arguments)
+
+
+def carry_out(store: Store, asked: Call) -> Any:
+    """What the store answers; an error that it raises on purpose is an answer too."""
+    try:
+        if asked.method == SUBMIT_WITHIN:
+            return _submit_within(store, **asked.arguments)
+        if asked.method == COMPLETE_WITHIN:
+            return _complete_within(store, **asked.arguments)
+        if asked.method == CLEAN_UP:
+            return _clean_up(store, **asked.arguments)
+        return getattr(store, asked.method)(**asked.arguments)
+    except LeaseholdError as error:
+        return error
+
+
+# A store without transactions of the application's own does in one call what is committed, and
+# nothing of what is rolled back: the answers and the jobs must be the same.
+
+
+def _submit_within(store: Store, *, drafts: Any, partial: bool, commit: bool) -> Any:
+    try:
+        connection = store.connect()
+    except UnsupportedError:
+        return store.submit(drafts, partial=partial) if commit else None
+    try:
+        with suppress(_RolledBackError), connection.transaction():
+            answer = _submitted(store, connection, drafts, partial=partial)
+            _roll_back_unless(commit)
+            return answer
+        return None
+    finally:
+        connection.close()
+
+
+def _submitted(store: Store, connection: Connection, drafts: Any, *, partial: bool) -> Any:
+    try:
+        return store.submit_within(connection, drafts, partial=partial)
+    except LeaseholdError as error:
+        # It undoes this submit alone; the transaction goes on without it.
+        return error
+
+
+def _roll_back_unless(commit: bool) -> None:
+    if not commit:
+        raise _RolledBackError
+
+
+def _complete_within(store: Store, *, settlement: Settlement, commit: bool) -> Any:
+    try:
+        transaction = store.open_transaction(settlement.job_id, settlement.version)
+    except UnsupportedError:
+        held = store.get(settlement.job_id)
+        if held is None or held.worker is None or held.lease_version != settlement.version:
+            return STALE
+        return store.exchange([settlement]).settled[0] if commit else None
+    except LeaseLostError:
+        # A transaction that was refused leaves nothing behind, so nothing is told either.
+        return STALE
+    try:
+        return transaction.complete(settlement) if commit else None
+    finally:
+        transaction.roll_back()
+
+
+def _clean_up(store: Store, **arguments: Any) -> Any:
+    """A whole clean-up: how many writes it takes, and in which order, is a store's own business."""
+    done = store.prune(**arguments)
+    more = done.more
+    while more:
+        report = store.prune(**arguments, run=done.run)
+        more = report.more
+        counts = {name: getattr(done, name) + getattr(report, name) for name in COUNTED}
+        done = msgspec.structs.replace(done, more=more, **counts)
+    return done
+
+
+class _RolledBackError(Exception):
+    """Ends a transaction of which nothing is to be kept."""

@@ -1,0 +1,41 @@
+"""What must hold, whatever is asked: one small judge per rule, from the clauses of the contract.
+
+The judges share no decision with the stores or the core, only their data types: they look at all
+jobs before and after a call, and say plainly what a clause means for them.
+"""
+
+from leasehold.testing.soak.rules import (
+    cleaning,
+    depending,
+    figures,
+    history,
+    leasing,
+    ordering,
+    queueing,
+    reading,
+    recovering,
+    scheduling,
+    settling,
+    submitting,
+    tuning,
+)
+from leasehold.testing.soak.rules.base import RULES, BrokenRuleError, Step
+
+__all__ = [
+    "RULES",
+    "BrokenRuleError",
+    "Step",
+    "cleaning",
+    "depending",
+    "figures",
+    "history",
+    "leasing",
+    "ordering",
+    "queueing",
+    "reading",
+    "recovering",
+    "scheduling",
+    "settling",
+    "submitting",
+    "tuning",
+]

@@ -1,0 +1,88 @@
+"""The table of rules, and what a judge sees: one call, what it left behind, and what was before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from leasehold.core.job import HistoryEvent, Job
+from leasehold.core.status import Event
+from leasehold.core.store import Store
+from leasehold.testing.soak.book import Book
+from leasehold.testing.soak.calls import Call
+from leasehold.testing.soak.observing import Snapshot
+
+
+class BrokenRuleError(Exception):
+    """Raised when a rule of the contract was broken: which one, and how."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(f"{rule}: {message}")
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call and what came of it."""
+
+    call: Call
+    answer: Any
+    before: Snapshot
+    after: Snapshot
+    events: list[HistoryEvent]
+    """What this call has written to histories, job by job."""
+    book: Book
+    store: Store
+
+    @property
+    def method(self) -> str:
+        return self.call.method
+
+    @property
+    def now(self) -> datetime:
+        return self.after.now
+
+    @property
+    def refused(self) -> bool:
+        """Whether the call raised."""
+        return isinstance(self.answer, Exception)
+
+    @property
+    def new(self) -> list[Job]:
+        return [job for job_id, job in self.after.jobs.items() if job_id not in self.before.jobs]
+
+    @property
+    def gone(self) -> list[Job]:
+        return [job for job_id, job in self.before.jobs.items() if job_id not in self.after.jobs]
+
+    def needs(self, job: Job) -> list[str]:
+        """What a job depends on, without ids that stand for another job by now."""
+        again = self.book.reused
+        return [each for each in job.depends_on if each not in again and each not in self._again]
+
+    @property
+    def _again(self) -> set[str]:
+        return {job.id for job in self.new if job.id in self.book.gone_ids}
+
+    def happened(self, *kinds: Event) -> list[HistoryEvent]:
+        return [event for event in self.events if event.event in kinds]
+
+
+Judge = Callable[[Step], int]
+"""Says how often its rule was met; raises AssertionError if it was broken."""
+
+RULES: Final[dict[str, Judge]] = {}
+"""Every rule, under the number of its clause."""
+
+
+def rule(clause: str) -> Callable[[Judge], Judge]:
+    """Enter a judge into the table."""
+
+    def enter(judge: Judge) -> Judge:
+        assert clause not in RULES, f"two judges for {clause}"
+        RULES[clause] = judge
+        return judge
+
+    return enter

@@ -1,0 +1,95 @@
+"""Rules of reads: they say what a look at every job says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from leasehold.core.status import Status
+from leasehold.testing.soak.rules.base import Step, rule
+from leasehold.testing.soak.rules.queueing import fits
+
+
+@rule("SEARCH")
+def a_search_finds_what_fits(step: Step) -> int:
+    if step.method != "search":
+        return 0
+    wanted = [job.id for job in step.after.jobs.values() if fits(step.call.get("where"), job)]
+    wanted = wanted[::-1][: step.call.get("limit")]
+    found = [job.id for job in step.answer.jobs]
+    assert found == wanted, f"found are {found}, not {wanted}"
+    return 1
+
+
+@rule("FID-1")
+def ids_are_found_by_their_beginning(step: Step) -> int:
+    if step.method != "find_ids":
+        return 0
+    prefix, limit = step.call.get("prefix"), step.call.get("limit")
+    wanted = sorted(each for each in step.after.jobs if each.startswith(prefix))[:limit]
+    assert step.answer == wanted, f"found are {step.answer}, not {wanted}"
+    return 1
+
+
+@rule("POS-1")
+def a_pending_job_has_a_place(step: Step) -> int:
+    if step.method != "position":
+        return 0
+    job = step.after.jobs.get(step.call.get("job_id"))
+    if job is None or job.status is not Status.PENDING:
+        assert step.answer is None, f"{job} has the place {step.answer}"
+        return 0
+    pending = len(step.after.of_queue(job.queue, Status.PENDING))
+    assert step.answer is not None, f"{job.id} is pending and has no place"
+    assert 0 <= step.answer < pending, f"{step.answer} of {pending}"
+    return 1
+
+
+@rule("DEP-8")
+def a_graph_is_all_that_is_linked(step: Step) -> int:
+    if step.method != "graph" or step.book.reused:
+        return 0
+    jobs = step.after.jobs
+    linked = {each for each in step.call.get("job_ids") if each in jobs}
+    grown = True
+    while grown:
+        more = {each for job_id in linked for each in step.needs(jobs[job_id]) if each in jobs}
+        more |= {job.id for job in jobs.values() if linked.intersection(step.needs(job))}
+        grown = not more <= linked
+        linked |= more
+    assert set(step.answer.nodes) == linked, f"linked are {linked}, not {set(step.answer.nodes)}"
+    return len(linked) > 1
+
+
+@rule("STUCK")
+def who_is_silent_is_found(step: Step) -> int:
+    if step.method != "stuck":
+        return 0
+    silent = timedelta(seconds=step.call.get("silent_seconds"))
+    wanted = {
+        job.id
+        for job in step.after.jobs.values()
+        if job.status is Status.RUNNING
+        and job.heartbeat_at is not None
+        and job.heartbeat_at + silent <= step.now
+    }
+    found = {each.job_id for each in step.answer}
+    assert found == wanted, f"found are {found}, not {wanted}"
+    return 1
+
+
+@rule("KEY-4")
+def running_jobs_of_a_key_are_counted(step: Step) -> int:
+    if step.method != "running_of_key":
+        return 0
+    running = step.after.of_queue(step.call.get("queue"), Status.RUNNING)
+    count = sum(job.limit_key == step.call.get("key") for job in running)
+    assert step.answer == count, f"{count} run, not {step.answer}"
+    return 1
+
+
+@rule("CHECK")
+def the_store_finds_no_fault_with_itself(step: Step) -> int:
+    if step.method != "check":
+        return 0
+    assert step.answer == [], f"it finds {step.answer}"
+    return 1

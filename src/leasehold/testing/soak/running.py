@@ -1,0 +1,319 @@
+"""One seed, one run: the same calls to every store, compared and judged one by one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from leasehold.core.lease import Exchange, Settled
+from leasehold.core.retention import PruneReport
+from leasehold.env import ManualClock
+from leasehold.testing.soak.book import Book
+from leasehold.testing.soak.calls import Call
+from leasehold.testing.soak.comparing import (
+    comparable,
+    comparable_events,
+    comparable_snapshot,
+    difference,
+)
+from leasehold.testing.soak.coverage import Coverage, transition
+from leasehold.testing.soak.observing import Histories, Snapshot, observe
+from leasehold.testing.soak.rules import RULES, BrokenRuleError, Step
+from leasehold.testing.soak.subjects import Stage, Subject
+from leasehold.testing.soak.swarm import Fault, Feature, Swarm
+from leasehold.testing.soak.verbs import VERBS, Scene
+
+STEPS_DEFAULT = 200
+JOBS_MAX = 60
+"""With more unfinished jobs, none are submitted for a while: looking at all of them takes time."""
+SAME = "SAME"
+"""The rule that every store answers alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What to run."""
+
+    seed: int
+    steps: int = STEPS_DEFAULT
+    omitted: frozenset[int] = frozenset()
+    """Steps that a shrunk run leaves out."""
+    features: frozenset[Feature] | None = None
+    """Only these, instead of what the seed draws."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a run."""
+
+    scenario: Scenario
+    coverage: Coverage
+    calls: int = 0
+    broken: BrokenRuleError | None = None
+    trace: list[str] = field(default_factory=list)
+    """Every step that was taken, in words."""
+    taken: list[int] = field(default_factory=list)
+    """The numbers of the steps in which anything was done."""
+
+
+def run(scenario: Scenario, stage: Stage) -> Report:
+    """Run a scenario on new stores, to its end or to the first broken rule."""
+    clock = ManualClock()
+    swarm = Swarm.draw(Random(f"{scenario.seed}/swarm"), tuple(VERBS))
+    if scenario.features is not None:
+        swarm = replace(swarm, features=scenario.features | {Feature.ALWAYS})
+    subjects = stage.subjects(clock, lasting_only=swarm.has(Feature.REPAIRS))
+    if not swarm.prompt:
+        only = subjects.pop(scenario.seed % len(subjects))
+        for subject in subjects:
+            subject.close()
+        subjects = [only]
+    report = Report(scenario, Coverage())
+    try:
+        with _silence():
+            Run(scenario, subjects, clock, report, swarm).go()
+    except BrokenRuleError as error:
+        report.broken = error
+    finally:
+        for subject in subjects:
+            with suppress(Exception):
+                subject.close()
+    return report
+
+
+class Run:
+    """A run that is going on."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        subjects: list[Subject],
+        clock: ManualClock,
+        report: Report,
+        swarm: Swarm,
+    ) -> None:
+        self._scenario = scenario
+        self._subjects = subjects
+        self._clock = clock
+        self._report = report
+        self._swarm = swarm
+        self._book = Book(clocks=swarm.has(Feature.CLOCKS))
+        self._seen = [self._observe(subject) for subject in subjects]
+        self._histories = [Histories() for _ in subjects]
+        verbs = [each for each in VERBS.values() if self._swarm.has(each.feature)]
+        self._verbs = [each.name for each in verbs]
+        self._weights = [each.weight * self._swarm.weights[each.name] for each in verbs]
+
+    def go(self) -> None:
+        for number in range(self._scenario.steps):
+            if number not in self._scenario.omitted:
+                self._step(number, Random(f"{self._scenario.seed}/{number}"))
+        self._end()
+
+    # -- one step ----------------------------------------------------------------------------
+
+    def _step(self, number: int, random: Random) -> None:
+        self._arrive(number)
+        name = random.choices(self._verbs, self._weights)[0]
+        if name.startswith("submit") and self._is_crowded():
+            return
+        strikes = {fault: random.random() < self._swarm.chances.get(fault, 0.0) for fault in Fault}
+        scene = Scene(random, self._seen[0], self._book, self._swarm, self._clock)
+        asked = VERBS[name].draw(scene)
+        self._report.coverage.verbs[name] += 1
+        self._report.taken.append(number)
+        if asked is None:
+            self._report.trace.append(f"{number}: {name}: {self._clock.reading()}")
+            return
+        self._strike(number, strikes, random)
+        if strikes[Fault.DELAYED]:
+            self._note(number, Fault.DELAYED, str(asked))
+            self._book.late.append((number + random.randint(1, 20), asked))
+            return
+        heard = not strikes[Fault.REPLY_LOST]
+        self._perform(number, asked, heard=heard and not strikes[Fault.REPEATED])
+        if not heard:
+            self._note(number, Fault.REPLY_LOST)
+        if strikes[Fault.REPEATED]:
+            self._note(number, Fault.REPEATED)
+            self._perform(number, asked, heard=heard)
+        if strikes[Fault.REPEATED_LATE]:
+            self._note(number, Fault.REPEATED_LATE)
+            self._book.late.append((number + random.randint(1, 30), asked))
+
+    def _is_crowded(self) -> bool:
+        return sum(not job.is_terminal for job in self._seen[0].jobs.values()) >= JOBS_MAX
+
+    def _arrive(self, number: int) -> None:
+        """What was under way arrives, and who stood still goes on."""
+        book = self._book
+        book.held += [lease for due, lease in book.stopped if due <= number]
+        book.stopped = [each for each in book.stopped if each[0] > number]
+        arrived = [asked for due, asked in book.late if due <= number]
+        book.late = [each for each in book.late if each[0] > number]
+        for asked in arrived:
+            self._perform(number, asked, heard=False)
+
+    def _strike(self, number: int, strikes: dict[Fault, bool], random: Random) -> None:
+        """Faults that strike holders and stores, between two calls."""
+        book = self._book
+        worker = random.choice(self._swarm.workers)
+        its = [lease for lease in book.held if lease.worker == worker]
+        if strikes[Fault.CRASHED] and its:
+            self._note(number, Fault.CRASHED, worker)
+            book.held = [lease for lease in book.held if lease not in its]
+        elif strikes[Fault.STOPPED] and its:
+            self._note(number, Fault.STOPPED, worker)
+            book.held = [lease for lease in book.held if lease not in its]
+            until = number + random.randint(5, 40)
+            book.stopped += [(until, lease) for lease in its]
+        if strikes[Fault.RESTARTED]:
+            self._note(number, Fault.RESTARTED)
+            for subject in self._subjects:
+                subject.restart()
+            self._look_again()
+
+    def _note(self, number: int, fault: Fault, what: str = "") -> None:
+        self._report.coverage.faults[fault] += 1
+        self._report.trace.append(f"{number}: {fault} {what}".rstrip())
+
+    # -- one call ----------------------------------------------------------------------------
+
+    def _perform(self, number: int, asked: Call, *, heard: bool) -> None:
+        report = self._report
+        report.calls += 1
+        if self._swarm.prompt:
+            for subject in self._subjects:
+                subject.store.promote()
+            self._look_again()
+        before = self._seen
+        try:
+            answers = [subject.carry_out(asked) for subject in self._subjects]
+            if self._swarm.prompt:
+                for subject in self._subjects:
+                    subject.store.promote()
+            self._seen = [self._observe(subject) for subject in self._subjects]
+        except Exception as error:
+            report.trace.append(f"{number}: {asked} broke")
+            raise BrokenRuleError("ALL", f"{asked} raised {error!r}") from error
+        report.trace.append(f"{number}: {self._seen[0].now:%H:%M:%S} {asked} -> {answers[0]!r}")
+        events = [
+            histories.news(subject.store, was, after, _named(asked))
+            for histories, subject, was, after in zip(
+                self._histories, self._subjects, before, self._seen, strict=True
+            )
+        ]
+        step = Step(
+            asked, answers[0], before[0], self._seen[0], events[0], self._book,
+            self._subjects[0].store,
+        )  # fmt: skip
+        self._count(step)
+        self._judge(step)
+        self._compare(asked, answers, events)
+        self._remember(step, heard=heard)
+
+    def _judge(self, step: Step) -> None:
+        for name, judge in RULES.items():
+            try:
+                self._report.coverage.rules[name] += judge(step)
+            except AssertionError as error:
+                raise BrokenRuleError(name, f"{step.call}: {error}") from error
+
+    def _compare(self, asked: Call, answers: list[Any], events: list[Any]) -> None:
+        now = self._seen[0].now
+        mine = [comparable(answers[0], now), comparable_events(events[0], now), self._shown(0)]
+        for index in range(1, len(self._subjects)):
+            theirs = [
+                comparable(answers[index], now),
+                comparable_events(events[index], now),
+                self._shown(index),
+            ]
+            for what, one, other in zip(("answer", "events", "store"), mine, theirs, strict=True):
+                found = difference(one, other, what)
+                if found is not None:
+                    names = f"{self._subjects[0].name} and {self._subjects[index].name}"
+                    raise BrokenRuleError(SAME, f"{names} differ after {asked}: {found}")
+        self._report.coverage.rules[SAME] += 1
+
+    def _shown(self, index: int) -> Any:
+        return comparable_snapshot(self._seen[index])
+
+    def _count(self, step: Step) -> None:
+        coverage = self._report.coverage
+        answers = step.answer if isinstance(step.answer, list) else [step.answer]
+        if isinstance(step.answer, Exchange):
+            answers = step.answer.settled
+        for answer in answers:
+            if isinstance(answer, Exception):
+                coverage.errors[type(answer).__name__] += 1
+        for event in step.events:
+            if event.before is not event.after:
+                coverage.transitions[transition(event.event, event.before, event.after)] += 1
+
+    def _remember(self, step: Step, *, heard: bool) -> None:
+        """What callers know after this."""
+        book, answer = self._book, step.answer
+        book.reused.update(job.id for job in step.new if job.id in book.gone_ids)
+        book.gone_ids += [job.id for job in step.gone if job.id not in book.gone_ids]
+        book.gone_ids = [each for each in book.gone_ids if each not in step.after.jobs]
+        if isinstance(answer, Exchange):
+            for settled in answer.settled:
+                if isinstance(settled, Settled):
+                    book.let_go(settled.job_id, settled.version)
+            for lease in answer.leases if heard else ():
+                book.held.append(lease)
+        if isinstance(answer, Settled):
+            book.let_go(answer.job_id, answer.version)
+        if isinstance(answer, PruneReport):
+            more = answer.more and answer.run is not None
+            book.prune_run = (answer.run or 0, step.call) if more else None
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def _observe(self, subject: Subject) -> Snapshot:
+        return observe(subject.store, self._clock.reading())
+
+    def _look_again(self) -> None:
+        """Follow what happened beside the calls that are judged."""
+        before = self._seen
+        self._seen = [self._observe(subject) for subject in self._subjects]
+        for histories, subject, was, after in zip(
+            self._histories, self._subjects, before, self._seen, strict=True
+        ):
+            histories.news(subject.store, was, after, ())
+
+    def _end(self) -> None:
+        """Nothing is damaged, whatever has happened."""
+        for subject in self._subjects:
+            problems = subject.store.check()
+            if problems:
+                raise BrokenRuleError("CHECK", f"{subject.name} finds {problems}")
+
+
+def _named(asked: Call) -> set[str]:
+    """The jobs that a call is about, as far as it says."""
+    given = asked.arguments
+    named = set(given.get("job_ids", ()))
+    named.update(each.job_id for each in given.get("settlements", ()))
+    named.update(each.job_id for each in given.get("renewals", ()))
+    if "job_id" in given:
+        named.add(given["job_id"])
+    if "settlement" in given:
+        named.add(given["settlement"].job_id)
+    return named
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """A simulated disaster fills no log."""
+    logger = logging.getLogger("leasehold")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,28 @@
+"""What programs and people ask of a store: one function per verb, which draws a call."""
+
+from leasehold.testing.soak.verbs import (
+    cleaning,
+    holding,
+    ordering,
+    queueing,
+    reading,
+    scheduling,
+    submitting,
+    tuning,
+)
+from leasehold.testing.soak.verbs.base import ADVANCE, VERBS, Scene, Verb
+
+__all__ = [
+    "ADVANCE",
+    "VERBS",
+    "Scene",
+    "Verb",
+    "cleaning",
+    "holding",
+    "ordering",
+    "queueing",
+    "reading",
+    "scheduling",
+    "submitting",
+    "tuning",
+]

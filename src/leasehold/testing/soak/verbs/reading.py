@@ -1,0 +1,84 @@
+"""Reads: what people and pages look at. They change nothing, and every store says the same."""
+
+from __future__ import annotations
+
+from leasehold.testing.soak.calls import Call, call
+from leasehold.testing.soak.swarm import Feature
+from leasehold.testing.soak.verbs.base import Scene, verb
+from leasehold.testing.soak.verbs.ordering import job_filter
+
+
+@verb("search", 3, Feature.READS)
+def search(scene: Scene) -> Call:
+    return call("search", where=job_filter(scene), limit=scene.random.choice((2, 100)))
+
+
+@verb("position", 3, Feature.READS)
+def position(scene: Scene) -> Call:
+    return call("position", job_id=scene.some_ids(1)[0])
+
+
+@verb("graph", 2, Feature.READS)
+def graph(scene: Scene) -> Call:
+    return call("graph", job_ids=scene.some_ids(2))
+
+
+@verb("attempts", 2, Feature.READS)
+def attempts(scene: Scene) -> Call:
+    return call("attempts", job_id=scene.some_ids(1)[0])
+
+
+@verb("log", 2, Feature.REPORTS)
+def log(scene: Scene) -> Call:
+    return call("log", job_id=scene.some_ids(1)[0])
+
+
+@verb("find ids", 1, Feature.READS)
+def find_ids(scene: Scene) -> Call:
+    return call("find_ids", prefix=scene.random.choice(("job-", "job-1", "x")), limit=5)
+
+
+@verb("statistics", 1, Feature.READS)
+def stats(scene: Scene) -> Call:
+    return call("stats", queue=scene.queue())
+
+
+@verb("one queue", 1, Feature.READS)
+def queue_info(scene: Scene) -> Call:
+    return call("queue_info", queue=scene.random.choice((*scene.swarm.queues, "no-such-queue")))
+
+
+@verb("running of a key", 1, Feature.KEYS)
+def running_of_key(scene: Scene) -> Call:
+    return call("running_of_key", queue=scene.queue(), key="tenant-a")
+
+
+@verb("audit log", 1, Feature.READS)
+def audit_log(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("audit_log", limit=5)
+
+
+@verb("metrics", 1, Feature.READS)
+def metrics(scene: Scene) -> Call:
+    queue = scene.random.choice((None, scene.queue()))
+    return call("metrics", queue=queue, window_seconds=scene.random.choice((60.0, 3600.0, -1.0)))
+
+
+@verb("series", 1, Feature.READS)
+def series(scene: Scene) -> Call:
+    return call("series", queue=scene.random.choice((None, scene.queue())), minutes=5)
+
+
+@verb("daily", 1, Feature.READS)
+def daily(scene: Scene) -> Call:
+    return call("daily", queue=scene.random.choice((None, scene.queue())), days=3)
+
+
+@verb("get", 1, Feature.READS)
+def get(scene: Scene) -> Call:
+    return call("get", job_id=scene.some_ids(1)[0])
+
+
+@verb("check", 0.5)
+def check(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("check")

@@ -1,0 +1,131 @@
+"""Looks at counters: what is kept adds up to the totals, however the looks fall."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold.core.sampling import (
+    KeptSpan,
+    Resolution,
+    end_minute,
+    since_last_look,
+    spans_of,
+)
+from leasehold.core.span import DAYS_KEPT, MINUTES_KEPT, Span
+
+DAY = 24 * 60
+
+
+class Shelf:
+    """The least that keeps spans: dictionaries."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, Span] = {}
+        self.spans: dict[Resolution, dict[str, dict[int, Span]]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
+        self.minute = 0
+
+    def open_minute(self) -> int:
+        return self.minute
+
+    def totals(self, queue: str | None) -> Mapping[str, Span]:
+        return {name: span for name, span in self.now.items() if queue in (None, name)}
+
+    def kept(
+        self, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
+        return {
+            name: {number: span for number, span in spans.items() if number >= first}
+            for name, spans in self.spans[resolution].items()
+            if queue in (None, name)
+        }
+
+    def keep(self, spans: Sequence[KeptSpan]) -> None:
+        for resolution, queue, number, span in spans:
+            self.spans[resolution][queue][number] = span
+
+    def measure_anew(self, minute: int) -> None:
+        self.minute = minute
+        self.now = {
+            name: msgspec.structs.replace(span, waits={}, runs={})
+            for name, span in self.now.items()
+        }
+
+    def forget(self, resolution: Resolution, before: int) -> None:
+        for spans in self.spans[resolution].values():
+            for number in [each for each in spans if each < before]:
+                del spans[number]
+
+    def submit(self, queue: str, jobs: int) -> None:
+        known = self.now.get(queue, Span())
+        self.now[queue] = msgspec.structs.replace(
+            known, submitted=known.submitted + jobs, pending=known.pending + jobs
+        )
+
+    def lease(self, queue: str) -> None:
+        known = self.now.get(queue, Span())
+        if known.pending:
+            self.now[queue] = msgspec.structs.replace(
+                known,
+                leased=known.leased + 1,
+                wait_micros=known.wait_micros + 5,
+                pending=known.pending - 1,
+                waits={3: known.waits.get(3, 0) + 1},
+            )
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.booleans(), st.integers(0, 700)),
+        max_size=30,
+    )
+)
+def test_minutes_and_days_add_up_to_the_totals(
+    script: list[tuple[str, int, bool, int]],
+) -> None:
+    shelf = Shelf()
+    for queue, jobs, leases, minutes in script:
+        shelf.submit(queue, jobs)
+        if leases:
+            shelf.lease(queue)
+        if minutes:
+            end_minute(shelf, shelf.minute + minutes)
+    for queue, total in shelf.now.items():
+        for resolution, longest in ((Resolution.MINUTE, MINUTES_KEPT), (Resolution.DAY, 100)):
+            [found] = spans_of(shelf, queue, resolution, 0)
+            first = shelf.minute - longest if resolution is Resolution.MINUTE else 0
+            if first > 0:
+                continue  # Some were forgotten.
+            spans = found.spans.values()
+            assert sum(span.submitted for span in spans) == total.submitted
+            assert sum(span.waits.get(3, 0) for span in spans) == total.leased
+            assert sum(span.wait_micros for span in spans) == total.wait_micros
+            assert found.pending == total.pending
+
+
+def test_what_is_too_old_is_forgotten() -> None:
+    shelf = Shelf()
+    shelf.submit("a", 1)
+    end_minute(shelf, MINUTES_KEPT)
+    assert list(shelf.spans[Resolution.MINUTE]["a"]) == [0]
+    end_minute(shelf, MINUTES_KEPT + 1)
+    assert not shelf.spans[Resolution.MINUTE]["a"]
+    assert list(shelf.spans[Resolution.DAY]["a"]) == [0]
+    end_minute(shelf, DAY * (DAYS_KEPT + 1))
+    assert not shelf.spans[Resolution.DAY]["a"]
+
+
+def test_a_minute_in_which_nothing_happened_is_not_kept() -> None:
+    shelf = Shelf()
+    shelf.submit("a", 2)
+    end_minute(shelf, 1)
+    end_minute(shelf, 2)
+    assert list(shelf.spans[Resolution.MINUTE]["a"]) == [0]
+    assert not since_last_look(shelf, "a")["a"].happened
+    assert since_last_look(shelf, "nobody") == {}
