@@ -13,7 +13,7 @@ import apsw
 
 from leasehold.core.clock import ClockBasis
 from leasehold.env import Env
-from leasehold.stores.sqlite.rules.known import Known, Rules
+from leasehold.stores.sqlite.rules.known import RuleBook, RuleCache
 from leasehold.stores.sqlite.rules.settings import KnownSettings
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, WHOLE_MAX
 from leasehold.stores.sqlite.writing import own_state
@@ -36,10 +36,10 @@ class Remembered:
     """Belongs to one connection that writes."""
 
     def __init__(self) -> None:
-        self._rules = Rules()
+        self._rules = RuleCache()
         self._settings = KnownSettings()
         self._steady: tuple[Any, ...] = ()
-        self.rules = Known()
+        self.rules = RuleBook()
         self.settings = self._settings.unset
         self.basis = ClockBasis()
         self.open_minute = 0
