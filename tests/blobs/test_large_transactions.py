@@ -262,7 +262,7 @@ def test_submitted_inside_a_tasks_own_transaction(still: Scene, fails: bool) -> 
 
 
 def test_no_clean_up_gets_past_an_open_transaction(still: Scene, clock: ManualClock) -> None:
-    still.store._side.db.set_busy_timeout(50)
+    still.store._database.side.db.set_busy_timeout(50)
     raised: list[Exception] = []
 
     def prune() -> None:

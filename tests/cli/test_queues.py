@@ -127,6 +127,20 @@ def test_purge(shell: Shell) -> None:
     assert len(shell.ok("list", "-o", "json").json) == 1
 
 
+def test_purge_counts_whom_it_concerns(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        first = queue.submit("work")
+        queue.submit("work", depends_on=[first])
+        for number in range(2):
+            queue.submit("work", job_id=f"other-{number}", queue="other", depends_on=[first])
+    dry = run_here(shell, "queue", "purge", "default", "--dry-run").err
+    assert "delete 2 jobs" in dry
+    assert "tell 2 jobs waiting for them, as if they had been cancelled" in dry
+    shell.ok("queue", "purge", "default", "--yes")
+    statuses = {job["id"]: job["status"] for job in shell.ok("list", "-o", "json").json}
+    assert statuses == {"other-0": "cancelled", "other-1": "cancelled"}
+
+
 def test_delete(shell: Shell) -> None:
     with store_of(shell) as queue:
         queue.create_queue("mail", max_depth=5)

@@ -239,10 +239,10 @@ def test_a_fork_inside_a_write_or_a_read_bars_the_child(path: Path) -> None:
     told = []
 
     def write() -> None:
-        store._write(lambda _: told.append(in_fork(lambda: submit(store, "b"))))
+        store._database.write(lambda _: told.append(in_fork(lambda: submit(store, "b"))))
 
     write()
-    with store._read():
+    with store._database.read():
         told.append(in_fork(lambda: store.get("a")))
     refused(told[0], "a write to it was under way")
     refused(told[1], "a read from it was under way")
@@ -265,7 +265,7 @@ def test_a_child_forked_inside_a_write_acknowledges_nothing(path: Path) -> None:
 
         code = b"acknowledged"
         try:
-            store._write(operation)
+            store._database.write(operation)
         except LeaseholdError as error:
             code = type(error).__name__.encode()
         if is_child:
@@ -288,7 +288,7 @@ def test_a_fork_waits_for_writes_of_other_threads(path: Path) -> None:
         is_inside.set()
         may_end.wait()
 
-    writer = threading.Thread(target=store._write, args=(slow,))
+    writer = threading.Thread(target=store._database.write, args=(slow,))
     writer.start()
     is_inside.wait()
     threading.Timer(0.05, may_end.set).start()
@@ -307,7 +307,7 @@ def test_a_fork_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPat
         is_inside.set()
         may_end.wait()
 
-    writer = threading.Thread(target=store._write, args=(slow,))
+    writer = threading.Thread(target=store._database.write, args=(slow,))
     writer.start()
     is_inside.wait()
     refused(in_fork(lambda: submit(store, "a")), "a write to it was under way")

@@ -48,10 +48,10 @@ WRITE_PATH = {
 STRIDE = 19
 LESS_OF: dict[str, tuple[set[str], int]] = {
     "close": (
-        {"interrupts.py", "writer.py", "lock.py", "turn.py", "foundation.py", "forks.py"},
+        {"interrupts.py", "writer.py", "lock.py", "turn.py", "database.py", "forks.py"},
         31,
     ),
-    "open": ({"lock.py", "holder.py", "transaction.py", "foundation.py", "forks.py"}, 61),
+    "open": ({"lock.py", "holder.py", "transaction.py", "database.py", "forks.py"}, 61),
     "create": (set(), 101),
     "now": ({"clock.py"}, STRIDE),
 }
@@ -85,16 +85,16 @@ class SQLiteScene:
         self._examined = 0
 
     def examine(self) -> None:
-        writer = self.store._writer
+        writer = self.store._database.writer
         assert not writer._leading
         assert not writer._queue
-        side = self.store._side
+        side = self.store._database.side
         assert not (side.is_open and side.db.in_transaction)
         assert not self.connection.in_transaction
         fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
-        assert not self.store._readers._mutex.locked()
-        assert all(not db.in_transaction for db in self.store._readers._idle)
+        assert not self.store._database.readers._mutex.locked()
+        assert all(not db.in_transaction for db in self.store._database.readers._idle)
         in_another_thread(self._go_on)
         self._examined += 1
         if self._examined % 10 == 0:
@@ -107,7 +107,7 @@ class SQLiteScene:
     def _go_on(self) -> None:
         submit(self.store)
         # As whoever opens a store does, and what a fork needs: it is known already.
-        forks.register(self.store)
+        forks.register(self.store._database)
 
     def reopen(self) -> None:
         self.store.close()

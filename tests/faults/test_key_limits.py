@@ -45,12 +45,12 @@ def limited_store(path: Path) -> SQLiteStore:
     def watch(step: Step) -> None:
         step.execute(WATCH)
 
-    store._writer.run(watch)
+    store._database.writer.run(watch)
     return store
 
 
 def most_seen(store: SQLiteStore) -> dict[str, int]:
-    with store._read() as db:
+    with store._database.read() as db:
         return {str(key): int(str(most)) for key, most in db.execute("SELECT key, most FROM seen")}
 
 

@@ -37,6 +37,7 @@ from leasehold.stores.sqlite.rules import setting_verbs
 from leasehold.stores.sqlite.submitting import dependents, inheritance, lanes, linking, submit
 from leasehold.stores.sqlite.writing import step
 from leasehold.stores.sqlite.writing.clock import StoreClock
+from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
 from leasehold.testing.conformance import StoreConformance
@@ -102,25 +103,27 @@ def what_nobody_starts_in_time_is_swept_away(folder: Path) -> None:
         assert job.status is Status.CANCELLED
 
 
-class Overtaken(SQLiteStore):
+class Overtaken(Database):
     """Somebody else comes between its next look and the write that follows."""
 
     overtake: Callable[[], object] | None = None
 
-    def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
+    def write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
         overtake, self.overtake = self.overtake, None
         if overtake is not None:
             overtake()
-        return super()._write(operation, go_on=go_on)
+        return super().write(operation, go_on=go_on)
 
 
 def a_sweep_that_is_overtaken_robs_nobody(folder: Path) -> None:
     clock = ManualClock()
-    with closing(Overtaken(folder / "overtaken.db", env=Env(clock=clock))) as store:
+    with closing(SQLiteStore(folder / "overtaken.db", env=Env(clock=clock))) as store:
+        store.close()
+        store._database = database = Overtaken(folder / "overtaken.db", env=Env(clock=clock))
         store.submit([Draft(id="a", task="t")])
         lease_all(store)
         clock.advance(3600)
-        store.overtake = lambda: (store.recover(), lease_all(store))
+        database.overtake = lambda: (store.recover(), lease_all(store))
         assert store.recover().recovered == 0
 
 

@@ -22,7 +22,7 @@ def test_a_worker_that_comes_back_under_its_old_id_is_not_robbed(
     store.submit([Draft(id="a", task="t")])
     die(lives.pop())
     assert store.dead_workers() == {"w"}
-    write = store._writer.run
+    write = store._database.writer.run
 
     def comes_back_first(operation: object) -> object:
         # Between the look at the locks and the write, had they been two steps.
@@ -31,7 +31,7 @@ def test_a_worker_that_comes_back_under_its_old_id_is_not_robbed(
         assert store.exchange((), LeaseRequest(worker="w")).leases
         return write(operation)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store._writer, "run", comes_back_first)
+    monkeypatch.setattr(store._database.writer, "run", comes_back_first)
     assert store.recover().recovered == 0
     assert [worker.id for worker in store.workers()] == ["w"]
     lives[0].close()
@@ -58,7 +58,7 @@ def test_a_dead_worker_is_buried_only_when_its_jobs_have_been_taken_back(
     die(life)
     # The death cannot be seen while the job is looked at, and can be before and afterwards.
     answers = [{"w"}, set(), {"w"}]
-    monkeypatch.setattr(store._deaths, "find", lambda: answers.pop(0))
+    monkeypatch.setattr(store._database.deaths, "find", lambda: answers.pop(0))
     assert store.recover().recovered == 0
     assert answers == []
     monkeypatch.undo()

@@ -49,12 +49,12 @@ def limited_store(path: Path) -> SQLiteStore:
     def watch(step: Step) -> None:
         step.execute(WATCH)
 
-    store._writer.run(watch)
+    store._database.writer.run(watch)
     return store
 
 
 def most_seen(store: SQLiteStore) -> dict[str, Any]:
-    with store._read() as db:
+    with store._database.read() as db:
         return {str(what): most for what, most in db.execute("SELECT what, most FROM seen")}
 
 

@@ -89,7 +89,7 @@ def copy_of_an_open_but_idle_store(path: Path) -> None:
     store = SQLiteStore(path)
     store.exchange((), LeaseRequest(worker="w", limit=1))
     wal = path.with_name("jobs.db-wal")
-    store._side.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    store._database.side.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     assert wal.stat().st_size == 0
     shutil.copy(path, saved(path))
     # It goes on, and only then is closed.

@@ -15,10 +15,12 @@ from leasehold.core.lease import Settled, Settlement
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.rules.settings import KnownSettings
+from leasehold.stores.sqlite.submitting import entering
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
+from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction, KeepsTransactions
+from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction, within
 from leasehold.testing.conformance import StoreConformance
 
 pytestmark = pytest.mark.faults
@@ -34,7 +36,7 @@ def examine(folder: Path, name: str, test: Callable[..., None]) -> None:
     def make_store(env: Env) -> SQLiteStore:
         opened.append(SQLiteStore(folder / f"{name}-{len(opened)}.db", env=env))
         # A mutant that makes somebody wait for himself need not be waited for.
-        opened[-1]._side.db.set_busy_timeout(100)
+        opened[-1]._database.side.db.set_busy_timeout(100)
         return opened[-1]
 
     store = make_store(env)
@@ -64,11 +66,11 @@ def settings_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lanes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    def submit_within(self: SQLiteStore, connection: Any, drafts: Any, *, partial: Any) -> Any:
-        run = lambda operation: self._within(connection, operation)  # noqa: E731
-        return self._submit(run, self._lanes, drafts, partial=partial)
+    def submit_within(database: Database, connection: Any, drafts: Any, *, partial: Any) -> Any:
+        run = lambda operation: within(database, connection, operation)  # noqa: E731
+        return entering._submit(database, run, database.lanes, drafts, partial=partial)
 
-    monkeypatch.setattr(SQLiteStore, "submit_within", submit_within)
+    monkeypatch.setattr(entering, "submit_within", submit_within)
 
 
 def undoing_rolls_back_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,14 +88,13 @@ def nobody_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def woken_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = KeepsTransactions._within
-
-    def within(self: KeepsTransactions, connection: Any, operation: Any) -> Any:
-        answer = original(self, connection, operation)
+    def told_at_once(database: Database, connection: Any, operation: Any) -> Any:
+        answer = within(database, connection, operation)
         connection.tell()
         return answer
 
-    monkeypatch.setattr(KeepsTransactions, "_within", within)
+    monkeypatch.setattr(entering, "within", told_at_once)
+    monkeypatch.setattr(transaction_verbs, "within", told_at_once)
 
 
 def numbers_are_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +102,7 @@ def numbers_are_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_opens_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KeepsTransactions, "_refuse_stale", lambda *_: None)
+    monkeypatch.setattr(transaction_verbs, "_refuse_stale", lambda *_: None)
 
 
 def anybody_commits_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +122,7 @@ def committed_before_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_write_beside_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "leasehold.stores.sqlite.writing.foundation.check_not_inside", lambda _: None
-    )
+    monkeypatch.setattr("leasehold.stores.sqlite.writing.database.check_not_inside", lambda _: None)
 
 
 def a_refused_call_leaves_something(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def stop(pid: int) -> None:
 
 def may_write(store: SQLiteStore) -> bool:
     """Whether nobody holds the lock under which processes write in turn."""
-    with open(store._files.write_lock, "rb") as file:
+    with open(store._database.files.write_lock, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -81,6 +81,25 @@ def test_cancel_one_and_many(still: TaskQueue) -> None:
     assert still.get_queue_stats()["cancelled"] == 4
 
 
+def test_cancel_many_without_a_filter_has_to_be_meant(still: TaskQueue) -> None:
+    still.submit_many([still.task(work).job(number) for number in range(3)])
+    with pytest.raises(InvalidJobError, match="everything=True"):
+        still.cancel_many()
+    with pytest.raises(InvalidJobError, match="everything=True"):
+        still.cancel_many(JobFilter(), reason="an empty filter is none")
+    assert still.get_queue_stats()["cancelled"] == 0
+    assert still.cancel_many(everything=True) == 3
+
+
+def test_the_position_of_an_unknown_job_is_an_error(still: TaskQueue) -> None:
+    job = still.submit(work)
+    assert still.position(job) == 0
+    still.cancel(job)
+    assert still.position(job) is None
+    with pytest.raises(JobNotFoundError, match="nobody"):
+        still.position("nobody")
+
+
 def test_reprioritize(still: TaskQueue) -> None:
     first, second = still.submit(work), still.submit(work)
     assert still.reprioritize(second, "high").priority == 75

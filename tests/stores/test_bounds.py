@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 import apsw
 import pytest
 
+from leasehold.core import queue_orders
 from leasehold.core.breaker import Breaker
 from leasehold.core.budget import (
     BURIED_AT_ONCE,
@@ -440,10 +441,15 @@ def test_a_delete_that_is_cut_short_is_finished_by_the_next_sweep(tmp_path: Path
     count = 2 * BURIED_AT_ONCE + 7
     store.submit([Draft(id=f"{n}", task="t") for n in range(count)])
     # What a process leaves that dies after the first two writes of `delete_queue`.
-    assert not store._write(lambda step: queues.delete(step, "default", "me", force=True))
-    with store._read() as db:
+    assert not store._database.write(
+        lambda step: queue_orders.delete(queues.QueueBook(step), "default", "me", force=True)
+    )
+    with store._database.read() as db:
         found = queues.waiting_in(db, "default")
-    store._write(lambda step: queues.bury(step, "default", found[:BURIED_AT_ONCE], 0))
+    some = found[:BURIED_AT_ONCE]
+    store._database.write(
+        lambda step: queue_orders.bury(queues.QueueBook(step), "default", some, 0)
+    )
     info = store.queue_info("default")
     assert info is not None
     assert info.state is QueueState.DELETING

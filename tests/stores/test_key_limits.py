@@ -304,7 +304,7 @@ def steps_of_a_lease(store: SQLiteStore, **narrowed: Any) -> tuple[list[str], in
         finally:
             step.db.set_progress_handler(None)
 
-    return store._writer.run(leased), steps
+    return store._database.writer.run(leased), steps
 
 
 @pytest.mark.parametrize("narrowed", [{}, {"tasks": ("t",)}, {"parent_id": "g"}])
@@ -338,7 +338,7 @@ def test_nobody_meets_a_job_of_a_full_key_twice(sqlite: SQLiteStore) -> None:
     sqlite.submit(of_key(None, 6, name="free"))
     steps_of_a_lease(sqlite)
     assert steps_of_a_lease(sqlite)[1] < 2000
-    with sqlite._read() as db:
+    with sqlite._database.read() as db:
         shown = db.execute("SELECT count(*) FROM ready WHERE lane > 0").fetchall()
     assert shown == [(0,)]
     assert sqlite.check() == []
@@ -359,7 +359,7 @@ PLANS: dict[str, tuple[str, tuple[object, ...]]] = {
 @pytest.mark.parametrize("what", PLANS)
 def test_limits_per_key_seek_and_never_scan_or_sort(sqlite: SQLiteStore, what: str) -> None:
     statement, values = PLANS[what]
-    with sqlite._read() as db:
+    with sqlite._database.read() as db:
         rows = db.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
     text = "\n".join(str(row[3]) for row in rows)
     assert "SEARCH" in text
@@ -379,7 +379,7 @@ def test_a_store_without_limits_per_key_pays_no_statement(sqlite: SQLiteStore) -
     def watch(step: Step) -> None:
         step.db.exec_trace = note
 
-    sqlite._writer.run(watch)
+    sqlite._database.writer.run(watch)
     sqlite.submit(of_key("a", 5))
     leases = sqlite.exchange(request=LeaseRequest(worker="w", limit=9)).leases
     sqlite.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
@@ -395,7 +395,7 @@ def test_accounts_of_keys_that_are_gone_are_not_kept(sqlite: SQLiteStore) -> Non
     sqlite.cancel(["job-7"], reason="no", actor="me")
     leases = sqlite.exchange(request=LeaseRequest(worker="w", limit=99)).leases
     sqlite.exchange([Settlement(each.job_id, each.version, Complete()) for each in leases])
-    with sqlite._read() as db:
+    with sqlite._database.read() as db:
         assert db.execute("SELECT * FROM key_lane").fetchall() == []
 
 
@@ -405,7 +405,7 @@ def test_a_limit_is_exact_while_the_pending_jobs_are_dealt_with(
     """Whoever set the limit was killed before the pass: leases and sweeps go on with it."""
     monkeypatch.setattr(rebalance, "PLACED_AT_ONCE", 7)
     monkeypatch.setattr(key_slots, "TURNED_AWAY_AT_ONCE", 5)
-    monkeypatch.setattr(sqlite, "_rebalance_the_rest", lambda: None)
+    monkeypatch.setattr(sqlite._database, "rebalance_the_rest", lambda: None)
     sqlite.submit(of_key("a", 60, priority=80) + of_key("b", 3))
     held = sqlite.exchange(request=LeaseRequest(worker="w", limit=3)).leases
     for limit, running in ((2, 3), (4, 4), (1, 4)):

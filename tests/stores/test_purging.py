@@ -22,6 +22,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore, dependents
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing import step
+from leasehold.stores.sqlite.writing.database import Database
 from leasehold.testing.conformance.base import assert_history_replays
 
 QUEUES = ("a", "b")
@@ -228,7 +229,8 @@ def test_what_is_replayed_before_its_purge_is_over_stays(kind: str) -> None:
         store.submit([Draft(id="root", task="t", queue="a"), *many])
         with pytest.MonkeyPatch.context() as patch:
             # As if the process had died after the first write of the purge.
-            patch.setattr(type(store), "_resolve_the_rest", lambda _: None)
+            patch.setattr(Database, "_resolve_the_rest", lambda _: None)
+            patch.setattr(MemoryStore, "_resolve_the_rest", lambda _: None)
             store.purge_queue("a", JobFilter(), actor="eve")
             store.replay(["root"], reset_attempts=False, actor="eve")
         assert store.stats("default").counts[Status.BLOCKED] == 4

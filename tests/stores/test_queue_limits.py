@@ -207,7 +207,7 @@ def test_rules_that_were_rolled_back_are_forgotten(tmp_path: Path) -> None:
         raise apsw.SQLError("no")
 
     with pytest.raises(LeaseholdError):
-        one._writer.run(breaks)
+        one._database.writer.run(breaks)
     two.update_queue("default", {"max_concurrency": 1}, actor="me")
     assert len(one.exchange(request=LeaseRequest(worker="w", limit=9)).leases) == 1
     one.close()
@@ -221,7 +221,7 @@ def test_buckets_that_are_full_again_are_forgotten(tmp_path: Path) -> None:
     for n in range(20):
         store.submit([Draft(id=f"job-{n}", task="t", client=f"client-{n}")])
         clock.advance(1)
-    with store._read() as db:
+    with store._database.read() as db:
         ((kept,),) = db.execute("SELECT count(*) FROM bucket").fetchall()
     assert kept == 1
     store.close()
@@ -250,6 +250,6 @@ def test_a_full_lane_is_not_scanned_past(tmp_path: Path) -> None:
         finally:
             step.db.row_trace = None
 
-    assert store._writer.run(leased) == ["l-0", "f-0", "f-1", "f-2"]
+    assert store._database.writer.run(leased) == ["l-0", "f-0", "f-1", "f-2"]
     assert read < 30
     store.close()

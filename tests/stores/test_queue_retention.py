@@ -59,7 +59,7 @@ def clean(store: SQLiteStore, limit: int = 1000) -> tuple[int, int]:
 
 
 def objects(store: SQLiteStore) -> set[str]:
-    with store._readers.lend() as db:
+    with store._database.readers.lend() as db:
         return {str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema")}
 
 

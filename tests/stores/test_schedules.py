@@ -100,7 +100,7 @@ def test_a_schedule_that_makes_no_sense_here_hinders_nobody(
             ('{"type": "cron", "expression": "* * * * *", "zone": "Mars/Olympus"}', "ping"),
         )
 
-    store._write(spoil)
+    store._database.write(spoil)
     clock.advance(60)
     assert lease_ids(store) == {"pong@2030-01-01T00:01:00Z"}
     with pytest.raises(InvalidScheduleError, match=r"'ping'.*Mars"):
@@ -140,7 +140,7 @@ def test_looking_for_due_schedules_is_a_seek(store: SQLiteStore) -> None:
             steps += [str(row[3]) for row in step.execute(f"EXPLAIN QUERY PLAN {query}", values)]
         return "; ".join(steps)
 
-    described = store._write(plan)
+    described = store._database.write(plan)
     assert described.count("USING") == 2
     assert described.count("schedule_by_due") == 2
     assert "TEMP B-TREE" not in described
@@ -154,7 +154,7 @@ def test_a_store_without_schedules_is_asked_with_one_statement(
     def listen(step: Step) -> None:
         step.db.trace_v2(1, lambda event: asked.append(str(event["sql"])))
 
-    store._write(listen)
+    store._database.write(listen)
     lease_ids(store)
     assert [sql for sql in asked if "schedule" in sql] == [schedules.NEXT_LOOK]
 

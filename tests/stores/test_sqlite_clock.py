@@ -39,7 +39,7 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[SQLiteStore]:
 
 def opened(store: SQLiteStore, clock: ManualClock) -> SQLiteStore:
     """What another process would open: it remembers nothing."""
-    return SQLiteStore(store._files.database, env=Env(clock=clock))
+    return SQLiteStore(store._database.files.database, env=Env(clock=clock))
 
 
 def go_wrong(store: SQLiteStore, clock: ManualClock) -> None:
@@ -86,7 +86,7 @@ def test_a_process_with_a_wrong_clock_of_its_own_moves_nobody(
 ) -> None:
     wrong = ManualClock(clock.now())
     wrong._boot_id = clock._boot_id
-    other = SQLiteStore(store._files.database, env=Env(clock=wrong))
+    other = SQLiteStore(store._database.files.database, env=Env(clock=wrong))
     wrong.step_wall_clock(YEARS)
     begun = store.now()
     for number in range(200):
@@ -162,7 +162,7 @@ def test_nothing_is_left_in_the_future(store: SQLiteStore, clock: ManualClock) -
     repair = store.repair_clock(actor="me")
     assert repair.changed.keys() >= {"job", "archive", "cleanup", "span"}
     now = to_micros(clock.now())
-    with store._read() as db:
+    with store._database.read() as db:
         late = [
             (table, column)
             for table, column in time_columns(db)
@@ -228,5 +228,5 @@ def test_whoever_adds_a_time_says_what_becomes_of_it(store: SQLiteStore) -> None
     happened = {
         (table, column) for table, columns in repairing.HAPPENED.items() for column in columns
     }
-    with store._read() as db:
+    with store._database.read() as db:
         assert set(time_columns(db)) - happened - KNOWN_TIMES - NO_TIMES == set()

@@ -54,7 +54,7 @@ READS = {
 
 
 def plan(store: SQLiteStore, statement: str, values: tuple[object, ...]) -> list[str]:
-    with store._read() as db:
+    with store._database.read() as db:
         return [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
 
 
@@ -86,7 +86,7 @@ def test_metrics_read_nothing_but_these(store: SQLiteStore) -> None:
     store.submit([Draft(id="job", task="t")])
     asked: set[str] = set()
     known = {statement for statement, _ in READS.values()}
-    with store._read() as db:
+    with store._database.read() as db:
         db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.add(event["sql"]))
         for queue in (None, "default"):
             look = metrics.Look(db, 1)
@@ -139,11 +139,11 @@ def test_a_batch_of_leases_is_measured_by_a_few_rows(
     leases = store.exchange(request=LeaseRequest(worker="w", limit=500)).leases
     clock.advance(1)
     store.exchange([Settlement(lease.job_id, lease.version, Complete()) for lease in leases])
-    with store._read() as db:
+    with store._database.read() as db:
         assert db.execute("SELECT count(*), sum(jobs) FROM measured").fetchall() == [(2, 1000)]
     clock.advance(60)
     store.submit([Draft(id="last", task="t")])
-    with store._read() as db:
+    with store._database.read() as db:
         assert db.execute("SELECT count(*) FROM measured").fetchall() == [(0,)]
 
 
@@ -157,10 +157,10 @@ def test_what_a_failed_operation_measured_is_dropped(
         assert leases
         raise OSError("no")
 
-    submit = PlainSubmit(store._lanes, [Draft(id="next", task="t")])
+    submit = PlainSubmit(store._database.lanes, [Draft(id="next", task="t")])
     batch: list[_Ticket[Any]] = [_Ticket(fails), _Ticket(submit)]
-    store._writer._queue.extend(batch)
-    store._writer._lead(batch[0])
+    store._database.writer._queue.extend(batch)
+    store._database.writer._lead(batch[0])
     assert isinstance(batch[0].error, OSError)
     assert batch[1].error is None
     assert store.metrics().wait.count == 0
@@ -173,10 +173,10 @@ def test_what_is_too_old_is_forgotten_in_small_writes(
     store.submit([Draft(id="job", task="t")])
     minutes = range(FORGOTTEN_AT_ONCE + 1)
     spans = [KeptSpan(Resolution.MINUTE, "default", at, Span()) for at in minutes]
-    store._writer.run(lambda step: sampling.Spans(step.db).keep(spans))
+    store._database.writer.run(lambda step: sampling.Spans(step.db).keep(spans))
 
     def kept() -> int:
-        with store._read() as db:
+        with store._database.read() as db:
             return int(
                 str(db.execute("SELECT count(*) FROM span WHERE resolution = 1").fetchall()[0][0])
             )

@@ -15,10 +15,11 @@ from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete
 from leasehold.core.priority import default_tier
 from leasehold.core.queue_config import QueueConfig
+from leasehold.core.queue_orders import update
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import order, ready, rebalance
-from leasehold.stores.sqlite.rules import queues
+from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.writing.step import READ_STATE
 
 ALL = LeaseRequest(worker="w", limit=100_000)
@@ -38,13 +39,13 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[SQLiteStore]:
 
 
 def plan(store: SQLiteStore, statement: str, values: tuple[object, ...]) -> str:
-    with store._read() as db:
+    with store._database.read() as db:
         rows = db.execute(f"EXPLAIN QUERY PLAN {statement}", values)
         return "\n".join(str(row[3]) for row in rows)
 
 
 def rows(store: SQLiteStore, table: str) -> int:
-    with store._read() as db:
+    with store._database.read() as db:
         row = db.execute(f"SELECT count(*) FROM {table}").fetchone()
         assert row is not None
         return int(str(row[0]))
@@ -101,7 +102,7 @@ def test_a_tier_further_on_costs_the_same_however_deep_the_first(store: SQLiteSt
     for depth in (100, 4000):
         drafts = [Draft(id=f"{depth}-{n}", task=f"{depth}", priority=n % 2) for n in range(depth)]
         store.submit(drafts)
-        with store._read() as db:
+        with store._database.read() as db:
             lane = db.execute("SELECT id FROM lane WHERE task = ?", (f"{depth}",)).fetchone()
             assert lane is not None
             ticks = 0
@@ -149,7 +150,7 @@ def test_more_crossings_than_one_write_takes(store: SQLiteStore, clock: ManualCl
     crossed = f"SELECT count(*) FROM place WHERE crosses_at > {to_micros(store.now())}"
     for expected in (PLACED_AT_ONCE, 2 * PLACED_AT_ONCE):
         store.exchange(request=LeaseRequest(worker="w", queues=("nothing",)))
-        with store._read() as db:
+        with store._database.read() as db:
             row = db.execute(crossed).fetchone()
         assert row == (expected,)
     store.recover()
@@ -161,7 +162,8 @@ def test_whoever_comes_next_goes_on_with_a_change(store: SQLiteStore) -> None:
     jobs = 2 * PLACED_AT_ONCE + 10
     store.submit([Draft(id=f"{n}", task="t", priority=n % 101) for n in range(jobs)])
     # The process that changed the rule dies before it has placed anybody anew.
-    store._writer.run(lambda step: queues.update(step, "default", {"max_priority": 3}, "me"))
+    changes = {"max_priority": 3}
+    store._database.writer.run(lambda step: update(QueueBook(step), "default", changes, "me"))
     assert rows(store, "place") == 0
     store.exchange(request=LeaseRequest(worker="w", queues=("nothing",)))
     assert 0 < rows(store, "place") <= PLACED_AT_ONCE

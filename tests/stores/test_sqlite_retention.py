@@ -66,7 +66,7 @@ def clean(
 
 
 def one(store: SQLiteStore, query: str) -> int:
-    with store._readers.lend() as db:
+    with store._database.readers.lend() as db:
         row = db.execute(query).fetchone()
         assert row is not None
         return int(str(row[0]))
@@ -84,7 +84,7 @@ def test_the_first_job_submitted_after_a_moment_is_found(
     gone = [*range(1, 4), *range(9, 20), 25, 39, 40]
     store.discard([f"{seq - 1}-0" for seq in gone], actor="me")
     left = {seq: at for seq, at in created.items() if seq not in gone}
-    with store._readers.lend() as db:
+    with store._database.readers.lend() as db:
         for cutoff in {at + by for at in created.values() for by in (-1, 0, 1)}:
             bound = finding.first_submitted_after(db, cutoff)
             # Whatever was submitted by then is below it, and nothing else is.
@@ -106,7 +106,7 @@ def test_what_is_too_young_is_not_even_looked_at(
     run = store.prune(scope=FORCE, actor="me").run
     assert store.prune(run=run, scope=FORCE, actor="me").completed == 10
     # One read of eleven rows saw all there was to see.
-    with store._readers.lend() as db:
+    with store._database.readers.lend() as db:
         assert db.execute("SELECT phase FROM cleanup").fetchall() == [(3,)]
 
 
@@ -130,7 +130,7 @@ def test_it_walks_past_what_stays(
 
 
 def test_finding_seeks_and_never_sorts(store: SQLiteStore) -> None:
-    with store._readers.lend() as db:
+    with store._database.readers.lend() as db:
         for query, values in [
             (finding.IN_TROUBLE, WALK),
             (finding.COMPLETED, WALK),

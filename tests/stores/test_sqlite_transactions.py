@@ -55,7 +55,7 @@ def connection(store: SQLiteStore) -> Iterator[ApplicationConnection]:
 
 def impatient(store: SQLiteStore) -> None:
     """Let the writer give up at once, so that a test need not wait for it to."""
-    store._side.db.set_busy_timeout(50)
+    store._database.side.db.set_busy_timeout(50)
 
 
 def in_another_thread(action: Any) -> BaseException | None:
@@ -162,7 +162,7 @@ def test_it_is_configured_as_the_writer_is(path: Path) -> None:
 
 
 def test_no_table_of_ours_takes_a_name_that_is_left_to_applications(store: SQLiteStore) -> None:
-    with store._read() as db:
+    with store._database.read() as db:
         names = [str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema")]
     assert "job" in names
     assert not [name for name in names if name.startswith("app_")]
@@ -271,7 +271,9 @@ def test_a_note_that_was_left_behind_misleads_nobody(
     impatient(store)
     connection.execute("BEGIN IMMEDIATE")
     # As a process leaves it that was killed; no process has this number.
-    store._files.transaction_note.write_text("4194305 (dead.py, thread MainThread) since then")
+    store._database.files.transaction_note.write_text(
+        "4194305 (dead.py, thread MainThread) since then"
+    )
     error = in_another_thread(lambda: submit(store, draft()))
     assert "another program holds a transaction open" in str(error)
     connection.execute("ROLLBACK")
@@ -279,10 +281,10 @@ def test_a_note_that_was_left_behind_misleads_nobody(
 
 def test_no_note_is_left_behind(store: SQLiteStore, connection: ApplicationConnection) -> None:
     with connection.transaction():
-        assert store._files.transaction_note.exists()
+        assert store._database.files.transaction_note.exists()
     with suppress(KeyError), connection.transaction():
         raise KeyError
-    assert not store._files.transaction_note.exists()
+    assert not store._database.files.transaction_note.exists()
 
 
 def test_a_connection_that_is_dropped_blocks_nobody(store: SQLiteStore) -> None:
@@ -311,7 +313,7 @@ def test_one_that_is_dropped_with_an_error_is_closed_whole(store: SQLiteStore) -
             box += [error, box]
         del box
         gc.collect()
-        assert not store._files.transaction_note.exists()
+        assert not store._database.files.transaction_note.exists()
     submit(store, draft())
     assert store.get("dropped") is None
 

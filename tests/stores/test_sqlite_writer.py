@@ -35,7 +35,7 @@ def test_callers_that_wait_share_one_commit(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While one caller writes, all others queue up; the next one carries them out together."""
-    writer = store._writer
+    writer = store._database.writer
     entered, go_on = threading.Event(), threading.Event()
     transactions = 0
     original = writer._transaction
@@ -79,7 +79,7 @@ def test_a_bad_operation_fails_alone(store: SQLiteStore) -> None:
         entered.set()
         go_on.wait(30)
 
-    first = threading.Thread(target=store._writer.run, args=(slow,))
+    first = threading.Thread(target=store._database.writer.run, args=(slow,))
     first.start()
     entered.wait(30)
     answers: dict[str, object] = {}
@@ -95,7 +95,7 @@ def test_a_bad_operation_fails_alone(store: SQLiteStore) -> None:
     ]
     for thread in threads:
         thread.start()
-    while len(store._writer._queue) < 3:
+    while len(store._database.writer._queue) < 3:
         pass
     go_on.set()
     for thread in [first, *threads]:
@@ -122,14 +122,14 @@ def test_a_bad_operation_silences_no_other(store: SQLiteStore) -> None:
         with pytest.raises(DuplicateJobError):
             store.submit([Draft(id="taken", task="t")])
 
-    threads = [threading.Thread(target=store._writer.run, args=(slow,))]
+    threads = [threading.Thread(target=store._database.writer.run, args=(slow,))]
     threads[0].start()
     entered.wait(30)
     cancel = threading.Thread(target=store.cancel, args=(["a"],), kwargs=CANCEL)
     for number, thread in enumerate([cancel, threading.Thread(target=refused)], start=1):
         thread.start()
         threads.append(thread)
-        while len(store._writer._queue) < number:
+        while len(store._database.writer._queue) < number:
             pass
     go_on.set()
     for thread in threads:
@@ -155,7 +155,7 @@ def test_a_write_is_not_repeated_for_a_listener_that_was_interrupted(store: SQLi
         step.hints.ready = True
         step.execute("INSERT OR REPLACE INTO meta VALUES ('counted', ?)", (len(runs),))
 
-    store._writer.run(counted)
+    store._database.writer.run(counted)
     assert (runs, listener.heard) == ([1], [("ready", None)])
 
 
@@ -164,7 +164,7 @@ def test_an_interrupted_leader_lets_the_others_go_on(store: SQLiteStore) -> None
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store._writer.run(interrupted)
+        store._database.writer.run(interrupted)
     store.submit([Draft(id="a", task="t")])
     assert store.check() == []
 
@@ -337,7 +337,7 @@ def test_a_worker_that_leaves_in_order_is_not_dead(store: SQLiteStore) -> None:
 
 
 def plan(store: SQLiteStore, statement: str, *values: object) -> str:
-    with store._read() as db:
+    with store._database.read() as db:
         rows = db.execute(f"EXPLAIN QUERY PLAN {statement}", values)
         return "\n".join(str(row[3]) for row in rows)
 

@@ -80,5 +80,5 @@ def end_and_stop_half_way(path: str, job_id: str, tell_fd: int) -> None:
         tell(tell_fd, [f"S {job_id}"])
         wait_to_be_killed()
 
-    store._resolve_the_rest = tell_and_wait  # type: ignore[method-assign]
+    store._database._resolve_the_rest = tell_and_wait  # type: ignore[method-assign]
     store.cancel([job_id], reason="enough", actor="me")

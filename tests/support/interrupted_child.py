@@ -67,12 +67,12 @@ class Application:
 
     def look(self) -> None:
         """Nothing may be left behind, wherever it was interrupted."""
-        writer: Any = self.store._writer
+        writer: Any = self.store._database.writer
         assert not writer._leading, "somebody is taken to be writing for ever"
-        side = self.store._side
+        side = self.store._database.side
         assert not (side.is_open and side.db.in_transaction), "a write is open"
         assert not self.connection.in_transaction, "a transaction is open"
-        for reader in self.store._readers._idle:
+        for reader in self.store._database.readers._idle:
             assert not reader.in_transaction, "a read is open"
         assert self.is_lock_free(), "the lock is held"
         if self.heard % LOOK_CLOSELY_EVERY == 0:

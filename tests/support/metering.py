@@ -46,8 +46,8 @@ class Meter:
 def metered(store: SQLiteStore) -> Iterator[Meter]:
     """Count the steps of every write that the store does inside this block."""
     meter = Meter()
-    store._open_to_write()
-    db = store._side.db
+    store._database.open_to_write()
+    db = store._database.side.db
 
     def rolled_back() -> None:
         meter.write_ended()

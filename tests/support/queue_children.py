@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
+from leasehold.core.gate import Gate
 from leasehold.core.job import Draft
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import slots
-from leasehold.stores.sqlite.submitting.gate import Gate
 from leasehold.stores.sqlite.writing.step import Step
 from support.victims import race
 

@@ -49,7 +49,7 @@ def open_store(path: Path, durability: Durability = "full", env: Env | None = No
 
 def content(store: SQLiteStore) -> Content:
     """Every row of every table that the calls write."""
-    with store._read() as db:
+    with store._database.read() as db:
         return rows(db)
 
 
@@ -134,7 +134,7 @@ def _recover_at(seconds: float) -> Call:
     """A sweep so many seconds after the start; the same however often it is repeated."""
 
     def call(store: SQLiteStore) -> object:
-        clock = store._env.clock
+        clock = store._database.env.clock
         assert isinstance(clock, ManualClock)
         clock.advance(max(0, seconds - clock.monotonic()))
         return store.recover()

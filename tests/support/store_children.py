@@ -132,7 +132,7 @@ def fork_inside_a_write(path: str, tell_fd: int) -> None:
         tell(tell_fd, [f"S {fork}"])
         wait_to_be_killed()
 
-    store._writer.run(operation)
+    store._database.writer.run(operation)
 
 
 class HastyClock(SystemClock):

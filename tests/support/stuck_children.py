@@ -23,7 +23,7 @@ def stop_inside_a_write(store: SQLiteStore) -> None:
         say_so()
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    store._writer.run(renew)
+    store._database.writer.run(renew)
 
 
 def keep_a_transaction_open(store: SQLiteStore) -> None:

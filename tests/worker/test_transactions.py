@@ -132,7 +132,7 @@ def test_completed_together(scene: Scene, task: str, how: str) -> None:
     assert scene.queue.get_queue_stats()["total_completed"] == 2
     scene.queue.shutdown()
     assert (len(scene.succeeded), scene.lost) == (2, [])
-    scene.queue = TaskQueue(scene.store._files.database, num_workers=0)
+    scene.queue = TaskQueue(scene.store._database.files.database, num_workers=0)
     assert isinstance(scene.queue.store, SQLiteStore)
     scene.store = scene.queue.store
 

@@ -944,10 +944,16 @@ class AsyncQueueCalls(Awaited):
         /,
         *,
         reason: str = "",
+        everything: bool = False,
         **fields: Unpack[FilterFields],
     ) -> int:
-        """Stop every waiting or running job that fits; answers how many."""
-        return await self._call_long(lambda: self.queue.cancel_many(where, reason=reason, **fields))
+        """Stop every waiting or running job that fits; answers how many.
+
+        See `TaskQueue.cancel_many`.
+        """
+        return await self._call_long(
+            lambda: self.queue.cancel_many(where, reason=reason, everything=everything, **fields)
+        )
 
     async def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
         """Change a waiting job's priority; it keeps its place in time."""

@@ -175,7 +175,9 @@ def drain(session: Session, names: tuple[str, ...]) -> None:
 def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: bool) -> None:
     """Delete the waiting jobs of a queue, or those that fit.
 
-    They are deleted with all their records. What runs, and what has ended, stays.
+    They are deleted with all their records. What runs, and what has ended, stays. Jobs of other
+    queues, or that do not fit, are told if they wait for a deleted one, as if it had been
+    cancelled; --dry-run counts them.
 
     \b
     Examples: queuectl queue purge mail --dry-run
@@ -184,13 +186,11 @@ def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: boo
     count = _waiting(session, name, where)
     if not count:
         session.tell(f"no waiting job of queue {name!r} fits")
-    elif not agreed(
-        session,
-        f"delete {jobs_counted(count)} from queue {name!r} for good",
-        yes=yes,
-        dry_run=dry_run,
-    ):
-        return
+    else:
+        what = f"delete {jobs_counted(count)} from queue {name!r} for good"
+        what += _to_tell(session, name, where)
+        if not agreed(session, what, yes=yes, dry_run=dry_run):
+            return
     # Nothing was to be deleted, nothing was agreed to: what has come since then stays.
     purged = session.queue.purge_queue(name, where) if count else 0
     emit_one(session, {"queue": name, "purged": purged})
@@ -252,12 +252,28 @@ def _set_state(
         raise click.exceptions.Exit(Exit.PARTIAL if changed else exit_for(refused[0]))
 
 
+def _to_tell(session: Session, name: str, where: JobFilter) -> str:
+    """What a purge means for jobs that wait for those it deletes."""
+    blocked = session.queue.search(status=Status.BLOCKED)
+    needs = {job.id: job.depends_on for job in blocked}
+    if not needs:
+        return ""
+    purged = {job.id for job in session.queue.search(_narrowed(name, where))}
+    told = sum(not purged.isdisjoint(needs[each]) for each in needs.keys() - purged)
+    if not told:
+        return ""
+    return f" and tell {jobs_counted(told)} waiting for them, as if they had been cancelled"
+
+
 def _waiting(session: Session, name: str, where: JobFilter) -> int:
     """How many waiting jobs of a queue fit."""
     session.queue.queue_info(name)  # An unknown queue is an error, not an empty one.
     if is_everything(where):
         stats = session.queue.get_queue_stats(name)
         return sum(stats[status.value] for status in WAITING)
+    return sum(1 for _ in session.queue.search(_narrowed(name, where)))
+
+
+def _narrowed(name: str, where: JobFilter) -> JobFilter:
     statuses = tuple(status for status in where.statuses or WAITING if status in WAITING)
-    narrowed = msgspec.structs.replace(where, queues=(name,), statuses=statuses)
-    return sum(1 for _ in session.queue.search(narrowed))
+    return msgspec.structs.replace(where, queues=(name,), statuses=statuses)

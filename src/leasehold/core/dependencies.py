@@ -6,7 +6,7 @@ Both stores ask here, inside the write in which a job is submitted or ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from leasehold.core.job import DependencyPolicy, Draft
 from leasehold.core.records import Submitted
@@ -21,6 +21,9 @@ from leasehold.errors import (
 REASON_LENGTH_MAX: Final = 300
 """Of a dependency's own reason, in that of its dependent: or a long chain would repeat them all."""
 CYCLE_SHOWN_MAX: Final = 20
+
+J = TypeVar("J")
+"""However a store knows a job."""
 
 Verdict = Submitted | LeaseholdError | None
 """What is known of a draft: it is a duplicate, it is refused, or (None) it will be a new job."""
@@ -50,6 +53,21 @@ def told(dependency: str, ended: Status, reason: str | None) -> str:
     verb = "was" if ended is Status.CANCELLED else "is"
     why = f": {reason[:REASON_LENGTH_MAX]}" if reason else ""
     return f"dependency {dependency} {verb} {ended}{why}"
+
+
+def still_to_wait_for(
+    job_id: str, policy: DependencyPolicy, needed: Iterable[tuple[J, str, Status | None]]
+) -> list[J]:
+    """The jobs that a replayed job is to wait for, of those it depends on and that are still there;
+    refuses a replay that would be in vain.
+    """
+    unfinished = []
+    for job, needed_id, status in needed:
+        if status is None or not status.is_terminal:
+            unfinished.append(job)
+        elif is_in_the_way(policy, status):
+            raise refuse_replay(job_id, needed_id, status)
+    return unfinished
 
 
 def refuse_replay(job_id: str, dependency: str, ended: Status) -> InvalidTransitionError:

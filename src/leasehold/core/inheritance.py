@@ -16,11 +16,54 @@ Clauses of the store contract:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 J = TypeVar("J", int, str)
 """However a store names its jobs."""
+
+
+class Bases(Protocol[J]):
+    """The bases of jobs as a store keeps them, inside one write."""
+
+    def own_of(self, job: J) -> int:
+        """A job's own priority."""
+
+    def base_of(self, job: J) -> int: ...
+
+    def needs_of(self, job: J) -> Iterable[J]:
+        """What a job waits for, without what has ended and is only still to be told."""
+
+    def waiting_for(self, job: J) -> Iterable[tuple[J, int]]:
+        """Who waits for a job, and with what base."""
+
+    def write(self, bases: Mapping[J, int]) -> None:
+        """Keep new bases, and let those of the jobs that are pending stand where these put them."""
+
+    def suspect(self, jobs: Iterable[J]) -> None:
+        """Note that somebody may not raise these any more: `lower` looks at them before the write
+        ends.
+        """
+
+
+def raise_needed(bases: Bases[J], waiting: Iterable[tuple[J, int]]) -> None:
+    """Raise what these wait for, who have begun to wait with these bases or have risen to them."""
+    bases.write(raised(waiting, bases.needs_of, bases.base_of))
+
+
+def reprioritized(bases: Bases[J], job: J, before: int) -> None:
+    """A job's own priority has changed: so may its base, and those of the jobs it waits for."""
+    after = max((bases.own_of(job), *(base for _, base in bases.waiting_for(job))))
+    bases.write({job: after})
+    if after > before:
+        raise_needed(bases, [(job, after)])
+    elif after < before:
+        bases.suspect(bases.needs_of(job))
+
+
+def lower(bases: Bases[J], suspects: Iterable[J]) -> None:
+    """Let those fall that were raised by somebody who does not wait for them any more."""
+    bases.write(lowered(suspects, bases.needs_of, bases.base_of, bases.own_of, bases.waiting_for))
 
 
 def raised(

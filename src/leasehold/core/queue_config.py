@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -185,6 +185,17 @@ class QueueConfig(
             if (value := getattr(self, name)) is not None and getattr(draft, name) is None
         }
         return msgspec.structs.replace(draft, **defaults) if defaults else draft
+
+
+class QueueRule(NamedTuple):
+    """What somebody has set for a queue. A queue for which nobody has set anything has none."""
+
+    state: QueueState = QueueState.ACTIVE
+    config: QueueConfig = QueueConfig()
+    deleted_by: str | None = None
+    """Who deletes it, while it is being deleted."""
+    problem: str | None = None
+    """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,6 +46,8 @@ class Purged(msgspec.Struct, frozen=True):
     """How many jobs it deleted."""
     more: bool
     """Whether there may be more that fit: call again."""
+    dependents: int = 0
+    """How many times another job waited for one of them, and is told as if that was cancelled."""
 
 
 class QueueRules(Protocol):
@@ -91,7 +93,8 @@ class QueueRules(Protocol):
                  leaves it. With more dependents than one write deals with, the job is deleted when
                  the last of them was told (DEP-5), unless it was replayed before. DEP-7 does not
                  hold here: one that ignores the purge goes on without the job.
-        - QUE-12  The answer says whether there may be more that fit.
+        - QUE-12  The answer says whether there may be more that fit, and for how many jobs that
+                 are not purged themselves QUE-11 holds.
         """
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:

@@ -677,10 +677,14 @@ class QueueCalls:
         /,
         *,
         reason: str = "",
+        everything: bool = False,
         **fields: Unpack[FilterFields],
     ) -> int:
-        """Stop every waiting or running job that fits; answers how many."""
-        return self._orders.cancel_many(where, reason=reason, **fields)
+        """Stop every waiting or running job that fits; answers how many.
+
+        Without a filter it raises InvalidJobError, unless you say `everything=True`.
+        """
+        return self._orders.cancel_many(where, reason=reason, everything=everything, **fields)
 
     def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
         """Change a waiting job's priority; it keeps its place in time."""

@@ -55,7 +55,10 @@ class Looking:
 
         It counts them: for people who ask, not for loops.
         """
-        return self.store.position(id_of(job))
+        position = self.store.position(id_of(job))
+        if position is None:
+            self.get(job)  # An unknown id is an error, as everywhere.
+        return position
 
     def search(
         self,

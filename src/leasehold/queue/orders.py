@@ -11,7 +11,7 @@ from leasehold.core.refusals import no_job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import WAITING, Status
 from leasehold.core.store import Store
-from leasehold.errors import JobNotFoundError, LeaseholdError
+from leasehold.errors import InvalidJobError, JobNotFoundError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.options import JobRef, id_of
 
@@ -53,10 +53,20 @@ class Orders:
         /,
         *,
         reason: str = "",
+        everything: bool = False,
         **fields: Unpack[FilterFields],
     ) -> int:
-        """Stop every waiting or running job that fits; answers how many."""
-        jobs = found(self.store, filter_of(where, fields))
+        """Stop every waiting or running job that fits; answers how many.
+
+        Without a filter it raises InvalidJobError, unless you say `everything=True`.
+        """
+        wanted = filter_of(where, fields)
+        if wanted == JobFilter() and not everything:
+            raise InvalidJobError(
+                "cancel_many was called without a filter, which means every job of the store: "
+                "describe the jobs to stop, or say everything=True"
+            )
+        jobs = found(self.store, wanted)
         stoppable = WAITING | {Status.RUNNING}
         job_ids = [job.id for job in jobs if job.status in stoppable]
         return change_many(lambda ids: self._cancel(ids, reason), job_ids, strict=False)

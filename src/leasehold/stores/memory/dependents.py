@@ -6,106 +6,87 @@ and `resolve` deals with those, so many under one hold of the lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from leasehold.core import resolving
 from leasehold.core.budget import DEPENDENTS_AT_ONCE
-from leasehold.core.dependencies import (
-    Plan,
-    consequence,
-    is_in_the_way,
-    refuse_replay,
-    told,
-)
+from leasehold.core.dependencies import still_to_wait_for
 from leasehold.core.graph import Graph, GraphNode, graph_of, order_of
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
+from leasehold.core.resolving import Dependent, Ended
 from leasehold.core.status import Event, Status
-from leasehold.errors import LeaseholdError
+from leasehold.core.submitting import NewLinks
 from leasehold.stores.memory import inheritance
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
-Answer = Submitted | LeaseholdError
 
-
-# -- submitting --------------------------------------------------------------------------------
-
-
-def plan_of(
-    state: State,
-    drafts: Sequence[Draft],
-    answers: Sequence[Answer],
-    admitted: Mapping[str, Record],
-    refused: Mapping[str, LeaseholdError],
-) -> Plan:
-    """What becomes of drafts that were admitted each by itself."""
-    verdicts = [
-        None if isinstance(answer, Submitted) and not answer.is_duplicate else answer
-        for answer in answers
-    ]
-
-    def exists(job_id: str) -> bool:
-        return job_id in state.records and job_id not in admitted
-
-    return Plan(drafts, verdicts, exists, refused)
-
-
-def link(state: State, record: Record, needs: Sequence[str]) -> None:
+def link(state: State, record: Record, links: NewLinks) -> None:
     """Link a new job, not yet entered, to those it depends on; it is blocked if it must wait."""
-    needed = [state.records[job_id] for job_id in needs]
-    state.links.add(record, {each.id: each.seq for each in needed})
-    policy = record.draft.on_dependency_failure
-    blocked_by = {each.id for each in needed if is_in_the_way(policy, ended_as(each))}
-    if blocked_by:
+    state.links.add(record, {job_id: state.records[job_id].seq for job_id in links.needs})
+    if links.blocked_by:
         record.status = Status.BLOCKED
-        state.links.block(record, blocked_by)
-        # What ended badly before will be told as if it had ended just now.
-        state.links.ended.extend(each.id for each in needed if each.status.is_terminal)
-
-
-def ended_as(record: Record) -> Status | None:
-    """How a job has ended; None if it has not."""
-    return record.status if record.status.is_terminal else None
+        state.links.block(record, set(links.blocked_by))
 
 
 # -- ends --------------------------------------------------------------------------------------
 
 
-def resolve(state: State) -> None:
-    """Deal with dependents of jobs that have ended, so many of them; `links.ended` keeps the rest.
+class Ends:
+    """See `leasehold.core.resolving.Links`."""
 
-    What was replayed meanwhile has not ended any more: those it blocks go on waiting for it.
-    """
-    links = state.links
-    left = DEPENDENTS_AT_ONCE
-    while links.ended and left > 0:
-        needed = state.records.get(links.ended[0])
-        blocked = links.blocking.get(links.ended[0])
-        if needed is None or not needed.status.is_terminal or not blocked:
-            if needed is not None and needed.status.is_terminal:
-                needed.base = needed.priority  # Nobody waits for it any more.
-                if needed.id in links.purged:
-                    erase(state, needed)
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.now = state.now
+
+    def next_ended(self) -> Ended[Record] | None:
+        links = self._state.links
+        while links.ended:
+            record = self._state.records.get(links.ended[0])
+            if record is not None and record.status.is_terminal:
+                purged = record.id in links.purged
+                return Ended(record, record.id, record.status, record.reason, purged)
             links.purged.discard(links.ended.popleft())
-            continue
-        for job_id in list(islice(blocked, left)):
-            _tell(state, state.records[job_id], needed)
-            left -= 1
-    if links.lowered:
+        return None
+
+    def take_dependents(self, ended: Ended[Record], limit: int) -> list[Dependent[Record]]:
+        links, records = self._state.links, self._state.records
+        found = [records[job_id] for job_id in islice(links.blocking.get(ended.id, ()), limit)]
+        return [
+            Dependent(
+                record,
+                record.draft.on_dependency_failure,
+                record.run_at,
+                waits_for_others=not links.satisfy(record, ended.id),
+            )
+            for record in found
+        ]
+
+    def end(self, record: Record, after: Status, ended: Ended[Record], message: str) -> None:
+        record.ended_by = ended.id
+        self._state.end_waiting(record, after, message)
+
+    def free(self, pending: Sequence[Record], scheduled: Sequence[Record], message: str) -> None:
+        for record in pending:
+            record.run_at = self.now
+            self._state.step(record, Event.UNBLOCKED, Status.PENDING, message)
+        for record in scheduled:
+            self._state.step(record, Event.UNBLOCKED, Status.SCHEDULED, message)
+
+    def all_told(self, ended: Ended[Record]) -> None:
+        ended.job.base = ended.job.priority
+        self._state.links.ended.popleft()
+        if ended.is_purged:
+            self._state.links.purged.discard(ended.id)
+            erase(self._state, ended.job)
+
+
+def resolve(state: State) -> None:
+    """Deal with dependents of jobs that have ended, so many; `links.ended` keeps the rest."""
+    if state.links.ended:
+        resolving.resolve(Ends(state), DEPENDENTS_AT_ONCE)
+    if state.links.lowered:
         inheritance.lower(state)
-
-
-def _tell(state: State, record: Record, needed: Record) -> None:
-    after = consequence(record.draft.on_dependency_failure, needed.status)
-    message = told(needed.id, needed.status, needed.reason)
-    if after is not None:
-        record.ended_by = needed.id
-        state.end_waiting(record, after, message)
-    elif state.links.satisfy(record, needed.id):
-        due = record.run_at <= state.now
-        record.run_at = max(record.run_at, state.now)
-        state.step(record, Event.UNBLOCKED, Status.PENDING if due else Status.SCHEDULED, message)
 
 
 def erase(state: State, record: Record) -> None:
@@ -119,13 +100,8 @@ def erase(state: State, record: Record) -> None:
 
 def waits_again_for(state: State, record: Record) -> set[str]:
     """The jobs that a replayed job is to wait for; refuses what would be in vain."""
-    waits_for = set()
-    for needed in _dependencies(state, record):
-        if not needed.status.is_terminal:
-            waits_for.add(needed.id)
-        elif is_in_the_way(record.draft.on_dependency_failure, needed.status):
-            raise refuse_replay(record.id, needed.id, needed.status)
-    return waits_for
+    needed = ((each.id, each.id, each.status) for each in _dependencies(state, record))
+    return set(still_to_wait_for(record.id, record.draft.on_dependency_failure, needed))
 
 
 def replay_order(state: State, job_ids: Sequence[str]) -> list[int]:

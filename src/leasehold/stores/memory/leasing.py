@@ -21,7 +21,7 @@ from leasehold.stores.memory.heaps import in_order
 from leasehold.stores.memory.record import AttemptRow, Record, moment
 from leasehold.stores.memory.schedules import fire_due
 from leasehold.stores.memory.settling import settle
-from leasehold.stores.memory.state import QueueState, State
+from leasehold.stores.memory.state import MemoryQueue, State
 
 
 def exchange(
@@ -69,7 +69,7 @@ def exchange(
 # -- leasing -----------------------------------------------------------------------------------
 
 
-def promote(state: State, queue: QueueState, limit: int = PROMOTED_AT_ONCE) -> int:
+def promote(state: State, queue: MemoryQueue, limit: int = PROMOTED_AT_ONCE) -> int:
     """Make the queue's due jobs pending, so many of them; answers how many."""
     promoted = 0
     while promoted < limit:
@@ -106,7 +106,7 @@ class _Round:
 def _lease(
     state: State,
     request: LeaseRequest,
-    queues: list[QueueState],
+    queues: list[MemoryQueue],
     now: datetime,
     lease_micros: int,
 ) -> _Round:
@@ -120,7 +120,7 @@ def _lease(
 def _pass(
     state: State,
     request: LeaseRequest,
-    queues: list[QueueState],
+    queues: list[MemoryQueue],
     now: datetime,
     lease_micros: int,
     found: _Round,
@@ -174,7 +174,7 @@ def cancel_late(state: State, record: Record) -> None:
 
 
 def _tasks_let_through(
-    state: State, queue: QueueState, tasks: tuple[str, ...] | None
+    state: State, queue: MemoryQueue, tasks: tuple[str, ...] | None
 ) -> tuple[str, ...] | None:
     """The tasks that may be leased, or None for all of them."""
     if not queue.breakers:
@@ -193,7 +193,7 @@ def _tasks_let_through(
     )
 
 
-def _probes_to_come(state: State, queue: QueueState) -> list[int]:
+def _probes_to_come(state: State, queue: MemoryQueue) -> list[int]:
     waiting = set(queue.lanes.tasks()) if queue.breakers else ()
     return [
         breaker.held_until

@@ -11,7 +11,7 @@ from leasehold.core.sampling import KeptSpan, Resolution
 from leasehold.core.span import Span
 
 if TYPE_CHECKING:
-    from leasehold.stores.memory.state import QueueState, State
+    from leasehold.stores.memory.state import MemoryQueue, State
 
 
 class Measured:
@@ -97,7 +97,7 @@ class Spans:
             while spans and (oldest := next(iter(spans))) < before:
                 del spans[oldest]
 
-    def chosen(self, queue: str | None) -> list[tuple[str, QueueState]]:
+    def chosen(self, queue: str | None) -> list[tuple[str, MemoryQueue]]:
         """All queues, or the one of that name, if there is one."""
         queues = self._state.queues
         if queue is None:

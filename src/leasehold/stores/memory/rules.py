@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
-from leasehold.core.drain import Drain
-from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.queue_config import QueueRule
 from leasehold.core.status import Status
 
 UNLIMITED: Final = 1 << 62
 
 
-class Rule(msgspec.Struct):
-    """A queue's state and config, and the measures that go with them."""
+class Rule(QueueRule):
+    """A queue's rule, and what it leaves free."""
 
-    state: QueueState = QueueState.ACTIVE
-    config: QueueConfig = QueueConfig()
-    buckets: dict[str, int] = {}
-    """Token buckets that were not full: when each will be, in nanoseconds."""
-    drain: Drain | None = None
-    deleted_by: str | None = None
-    """Who deletes the queue, while it is being deleted."""
+    __slots__ = ()
 
     def free_slots(self, counts: Mapping[Status, int]) -> int:
         """How many jobs more may be leased, given how many stand in each status."""

@@ -13,7 +13,7 @@ from leasehold.env import to_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.holding import refuse
 from leasehold.stores.memory.record import Record
-from leasehold.stores.memory.state import BreakerState, QueueState, State
+from leasehold.stores.memory.state import BreakerState, MemoryQueue, State
 
 
 def settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
@@ -75,7 +75,7 @@ def end_attempt(
     )
 
 
-def _tell_breaker(state: State, queue: QueueState, task: str, outcome: Outcome) -> None:
+def _tell_breaker(state: State, queue: MemoryQueue, task: str, outcome: Outcome) -> None:
     if isinstance(outcome, Complete):
         closed = queue.breakers.pop(task, None)
         if closed is not None and closed.held_until is not None and state.news is not None:

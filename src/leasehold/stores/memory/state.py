@@ -16,7 +16,7 @@ import msgspec
 from leasehold.core.cleanup_store import Progress
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.decision import Decision, end_of_waiting
-from leasehold.core.job import Draft
+from leasehold.core.drain import Drain
 from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.records import AuditRecord, Stats, WorkerInfo
 from leasehold.core.retention import (
@@ -73,10 +73,12 @@ class BreakerState(msgspec.Struct):
     hold_micros: int = 0
 
 
-class QueueState:
+class MemoryQueue:
     """One queue: who waits in it, and its figures."""
 
-    __slots__ = ("breakers", "counts", "lanes", "meter", "rule", "totals")
+    __slots__ = (
+        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "totals",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.lanes = Lanes()
@@ -87,6 +89,10 @@ class QueueState:
         self.meter = Meter()
         self.rule: Rule | None = None
         """None for a queue that nobody configured."""
+        self.buckets: dict[str, int] = {}
+        """Token buckets that were not full: when each will be, in nanoseconds."""
+        self.drain: Drain | None = None
+        """How fast it drains, once somebody has looked."""
 
     def totals_ever(self) -> Span:
         """Everything that is counted for ever, and its depth."""
@@ -125,7 +131,7 @@ class State:
         self.capacity = capacity
         self.records: dict[str, Record] = {}
         """By id, in the order of submission."""
-        self.queues: dict[str, QueueState] = {}
+        self.queues: dict[str, MemoryQueue] = {}
         self.has_rules = False
         """Whether any queue ever had rules: who needs none pays nothing for them."""
         self.running: dict[str, Record] = {}
@@ -193,10 +199,10 @@ class State:
             record.moved_by += time.shift
             record.heartbeat_at = min(record.heartbeat_at + time.shift, time.now)
 
-    def queue(self, name: str) -> QueueState:
+    def queue(self, name: str) -> MemoryQueue:
         found = self.queues.get(name)
         if found is None:
-            found = self.queues[name] = QueueState()
+            found = self.queues[name] = MemoryQueue()
         return found
 
     # -- changing jobs -----------------------------------------------------------------------
@@ -289,7 +295,7 @@ class State:
             (self.now, event, before, record.status, worker, version, record.attempts, message)
         )
 
-    def _leave(self, queue: QueueState, record: Record) -> None:
+    def _leave(self, queue: MemoryQueue, record: Record) -> None:
         status = record.status
         if status is PENDING:
             if queue.lanes.forget_ready(record):
@@ -306,7 +312,7 @@ class State:
         else:
             queue.lanes.forget_delayed(record)
 
-    def _enter(self, queue: QueueState, record: Record) -> None:
+    def _enter(self, queue: MemoryQueue, record: Record) -> None:
         status = record.status
         if status is RUNNING:
             self.running[record.id] = record
@@ -352,13 +358,6 @@ class State:
             known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
             if known is not None and known.job_id == record.id:
                 del self.keys[record.draft.queue, record.draft.idempotency_key]
-
-    def known_id(self, draft: Draft) -> str | None:
-        """The job that a draft's idempotency key stands for, if it was used before."""
-        if draft.idempotency_key is None:
-            return None
-        known = self.keys.get((draft.queue, draft.idempotency_key))
-        return None if known is None else known.job_id
 
     def drop_expired_keys(self) -> None:
         while self.keys:

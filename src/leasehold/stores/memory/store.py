@@ -118,7 +118,7 @@ class MemoryStore:
         if not partial:
             for draft in drafts:
                 draft.check()
-            return self._run(submission.submit, drafts)
+            return list(self._run(submission.submit, drafts))
         sorted_out = SortedOut.of(drafts)
         return sorted_out.woven(
             self._run(submission.submit, sorted_out.good, sorted_out.refused, partial=True)

@@ -132,3 +132,14 @@ class TransactingRulesClauses(ConformanceBase):
             settle(store, each, Complete())
         assert connection.execute("SELECT n FROM app_row").fetchall() == [(1,)]
         assert store.check() == []
+
+    def test_txn_2_a_new_queue_that_was_rolled_back_is_made_anew(
+        self, store: Store, connection: Connection
+    ) -> None:
+        with undone(connection):
+            store.submit_within(connection, [draft("undone-1", queue="new")])
+            store.submit_within(connection, [draft("undone-2", queue="new")])
+        submit(store, draft("a", queue="another"))
+        submit(store, draft("b", queue="new"))
+        assert (get(store, "a").queue, get(store, "b").queue) == ("another", "new")
+        assert store.check() == []

@@ -28,9 +28,10 @@ _PROGRAM_BYTES: Final = 48
 _VERBS: Final = {
     "PlainSubmit": "submit",
     "_store": "submit",
-    "_for_each": "cancel, discard or reprioritize",
-    "_resolve_the_rest": "resolve dependents",
-    "_rebalance_the_rest": "rebalance",
+    "change": "change a queue",
+    "_on_shelf": "change or fire schedules",
+    "resolve": "resolve dependents",
+    "open_transaction": "begin the transaction of a job",
 }
 """Operations whose functions are not named for their verb."""
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import apsw
 
 from leasehold.core.cleanup_store import Bookmark, Phase, Progress
+from leasehold.core.queue_config import QueueRule
 from leasehold.core.queue_retention import QueueRetention
 from leasehold.core.retention import CLEANUP_RECORDS_MAX, COUNTED, CleanUp, CleanUpMode
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.rules.known import Rule
 
 _COLUMNS: Final = (
     "run", "mode", "actor", "started_at", "active_at", "ended_at", *COUNTED, "writes",
@@ -60,7 +60,7 @@ def save(db: apsw.Connection, progress: Progress) -> None:
     db.execute(FORGET, (record.run - CLEANUP_RECORDS_MAX,))
 
 
-def own_retentions(rules: Mapping[str, Rule]) -> dict[str, QueueRetention]:
+def own_retentions(rules: Mapping[str, QueueRule]) -> dict[str, QueueRetention]:
     """The queues that have a retention of their own."""
     return {
         queue: rule.config.retention

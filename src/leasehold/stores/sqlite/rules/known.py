@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import apsw
 import msgspec
 
-from leasehold.core.queue_config import QueueConfig, QueueState
+from leasehold.core.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 
 LOAD: Final = f"""
@@ -21,21 +21,10 @@ DELETED_BY: Final = " by "
 _decode = msgspec.json.Decoder(QueueConfig).decode
 
 
-class Rule(NamedTuple):
-    """What a queue lets happen, and its limits."""
-
-    state: QueueState
-    config: QueueConfig
-    deleted_by: str | None = None
-    """Who deletes it, while it is being deleted."""
-    problem: str | None = None
-    """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
-
-
-class Known(dict[str, Rule]):
+class Known(dict[str, QueueRule]):
     """The rules by queue."""
 
-    def __init__(self, rules: Mapping[str, Rule] = {}) -> None:
+    def __init__(self, rules: Mapping[str, QueueRule] = {}) -> None:
         super().__init__(rules)
         self.key_limits: Mapping[str, int] = {
             queue: rule.config.key_concurrency
@@ -79,12 +68,12 @@ def unreadable_rules(db: apsw.Connection) -> Iterator[str]:
             )
 
 
-def _rule_of(row: tuple[Any, ...]) -> tuple[str, Rule]:
+def _rule_of(row: tuple[Any, ...]) -> tuple[str, QueueRule]:
     name, state, config = row
     queue = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
     try:
         told, _, actor = value_of("state", Kind.TEXT, state).partition(DELETED_BY)
         known = _decode(value_of("config", Kind.TEXT, config))
-        return queue, Rule(QueueState(told), known, actor or None)
+        return queue, QueueRule(QueueState(told), known, actor or None)
     except UNREADABLE as error:
-        return queue, Rule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
+        return queue, QueueRule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))

@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import apsw
 import msgspec
 
 from leasehold.core import scheduling
 from leasehold.core.job import Draft, Job
-from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.schedule import Fired, Schedule
 from leasehold.core.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError
@@ -20,7 +21,7 @@ from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.schema.schedule_row import AHEAD, ALL, DUE, KINDS, ONE, schedule_of
 from leasehold.stores.sqlite.submitting.lanes import Lanes
 from leasehold.stores.sqlite.submitting.submit import submit
-from leasehold.stores.sqlite.writing.foundation import Foundation
+from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 
 _COLUMNS: Final = ", ".join(KINDS)
@@ -51,110 +52,98 @@ class Shelf:
     """The schedules, as core.scheduling asks for them inside a write."""
 
     def __init__(self, step: Step, lanes: Lanes, admit: Admit) -> None:
-        self._step = step
+        self.step = step
         self._lanes = lanes
         self._admit = admit
-        self.now = from_micros(step.now)
+
+    @property
+    def now(self) -> datetime:
+        return from_micros(self.step.now)
 
     def find(self, name: str) -> Schedule | UnreadableSchedule | None:
-        row = self._step.execute(ONE, (name,)).fetchone()
+        row = self.step.execute(ONE, (name,)).fetchone()
         return None if row is None else schedule_of(row)
 
     def due(self, limit: int) -> Sequence[Schedule | UnreadableSchedule]:
-        return [schedule_of(row) for row in self._step.execute(DUE, (self._step.now, limit))]
+        return [schedule_of(row) for row in self.step.execute(DUE, (self.step.now, limit))]
 
     def keep(self, schedule: Schedule) -> None:
-        self._step.execute(KEEP, _row_of(schedule))
+        self.step.execute(KEEP, _row_of(schedule))
 
     def move_on(self, schedule: Schedule) -> None:
-        self._step.execute(MOVE_ON, _progress_of(schedule))
+        self.step.execute(MOVE_ON, _progress_of(schedule))
 
     def postpone(self, key: int, until: datetime, error: str) -> None:
-        self._step.execute(POSTPONE, (to_micros(until), error, key))
+        self.step.execute(POSTPONE, (to_micros(until), error, key))
 
     def remove(self, name: str) -> None:
-        self._step.execute(REMOVE, (name,))
+        self.step.execute(REMOVE, (name,))
 
     def not_ended(self, job_ids: Sequence[str]) -> Collection[str]:
         ids = msgspec.json.encode(job_ids).decode()
-        return {str(job_id) for (job_id,) in self._step.execute(NOT_ENDED, (ids,))}
+        return {str(job_id) for (job_id,) in self.step.execute(NOT_ENDED, (ids,))}
 
     def submit(self, draft: Draft) -> LeaseholdError | None:
         try:
             self._admit([draft])
         except LeaseholdError as error:
             return error
-        answers = submit(self._step, self._lanes, [draft], partial=True)
+        answers = submit(self.step, self._lanes, [draft], partial=True)
         if isinstance(answers, LeaseholdError):
             return answers
         return answers[0] if isinstance(answers[0], LeaseholdError) else None
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        audit(self._step, actor, action, count, detail)
+        audit(self.step, actor, action, count, detail)
 
     def wake(self) -> None:
-        self._step.hints.ready = True
+        self.step.hints.ready = True
 
 
-class KeepsSchedules(Foundation):
-    """The verbs about schedules."""
-
-    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
-        draft.check()
-        self._disk.refuse_when_low([draft.job])
-        return self._write(lambda step: scheduling.set_schedule(self._shelf(step), draft, actor))
-
-    def schedules(self) -> list[Schedule]:
-        with self._read() as db:
-            found = [schedule_of(row) for row in db.execute(ALL)]
-        return [each if isinstance(each, Schedule) else each.shown() for each in found]
-
-    def get_schedule(self, name: str) -> Schedule | None:
-        with self._read() as db:
-            row = db.execute(ONE, (name,)).fetchone()
-        found = None if row is None else schedule_of(row)
-        if isinstance(found, UnreadableSchedule):
-            raise found.error
-        return found
-
-    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        return self._write(lambda step: scheduling.remove_schedule(self._shelf(step), name, actor))
-
-    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        return self._write(
-            lambda step: scheduling.pause_schedule(self._shelf(step), name, paused, actor)
-        )
-
-    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
-        def operation(step: Step) -> Job:
-            scheduling.run_schedule(self._shelf(step), name, job_id, actor)
-            answer = read_job(step.db, job_id)
-            assert answer is not None
-            return answer
-
-        return self._write(operation)
-
-    def fire_schedules(self) -> Fired:
-        def operation(step: Step) -> Fired:
-            jobs, look_at = fire_due(step, self._lanes, self._disk.refuse_when_low)
-            return Fired(jobs, None if look_at is None else from_micros(look_at))
-
-        return self._write(operation)
-
-    def _shelf(self, step: Step) -> Shelf:
-        return Shelf(step, self._lanes, self._disk.refuse_when_low)
+def shelf(database: Database, step: Step) -> Shelf:
+    """The schedules of a store, in one of its writes."""
+    return Shelf(step, database.lanes, database.disk.refuse_when_low)
 
 
-def fire_due(step: Step, lanes: Lanes, admit: Admit) -> tuple[int, int | None]:
+def every(db: apsw.Connection) -> list[Schedule]:
+    """All schedules; those that cannot be read say so."""
+    found = [schedule_of(row) for row in db.execute(ALL)]
+    return [each if isinstance(each, Schedule) else each.shown() for each in found]
+
+
+def find(db: apsw.Connection, name: str) -> Schedule | None:
+    """One schedule; raises if it cannot be read."""
+    row = db.execute(ONE, (name,)).fetchone()
+    found = None if row is None else schedule_of(row)
+    if isinstance(found, UnreadableSchedule):
+        raise found.error
+    return found
+
+
+def run(schedules: Shelf, name: str, job_id: str, actor: str) -> Job:
+    """Submit a schedule's job now, beside its ticks."""
+    scheduling.run_schedule(schedules, name, job_id, actor)
+    answer = read_job(schedules.step.db, job_id)
+    assert answer is not None
+    return answer
+
+
+def fire(schedules: Shelf) -> Fired:
+    """Fire what is due, for who does nothing else."""
+    jobs, look_at = fire_due(schedules)
+    return Fired(jobs, None if look_at is None else from_micros(look_at))
+
+
+def fire_due(schedules: Shelf) -> tuple[int, int | None]:
     """Fire what is due; answers how many jobs that submitted, and when to look again.
 
     Every exchange comes by here: where nothing is due it costs one seek.
     """
-    look_at = _next_look(step)
-    if look_at is None or look_at > step.now:
+    look_at = _next_look(schedules.step)
+    if look_at is None or look_at > schedules.step.now:
         return 0, look_at
-    jobs = scheduling.fire_due(Shelf(step, lanes, admit))
-    return jobs, _next_look(step)
+    jobs = scheduling.fire_due(schedules)
+    return jobs, _next_look(schedules.step)
 
 
 def go_on_from(step: Step, now: datetime) -> int:

@@ -1,4 +1,4 @@
-"""The store's verbs about settings. Guard of a change: it is compared inside the write."""
+"""Setting and unsetting. Guard of a change: it is compared inside the write."""
 
 from __future__ import annotations
 
@@ -10,30 +10,20 @@ from msgspec import UNSET
 from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.settings_in_force import SettingChange, setting_to_set, setting_to_unset
 from leasehold.stores.sqlite.leasing.people import audit
-from leasehold.stores.sqlite.rules.settings import load
-from leasehold.stores.sqlite.writing.foundation import Foundation
 from leasehold.stores.sqlite.writing.step import Step
 
 KEEP: Final = "INSERT OR REPLACE INTO setting VALUES (?, ?)"
 FORGET: Final = "DELETE FROM setting WHERE name = ?"
 
 
-class KeepsSettings(Foundation):
-    """Look at settings, set and unset them."""
+def keep(step: Step, name: str, value: SettingValue, actor: str) -> StoredSettings:
+    """Set one; answers all of them."""
+    return _carry_out(step, setting_to_set(step.settings.values, name, value), actor)
 
-    def settings(self) -> StoredSettings:
-        with self._read() as db:
-            return load(db).stored({})
 
-    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._write(
-            lambda step: _carry_out(step, setting_to_set(step.settings.values, name, value), actor)
-        )
-
-    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._write(
-            lambda step: _carry_out(step, setting_to_unset(step.settings.values, name), actor)
-        )
+def forget(step: Step, name: str, actor: str) -> StoredSettings:
+    """Unset one; answers those that are left."""
+    return _carry_out(step, setting_to_unset(step.settings.values, name), actor)
 
 
 def _carry_out(step: Step, change: SettingChange | None, actor: str) -> StoredSettings:

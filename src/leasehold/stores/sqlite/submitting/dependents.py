@@ -1,4 +1,4 @@
-"""What a job's end does to the jobs that wait for it.
+"""The jobs that wait for one that has ended; `core.resolving` decides.
 
 Whoever ends a job says so by `step.job_ended`, and its dependents are dealt with in the same write.
 Guard: the row in `blocker` is deleted, so each end counts once.
@@ -9,11 +9,13 @@ with its end, and the next write goes on from there, whichever process does it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.dependencies import consequence, told
+from leasehold.core import resolving
+from leasehold.core.resolving import Dependent, Ended
 from leasehold.core.status import Event, Status
 from leasehold.stores.sqlite.keeping.erase import erase
 from leasehold.stores.sqlite.leasing import ready
@@ -53,7 +55,101 @@ ENDED_BY: Final = "UPDATE dependent SET ended_by = ? WHERE seq = ?"
 _UNBLOCKED: Final = EVENT_CODE[Event.UNBLOCKED]
 _BLOCKED: Final = STATUS_CODE[Status.BLOCKED]
 
-Dependent = tuple[Any, ...]
+
+class Blocked(NamedTuple):
+    """A row of BLOCKED_BY."""
+
+    seq: int
+    id: str
+    lane: int
+    priority: int
+    parent_id: str | None
+    policy: int
+    due: int
+    version: int
+    attempts: int
+    events: int
+    created_at: int
+    deadline: int | None
+    base: int
+    waits_for_others: int
+
+
+class Links:
+    """See `leasehold.core.resolving.Links`; what has ended goes by its number."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.now = step.now
+
+    def next_ended(self) -> Ended[Any] | None:
+        step = self._step
+        # Some may have ended just now, and others wait for those.
+        _remember(step)
+        if not step.some_unresolved:
+            return None
+        row: Any = step.execute(NEXT_ENDED).fetchone()
+        if row is None:
+            step.some_unresolved = False
+            return None
+        seq, job_id, code, reason, purged = row
+        return Ended(seq, job_id, STATUS_OF[code], reason, bool(purged))
+
+    def take_dependents(self, ended: Ended[Any], limit: int) -> Sequence[Dependent[Any]]:
+        rows: Any = self._step.execute(BLOCKED_BY, (ended.job, limit)).fetchall()
+        found = [Blocked(*row) for row in rows]
+        self._step.executemany(UNBLOCK, [(ended.job, each.seq) for each in found])
+        return [
+            Dependent(each, POLICY_OF[each.policy], each.due, bool(each.waits_for_others))
+            for each in found
+        ]
+
+    def end(self, dependent: Blocked, after: Status, ended: Ended[Any], message: str) -> None:
+        self._step.execute(ENDED_BY, (ended.job, dependent.seq))
+        seq, job_id, lane, _, _, _, due, version, attempts, events, *_ = dependent
+        job = JobState(seq, job_id, lane, Status.BLOCKED, version, attempts, events, due)
+        end_waiting(self._step, job, after, message)
+
+    def free(self, pending: Sequence[Blocked], scheduled: Sequence[Blocked], message: str) -> None:
+        step, now = self._step, self.now
+        step.executemany(FORGET_WAITING, [(each.seq,) for each in (*pending, *scheduled)])
+        ready.enter(
+            step,
+            [
+                Entry(
+                    each.seq, each.lane, each.priority, each.base, each.version, each.attempts,
+                    each.events + 1, now, each.created_at, each.deadline, each.parent_id,
+                )
+                for each in pending
+            ],
+        )  # fmt: skip
+        step.executemany(
+            SCHEDULE,
+            [
+                (each.seq, each.due, now, each.version, each.attempts, each.events + 1)
+                for each in scheduled
+            ],
+        )
+        for after, jobs in ((Status.PENDING, pending), (Status.SCHEDULED, scheduled)):
+            step.executemany(
+                INSERT_EVENT,
+                [
+                    (
+                        each.seq, each.events + 1, now, _UNBLOCKED, _BLOCKED, STATUS_CODE[after],
+                        each.attempts, None, each.version, message,
+                    )
+                    for each in jobs
+                ],
+            )  # fmt: skip
+            for each in jobs:
+                step.move(each.lane, Status.BLOCKED, after)
+        step.hints.ready = True
+
+    def all_told(self, ended: Ended[Any]) -> None:
+        self._step.execute(RESOLVED, (ended.job,))
+        inheritance.ended(self._step, ended.job)
+        if ended.is_purged:
+            erase(self._step, ended.job)
 
 
 def resolve(step: Step) -> None:
@@ -61,30 +157,14 @@ def resolve(step: Step) -> None:
 
     Called after every operation: where nobody waits, it looks at a few flags and is done.
     """
-    _resolve(step)
-    if step.lowered:
-        inheritance.lower(step)
-
-
-def _resolve(step: Step) -> None:
-    _remember(step)
-    while step.some_unresolved:
-        ended = step.execute(NEXT_ENDED).fetchone()
-        if ended is None:
-            step.some_unresolved = False
-            return
-        if step.dependents_left <= 0:
+    if step.ended or step.some_unresolved:
+        links = Links(step)
+        step.dependents_left = resolving.resolve(links, step.dependents_left)
+        if links.next_ended() is not None:
             # Workers are woken, since their next exchange goes on with it.
             step.hints.unresolved = step.hints.ready = True
-            return
-        asked_for = step.dependents_left
-        if _tell(step, ended, asked_for) < asked_for:
-            step.execute(RESOLVED, (ended[0],))
-            inheritance.ended(step, ended[0])
-            if ended[4]:
-                erase(step, ended[0])
-        # Some of them may have been ended just now, and others wait for those.
-        _remember(step)
+    if step.lowered:
+        inheritance.lower(step)
 
 
 def _remember(step: Step) -> None:
@@ -93,58 +173,3 @@ def _remember(step: Step) -> None:
         step.execute(REMEMBER, (msgspec.json.encode(step.ended).decode(),))
         step.some_unresolved = step.some_unresolved or step.db.changes() > 0
     step.ended.clear()
-
-
-def _tell(step: Step, ended: tuple[Any, ...], limit: int) -> int:
-    """Tell up to `limit` dependents of one job's end; answers how many there were."""
-    needed, needed_id, code, reason, _ = ended
-    status = STATUS_OF[code]
-    dependents: list[Dependent] = step.execute(BLOCKED_BY, (needed, limit)).fetchall()
-    # Looking counts too: whom a job blocked may have been ended by another, many times over.
-    step.dependents_left -= max(1, len(dependents))
-    step.executemany(UNBLOCK, [(needed, dependent[0]) for dependent in dependents])
-    message = told(needed_id, status, reason)
-    free: list[Dependent] = []
-    for dependent in dependents:
-        after = consequence(POLICY_OF[dependent[5]], status)
-        if after is not None:
-            _end(step, dependent, after, needed, message)
-        elif not dependent[-1]:
-            free.append(dependent)
-    _unblock(step, free, message)
-    return len(dependents)
-
-
-def _end(step: Step, dependent: Dependent, after: Status, needed: int, message: str) -> None:
-    seq, job_id, lane, _, _, _, due, version, attempts, events, *_ = dependent
-    step.execute(ENDED_BY, (needed, seq))
-    job = JobState(seq, job_id, lane, Status.BLOCKED, version, attempts, events, due)
-    end_waiting(step, job, after, message)
-
-
-def _unblock(step: Step, dependents: list[Dependent], message: str) -> None:
-    """Nobody is in their way any more: they are pending, or scheduled until they are due."""
-    if not dependents:
-        return
-    entries, scheduled, told_events = [], [], []
-    for dependent in dependents:
-        seq, _, lane, priority, parent_id, _, due, version, attempts, events, *rest = dependent
-        n = events + 1
-        if due <= step.now:
-            after = Status.PENDING
-            created_at, deadline, base, _ = rest
-            state = (version, attempts, n, step.now, created_at, deadline, parent_id)
-            entries.append(Entry(seq, lane, priority, base, *state))
-        else:
-            after = Status.SCHEDULED
-            scheduled.append((seq, due, step.now, version, attempts, n))
-        code = STATUS_CODE[after]
-        told_events.append(
-            (seq, n, step.now, _UNBLOCKED, _BLOCKED, code, attempts, None, version, message)
-        )
-        step.move(lane, Status.BLOCKED, after)
-    step.executemany(FORGET_WAITING, [(dependent[0],) for dependent in dependents])
-    ready.enter(step, entries)
-    step.executemany(SCHEDULE, scheduled)
-    step.executemany(INSERT_EVENT, told_events)
-    step.hints.ready = True

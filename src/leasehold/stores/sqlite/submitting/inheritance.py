@@ -64,23 +64,56 @@ _TOO_HIGH: Final = """
 """
 
 
+class Bases:
+    """See `leasehold.core.inheritance.Bases`; jobs go by their numbers."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def own_of(self, seq: int) -> int:
+        return self._number(OWN, seq)
+
+    def base_of(self, seq: int) -> int:
+        return self._number(BASE, seq)
+
+    def needs_of(self, seq: int) -> list[int]:
+        return [needed for (needed,) in _all(self._step, NEEDS, seq)]
+
+    def waiting_for(self, seq: int) -> Iterable[tuple[int, int]]:
+        found: Any = self._step.db.cursor().execute(WAITING_FOR, (seq,))
+        return found  # type: ignore[no-any-return]  # rows of two numbers, read as they are asked for
+
+    def write(self, bases: Mapping[int, int]) -> None:
+        step = self._step
+        for seq, base in bases.items():
+            if base > self.own_of(seq):
+                step.execute(RAISE, (seq, base))
+            else:
+                step.execute(FALL_BACK, (seq,))
+            standing = ready.find(step, seq)
+            if standing is not None:
+                ready.move(step, [standing])
+                step.hints.ready = True
+
+    def suspect(self, jobs: Iterable[int]) -> None:
+        self._step.lowered.update(jobs)
+
+    def _number(self, statement: str, seq: int) -> int:
+        row: Any = self._step.execute(statement, (seq,)).fetchone()
+        return int(row[0])
+
+
 def raise_needed(step: Step, first: int, last: int) -> None:
     """Raise what the jobs with these numbers, which have begun to wait, wait for."""
     waiting: list[Any] = step.execute(WAITING_ABOVE, (first, last)).fetchall()
     if waiting:
-        _raise(step, waiting)
+        inheritance.raise_needed(Bases(step), waiting)
 
 
-def reprioritized(step: Step, seq: int, before: int, priority: int) -> None:
-    """A job's own priority has changed: so may its base, and those of the jobs it waits for."""
+def reprioritized(step: Step, seq: int, before: int) -> None:
+    """A job's own priority has changed from this one."""
     row: Any = step.execute("SELECT base FROM raised WHERE seq = ?", (seq,)).fetchone()
-    before = max(before, 0 if row is None else row[0])
-    after = max((priority, *(base for _, base in _waiting_for(step, seq))))
-    _write(step, {seq: after})
-    if after > before:
-        _raise(step, [(seq, after)])
-    elif after < before:
-        step.lowered.update(_needs(step, seq))
+    inheritance.reprioritized(Bases(step), seq, max(before, 0 if row is None else row[0]))
 
 
 def waits_no_more(step: Step, seq: int) -> None:
@@ -99,14 +132,7 @@ def lower(step: Step) -> None:
     # Some may be gone by now: a purge takes those that wait and those that they wait for.
     suspects = [seq for seq in sorted(step.lowered) if _all(step, OWN, seq)]
     step.lowered = set()
-    fallen = inheritance.lowered(
-        suspects,
-        lambda seq: _needs(step, seq),
-        lambda seq: _base(step, seq),
-        lambda seq: _number(step, OWN, seq),
-        lambda seq: _waiting_for(step, seq),
-    )
-    _write(step, fallen)
+    inheritance.lower(Bases(step), suspects)
 
 
 def problems(db: apsw.Connection) -> Iterator[str]:
@@ -115,41 +141,6 @@ def problems(db: apsw.Connection) -> Iterator[str]:
         yield f"job {job_id} stands lower than a job that waits for it"
     for (job_id,) in db.execute(_TOO_HIGH):
         yield f"job {job_id} stands higher than all that wait for it"
-
-
-def _raise(step: Step, waiting: list[tuple[int, int]]) -> None:
-    bases = inheritance.raised(waiting, lambda seq: _needs(step, seq), lambda seq: _base(step, seq))
-    _write(step, bases)
-
-
-def _write(step: Step, bases: Mapping[int, int]) -> None:
-    for seq, base in bases.items():
-        if base > _number(step, OWN, seq):
-            step.execute(RAISE, (seq, base))
-        else:
-            step.execute(FALL_BACK, (seq,))
-        standing = ready.find(step, seq)
-        if standing is not None:
-            ready.move(step, [standing])
-            step.hints.ready = True
-
-
-def _needs(step: Step, seq: int) -> list[int]:
-    return [needed for (needed,) in _all(step, NEEDS, seq)]
-
-
-def _waiting_for(step: Step, seq: int) -> Iterable[tuple[int, int]]:
-    found: Any = step.db.cursor().execute(WAITING_FOR, (seq,))
-    return found  # type: ignore[no-any-return]  # rows of two numbers, read as they are asked for
-
-
-def _base(step: Step, seq: int) -> int:
-    return _number(step, BASE, seq)
-
-
-def _number(step: Step, statement: str, seq: int) -> int:
-    row: Any = step.execute(statement, (seq,)).fetchone()
-    return int(row[0])
 
 
 def _all(step: Step, statement: str, seq: int) -> list[Any]:

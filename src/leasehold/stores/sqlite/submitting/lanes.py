@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+import apsw
 
 from leasehold.core.records import Stats
 from leasehold.core.status import Status
@@ -31,6 +33,9 @@ STATS: Final = (  # every name in it is our own
 )
 
 
+QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
+
+
 class Lanes:
     """Remembers lane numbers, which never change once they are committed."""
 
@@ -52,6 +57,17 @@ class Lanes:
         if (queue, task) not in step.new_lanes:
             self._known[queue, task] = number
         return number
+
+
+def stats(db: apsw.Connection, queue: str | None) -> Stats:
+    """The counters of a queue, or of all."""
+    row: Any = db.execute(STATS, (queue,)).fetchone()
+    return stats_of(row)
+
+
+def queues(db: apsw.Connection) -> list[str]:
+    """Every queue that has jobs or rules, or had."""
+    return [str(name) for (name,) in db.execute(QUEUES)]
 
 
 def stats_of(row: tuple[int, ...]) -> Stats:

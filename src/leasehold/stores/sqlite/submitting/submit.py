@@ -1,49 +1,59 @@
-"""Submit: new jobs in, all or nothing, or each for itself."""
+"""Submit: new jobs in, all or nothing, or each for itself; `core.submitting` decides."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 import apsw
 import msgspec
 
+from leasehold.core import submitting
 from leasehold.core.job import Draft
-from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.records import Submitted
-from leasehold.core.refusals import id_is_taken
+from leasehold.core.settings import DraftDefaults
 from leasehold.core.status import Status
-from leasehold.env import to_micros
-from leasehold.errors import (
-    DuplicateJobError,
-    LeaseholdError,
-    QueueFullError,
+from leasehold.core.submitting import (
+    IDEMPOTENCY_MICROS,
+    Answer,
+    FirstUse,
+    KeyName,
+    NewKey,
+    NewLinks,
+    due_at,
 )
+from leasehold.env import to_micros
+from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.schema.codes import STATUS_CODE, STATUS_OF
-from leasehold.stores.sqlite.submitting.gate import Gate
+from leasehold.stores.sqlite.submitting import linking
+from leasehold.stores.sqlite.submitting.gate import GateBook
 from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.writing.operation import Grouped
 from leasehold.stores.sqlite.writing.step import Step
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
-JOB_EXISTS: Final = "SELECT 1 FROM job WHERE id = ?"
+TAKEN: Final = "SELECT id FROM job WHERE id IN (SELECT value FROM json_each(?))"
+# A job that is in no other table is pending.
 FIND_KEY: Final = """
-    SELECT coalesce(job.id, pruned_key.id), idempotency.digest, idempotency.seq
+    SELECT coalesce(job.id, pruned_key.id), idempotency.digest,
+           coalesce(waiting.status, finished.status, iif(running.seq IS NULL, NULL, 3),
+                    pruned_key.status, 2)
     FROM idempotency LEFT JOIN job USING (seq) LEFT JOIN pruned_key USING (seq)
+        LEFT JOIN waiting USING (seq) LEFT JOIN finished USING (seq) LEFT JOIN running USING (seq)
     WHERE idempotency.queue = ? AND idempotency.key = ? AND idempotency.expires_at > ?
 """
 KEEP_KEY: Final = "INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?, ?)"
-STATUS_NOW: Final = """
-    SELECT coalesce(
-        (SELECT status FROM waiting WHERE seq = :seq),
-        (SELECT status FROM finished WHERE seq = :seq),
-        (SELECT 3 FROM running WHERE seq = :seq),
-        (SELECT status FROM pruned_key WHERE seq = :seq),
-        2)
+STATUSES: Final = """
+    SELECT job.id, coalesce(waiting.status, finished.status, iif(running.seq IS NULL, 2, 3))
+    FROM job LEFT JOIN waiting USING (seq) LEFT JOIN finished USING (seq)
+        LEFT JOIN running USING (seq)
+    WHERE job.id IN (SELECT value FROM json_each(?))
 """
 
 _SCHEDULED = STATUS_CODE[Status.SCHEDULED]
@@ -52,82 +62,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 def submit(
-    step: Step, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool
-) -> list[Submitted | LeaseholdError] | QueueFullError:
-    """Store checked drafts. Without `partial`, the first bad one raises and nothing is stored.
-
-    That a queue is full is answered, not raised: that so many were refused must be written down.
-    """
-    return through_gate(
-        step,
-        lanes,
-        drafts,
-        lambda gate: _submit(step, lanes, drafts, gate, partial=partial),
-        partial=partial,
-    )
-
-
-def through_gate(
     step: Step,
     lanes: Lanes,
     drafts: Sequence[Draft],
-    store: Callable[[Gate | None], list[Submitted | LeaseholdError]],
+    refused: Mapping[str, LeaseholdError] = MappingProxyType({}),
     *,
     partial: bool,
-    is_pending: Callable[[Draft], bool] | None = None,
-) -> list[Submitted | LeaseholdError] | QueueFullError:
-    """Store what the rules of their queues let in; there is no gate where nothing is said."""
-    if not step.rules and step.settings.draft_defaults is None:
-        return store(None)
-    gate = Gate(
-        step,
-        drafts,
-        is_pending=is_pending or (lambda draft: due_of(draft, step.now) <= step.now),
-        known=lambda draft: known_id(step, draft),
-        partial=partial,
-    )
-    try:
-        answers = store(gate)
-    except QueueFullError as error:
-        step.undo()
-        gate.write_samples()
-        for draft in drafts:
-            step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
-        return error
-    gate.write_down()
-    return answers
+) -> Sequence[Answer] | QueueFullError:
+    """See `leasehold.core.submitting.submit`."""
+    return submitting.submit(Intake(step, lanes), drafts, refused, partial=partial)
 
 
-def _submit(
-    step: Step, lanes: Lanes, drafts: Sequence[Draft], gate: Gate | None, *, partial: bool
-) -> list[Submitted | LeaseholdError]:
-    if partial or any(draft.idempotency_key is not None for draft in drafts):
-        return [_submit_one(step, lanes, draft, gate, partial=partial) for draft in drafts]
-    if gate is not None:
-        drafts = _admit_all(step, drafts, gate)
-    try:
-        return insert(step, lanes, drafts)
-    except apsw.ConstraintError:
-        # Without this, the rows that went in before the clash would be taken for older jobs.
-        step.undo()
-        clash = _duplicate(step, drafts)
-        assert clash is not None, "SQLite found a duplicate that is not there"
-        raise clash from None
-
-
-def _admit_all(step: Step, drafts: Sequence[Draft], gate: Gate) -> list[Draft]:
-    """Ask the gate about each; what stands against the first draft that is bad is raised."""
-    admitted: list[Draft] = []
-    for draft in drafts:
-        try:
-            admitted.append(gate.admit(draft))
-        except LeaseholdError as error:
-            # Ids are only compared when the jobs are stored; one of them may have been bad before.
-            raise _duplicate(step, drafts[: len(admitted) + 1]) or error from None
-    return admitted
-
-
-class PlainSubmit:
+class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
     """A submit of jobs without idempotency keys: several that wait share their statements."""
 
     __slots__ = ("drafts", "lanes")
@@ -136,88 +82,110 @@ class PlainSubmit:
         self.lanes = lanes
         self.drafts = drafts
 
-    def __call__(self, step: Step) -> list[Submitted | LeaseholdError] | QueueFullError:
+    def __call__(self, step: Step) -> Sequence[Answer] | QueueFullError:
         return submit(step, self.lanes, self.drafts, partial=False)
 
-    @staticmethod
+    @classmethod
     def together(
-        step: Step, submits: Sequence[PlainSubmit]
-    ) -> list[list[Submitted | LeaseholdError]]:
+        cls, step: Step, operations: Sequence[Self]
+    ) -> list[Sequence[Answer] | QueueFullError]:
         """All of them as one; raises if any of them would."""
-        drafts = [draft for each in submits for draft in each.drafts]
-        stored = submit(step, submits[0].lanes, drafts, partial=False)
+        drafts = [draft for each in operations for draft in each.drafts]
+        stored = submit(step, operations[0].lanes, drafts, partial=False)
         if isinstance(stored, QueueFullError):
             raise stored  # Together they are too many; one by one, some may still find room.
         answers = iter(stored)
-        return [list(islice(answers, len(each.drafts))) for each in submits]
+        return [list(islice(answers, len(each.drafts))) for each in operations]
 
 
-def _submit_one(
-    step: Step, lanes: Lanes, draft: Draft, gate: Gate | None, *, partial: bool
-) -> Submitted | LeaseholdError:
-    try:
-        known = known_key(step, draft)
-        if known is not None:
-            return known
-        if step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-            raise id_is_taken(draft.id)
-        if gate is not None:
-            draft = gate.admit(draft)
-    except LeaseholdError as error:
-        if not partial:
-            raise
-        if isinstance(error, QueueFullError):
-            step.count(lanes.number(step, draft.queue, draft.task), "total_rejected")
-        return error
-    seq = step.next_seq
-    answer = insert(step, lanes, (draft,))[0]
-    if draft.idempotency_key is not None:
-        key = (draft.queue, draft.idempotency_key, seq, draft.fingerprint())
-        step.execute(KEEP_KEY, (*key, step.now + IDEMPOTENCY_SECONDS * 1_000_000))
-    return answer
+class Intake(GateBook):
+    """See `leasehold.core.submitting.Intake`."""
+
+    __slots__ = ("_lanes", "_numbers", "defaults", "has_rules")
+
+    def __init__(self, step: Step, lanes: Lanes) -> None:
+        super().__init__(step)
+        self._lanes = lanes
+        self._numbers: dict[str, int] = {}
+        """The dependencies that were looked for and found, and their numbers."""
+        self.has_rules = bool(step.rules)
+        self.defaults: DraftDefaults | None = step.settings.draft_defaults
+
+    def crowd(self, jobs: int) -> None:
+        """The disk is the only limit."""
+
+    def first_uses(self, keys: Collection[KeyName]) -> dict[KeyName, FirstUse]:
+        found: dict[KeyName, FirstUse] = {}
+        for name in keys:
+            row: Any = self.step.execute(FIND_KEY, (*name, self.now)).fetchone()
+            if row is not None and row[0] is not None:
+                job_id, digest, status = row
+                found[name] = FirstUse(job_id, digest, STATUS_OF[status])
+        return found
+
+    def taken(self, job_ids: Collection[str]) -> Collection[str]:
+        rows: Any = self.step.execute(TAKEN, (_json(job_ids),))
+        return {job_id for (job_id,) in rows}
+
+    def endings(self, job_ids: Collection[str]) -> Mapping[str, Status | None]:
+        found = linking.find_dependencies(self.step, job_ids)
+        self._numbers = {job_id: seq for job_id, (seq, _) in found.items()}
+        return {job_id: ended for job_id, (_, ended) in found.items()}
+
+    def add(
+        self, drafts: Sequence[Draft], links: Mapping[str, NewLinks], keys: Sequence[NewKey]
+    ) -> list[Submitted]:
+        step = self.step
+        first = step.next_seq
+        blocked = {job_id for job_id, each in links.items() if each.blocked_by} if links else ()
+        try:
+            answers = insert(step, self._lanes, drafts, blocked)
+        except apsw.ConstraintError:
+            # Without this, the rows that went in before the clash would be taken for older jobs.
+            step.undo()
+            clash = submitting.first_taken(self, drafts)
+            assert clash is not None, "SQLite found a duplicate that is not there"
+            raise clash from None
+        if keys:
+            until = self.now + IDEMPOTENCY_MICROS
+            rows = [(each.queue, each.key, first + each.place, each.digest, until) for each in keys]
+            step.executemany(KEEP_KEY, rows)
+        if links:
+            linking.link(step, first, drafts, links, self._numbers)
+        return answers
+
+    def tell_again(self, ended: Collection[str]) -> None:
+        linking.tell_again(self.step, [self._numbers[job_id] for job_id in ended])
+
+    def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
+        rows: Any = self.step.execute(STATUSES, (_json(job_ids),))
+        return {job_id: STATUS_OF[status] for job_id, status in rows}
+
+    def count_rejected(self, drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            lane = self._lanes.number(self.step, draft.queue, draft.task)
+            self.step.count(lane, "total_rejected")
 
 
-def known_key(step: Step, draft: Draft) -> Submitted | None:
-    """The answer to a draft whose idempotency key was used before; raises if for another job."""
-    row = _find_key(step, draft)
-    if row is None:
-        return None
-    first_id, digest, seq = row
-    if digest != draft.fingerprint():
-        raise draft.conflict_with(first_id)
-    status = step.execute(STATUS_NOW, {"seq": seq}).fetchone()
-    assert status is not None
-    return Submitted(first_id, STATUS_OF[status[0]], is_duplicate=True)
-
-
-def known_id(step: Step, draft: Draft) -> str | None:
-    """The job that a draft's idempotency key stands for, if it was used before."""
-    row = _find_key(step, draft)
-    return None if row is None else row[0]
-
-
-def _find_key(step: Step, draft: Draft) -> Any:
-    if draft.idempotency_key is None:
-        return None
-    row = step.execute(FIND_KEY, (draft.queue, draft.idempotency_key, step.now)).fetchone()
-    return None if row is None or row[0] is None else row
+def _json(ids: Collection[str]) -> str:
+    return _encode(ids).decode()
 
 
 def insert(
     step: Step, lanes: Lanes, drafts: Sequence[Draft], blocked: Collection[str] = ()
-) -> list[Submitted | LeaseholdError]:
+) -> list[Submitted]:
     """Make jobs of drafts that nothing stands against; those in `blocked` are born so."""
     jobs, newcomers, entries = [], [], []
     lowered = _with_max_priority(step)
     key_limits = step.rules.key_limits
     waiting: list[tuple[int, int, int | None, int]] = []
-    answers: list[Submitted | LeaseholdError] = []
+    answers: list[Submitted] = []
     born: Counter[tuple[int, Status]] = Counter()
     now = step.now
     seq = step.next_seq
     for draft in drafts:
         lane = lanes.number(step, draft.queue, draft.task)
-        due = due_of(draft, now)
+        due = due_at(draft, now)
         if blocked and draft.id in blocked:
             status = Status.BLOCKED
             waiting.append((seq, _BLOCKED, None, now))
@@ -276,15 +244,6 @@ def _entry(seq: int, lane: int, draft: Draft, now: int) -> Entry:
     )
 
 
-def due_of(draft: Draft, now: int) -> int:
-    """When a job that is submitted now may run at the earliest."""
-    if draft.run_at is not None:
-        return max(now, to_micros(draft.run_at))
-    if draft.delay_seconds:
-        return now + round(draft.delay_seconds * 1e6)
-    return now
-
-
 def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tuple[object, ...]:
     within = draft.start_within_seconds
     allowance = draft.allowance
@@ -310,13 +269,3 @@ def _job_row(seq: int, lane: int, status: Status, draft: Draft, now: int) -> tup
         draft.payload,
         draft.limit_key,
     )
-
-
-def _duplicate(step: Step, drafts: Sequence[Draft]) -> DuplicateJobError | None:
-    """The error for the first draft whose id is taken; None if none is."""
-    seen: set[str] = set()
-    for draft in drafts:
-        if draft.id in seen or step.execute(JOB_EXISTS, (draft.id,)).fetchone():
-            return id_is_taken(draft.id)
-        seen.add(draft.id)
-    return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -24,116 +25,117 @@ from leasehold.stores.sqlite.leasing.room import tell_of_room
 from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
+from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.failures import translated
-from leasehold.stores.sqlite.writing.foundation import Foundation
 from leasehold.stores.sqlite.writing.step import Step
 
 T = TypeVar("T")
 
 
-class KeepsTransactions(Foundation):
-    """Connections for applications, and what can be done inside their transactions."""
-
-    def connect(self) -> ApplicationConnection:
-        self._check_process()
-        # What is known of an older copy has to be acted on before anything is written.
-        self._open_to_write()
-        # A read, so that a closed store is found out here and not in the first transaction.
-        with self._read(), translated(self._files.database):
-            connection = self._watch.opened(
-                lambda: ApplicationConnection(
-                    self._files.database, self._durability, self._turn, self._after_commit
-                )
+def connect(database: Database) -> ApplicationConnection:
+    """A connection of the application's own."""
+    database.check_process()
+    # What is known of an older copy has to be acted on before anything is written.
+    database.open_to_write()
+    # A read, so that a closed store is found out here and not in the first transaction.
+    with database.read(), translated(database.files.database):
+        connection = database.watch.opened(
+            lambda: ApplicationConnection(
+                database.files.database, database.durability, database.turn, database.after_commit
             )
-            self._application_connections.add(connection)
-            return connection
-
-    def owns(self, connection: Connection) -> bool:
-        return (
-            isinstance(connection, ApplicationConnection)
-            and connection.database == self._files.database
         )
-
-    def address(self) -> str | None:
-        return (
-            f"sqlite:///{quote(str(self._files.database))}?durability={self._durability}"
-            f"&lock_timeout_seconds={self._lock_timeout_seconds:g}"
-        )
-
-    @shielded
-    def open_transaction(self, job_id: str, version: int) -> HeldTransaction:
-        db = self.connect()
-        try:
-            db.begin(f", for job {job_id}")
-            self._refuse_stale(db, job_id, version)
-        except BaseException:
-            db.close()
-            raise
-        db.is_kept_open = True
-        return HeldTransaction(db, self._within, job_id, version)
-
-    def _refuse_stale(self, db: ApplicationConnection, job_id: str, version: int) -> None:
-        if db.execute(renew.HELD, (job_id, version)).fetchone() is None:
-            raise self._within(db, lambda step: refuse(step, job_id, version))
-
-    # -- inside ------------------------------------------------------------------------------
-
-    @shielded
-    def _within(self, connection: Connection, operation: Callable[[Step], T]) -> T:
-        """Carry out one operation as a part of the open transaction, or undo it alone."""
-        self._check_process()
-        db = self._check_connection(connection)
-        with translated(self._files.database), _plain_rows(db), _part(db):
-            step = Step.begin(db, self._env, self._store_clock, db.rules, db.settings)
-            # What stands before it in the transaction is not its own to roll back.
-            step.is_first = False
-            answer = operation(step)
-            resolve(step)
-            step.flush()
-            if step.moved or step.newly_shown:
-                tell_of_room(step)
-            step.end()
-        db.hints.take(step.hints)
-        db.take_note()
-        return answer
-
-    def _check_connection(self, connection: Connection) -> ApplicationConnection:
-        if not isinstance(connection, ApplicationConnection):
-            raise TransactionError(_foreign(connection))
-        if connection.database != self._files.database:
-            raise TransactionError(
-                f"the connection leads to {connection.database}, and the jobs are in "
-                f"{self._files.database}: use one from this queue's connect()"
-            )
-        if connection.pid != os.getpid():
-            raise TransactionError(
-                "the connection was made before this process was forked: call connect() here"
-            )
-        with translated(self._files.database):
-            if not connection.in_transaction:
-                raise TransactionError(
-                    "the connection has no open transaction: submit inside `with "
-                    "connection.transaction():`, or leave out connection="
-                )
-            if connection.pragma("query_only"):
-                raise TransactionError(
-                    "the connection only reads (PRAGMA query_only is on): use one that may write"
-                )
+        database.application_connections.add(connection)
         return connection
+
+
+def owns(database: Database, connection: Connection) -> bool:
+    """Whether it is one of this store."""
+    return (
+        isinstance(connection, ApplicationConnection)
+        and connection.database == database.files.database
+    )
+
+
+def address(database: Database) -> str:
+    """Where another process finds the same store."""
+    return (
+        f"sqlite:///{quote(str(database.files.database))}?durability={database.durability}"
+        f"&lock_timeout_seconds={database.lock_timeout_seconds:g}"
+    )
+
+
+@shielded
+def open_transaction(database: Database, job_id: str, version: int) -> HeldTransaction:
+    """Begin the transaction of a running job, if it is still held."""
+    db = connect(database)
+    try:
+        db.begin(f", for job {job_id}")
+        _refuse_stale(database, db, job_id, version)
+    except BaseException:
+        db.close()
+        raise
+    db.is_kept_open = True
+    return HeldTransaction(database, db, job_id, version)
+
+
+def _refuse_stale(database: Database, db: ApplicationConnection, job_id: str, version: int) -> None:
+    if db.execute(renew.HELD, (job_id, version)).fetchone() is None:
+        raise within(database, db, lambda step: refuse(step, job_id, version))
+
+
+@shielded
+def within(database: Database, connection: Connection, operation: Callable[[Step], T]) -> T:
+    """Carry out one operation as a part of the open transaction, or undo it alone."""
+    database.check_process()
+    db = _check_connection(database.files.database, connection)
+    with translated(database.files.database), _plain_rows(db), _part(db):
+        step = Step.begin(db, database.env, database.clock, db.rules, db.settings)
+        # What stands before it in the transaction is not its own to roll back.
+        step.is_first = False
+        answer = operation(step)
+        resolve(step)
+        step.flush()
+        if step.moved or step.newly_shown:
+            tell_of_room(step)
+        step.end()
+    db.hints.take(step.hints)
+    db.take_note()
+    return answer
+
+
+def _check_connection(database: Path, connection: Connection) -> ApplicationConnection:
+    if not isinstance(connection, ApplicationConnection):
+        raise TransactionError(_foreign(connection))
+    if connection.database != database:
+        raise TransactionError(
+            f"the connection leads to {connection.database}, and the jobs are in {database}: use "
+            "one from this queue's connect()"
+        )
+    if connection.pid != os.getpid():
+        raise TransactionError(
+            "the connection was made before this process was forked: call connect() here"
+        )
+    with translated(database):
+        if not connection.in_transaction:
+            raise TransactionError(
+                "the connection has no open transaction: submit inside `with "
+                "connection.transaction():`, or leave out connection="
+            )
+        if connection.pragma("query_only"):
+            raise TransactionError(
+                "the connection only reads (PRAGMA query_only is on): use one that may write"
+            )
+    return connection
 
 
 class HeldTransaction:
     """The transaction of one running job; see `leasehold.core.transactions.JobTransaction`."""
 
     def __init__(
-        self,
-        db: ApplicationConnection,
-        within: Callable[[Connection, Callable[[Step], object]], object],
-        job_id: str,
-        version: int,
+        self, database: Database, db: ApplicationConnection, job_id: str, version: int
     ) -> None:
+        self._database = database
         self._db = db
-        self._within = within
         self._job_id = job_id
         self._version = version
         self._is_over = False
@@ -178,7 +180,7 @@ class HeldTransaction:
             self._db.close()
 
     def _fenced(self, operation: Callable[[Step], object]) -> object:
-        answer = self._within(self._db, operation)
+        answer = within(self._database, self._db, operation)
         if isinstance(answer, LeaseLostError):
             raise answer
         return answer

@@ -4,8 +4,8 @@ There is no writer thread. Whoever has something to write queues it and, if nobo
 it: takes the file lock, opens a transaction, carries out everything that is queued (and what joins
 meanwhile), commits once, and tells the others. So a lone caller pays no hand-over, and many callers
 share one sync of the disk. Each operation after the first runs in a savepoint, so that a bad one
-fails alone; those of a kind that has a way of being done `together` are, until one of them turns
-out to be bad.
+fails alone; those of a kind that is done in groups (`Grouped`) are, until one of them turns out to
+be bad.
 
 The file lock is what makes several processes take turns: SQLite's own busy handler would starve
 some of them for seconds.
@@ -36,6 +36,7 @@ from leasehold.stores.sqlite.rules.settings import KnownSettings
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
+from leasehold.stores.sqlite.writing.operation import Grouped
 from leasehold.stores.sqlite.writing.step import Hints, Step
 from leasehold.stores.sqlite.writing.transaction import begin
 from leasehold.stores.sqlite.writing.write_side import WriteSide
@@ -287,22 +288,23 @@ class Writer:
             self._carry_out(tickets[0], step)
             hints.take(step.hints)
             return
-        for together, group in groupby(tickets, key=_way_of_doing_it_together):
+        for kind, group in groupby(tickets, key=_kind):
             alike = list(group)
-            if together is None or len(alike) == 1 or not self._do_together(alike, together, step):
+            if kind is None or len(alike) == 1 or not self._do_together(kind, alike, step):
                 for ticket in alike:
                     self._carry_out(ticket, step)
                     hints.take(step.hints)
             hints.take(step.hints)
 
     def _do_together(
-        self, tickets: list[_Ticket[Any]], together: Callable[..., list[Any]], step: Step
+        self, kind: type[Grouped[Any]], tickets: list[_Ticket[Any]], step: Step
     ) -> bool:
         db = step.db
         step.is_first = False
         db.execute("SAVEPOINT operation")
         try:
-            answers = together(step, [ticket.operation for ticket in tickets])
+            operations = [each.operation for each in tickets if isinstance(each.operation, kind)]
+            answers = kind.together(step, operations)
             step.flush()
         except Exception:
             if not db.in_transaction:
@@ -345,5 +347,6 @@ class Writer:
         return error
 
 
-def _way_of_doing_it_together(ticket: _Ticket[Any]) -> Callable[..., list[Any]] | None:
-    return getattr(ticket.operation, "together", None)
+def _kind(ticket: _Ticket[Any]) -> type[Grouped[Any]] | None:
+    """The kind of operations that this one can be done together with, if it is of one."""
+    return type(ticket.operation) if isinstance(ticket.operation, Grouped) else None

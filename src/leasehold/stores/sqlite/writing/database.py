@@ -1,4 +1,4 @@
-"""What every verb of the store stands on: the open files, one way to write and one to read."""
+"""An open database: its files, one way to write, one way to read, and its clock."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ T = TypeVar("T")
 logger = logging.getLogger("leasehold.store")
 
 
-class Foundation:
-    """An open store without its verbs."""
+class Database:
+    """What every verb of the store is given; the verbs themselves are functions of it."""
 
     def __init__(
         self,
@@ -62,28 +62,28 @@ class Foundation:
                 f"not {lock_timeout_seconds!r}"
             )
         check_sqlite_version()
-        self._env = env
+        self.env = env
         self._pid = os.getpid()
-        self._durability = durability
-        self._files = StoreFiles.at(path)
-        self._files.prepare()
-        self._lock_timeout_seconds = lock_timeout_seconds
-        self._watch = FileWatch(self._files, env)
-        self._side = WriteSide(self._files, durability, env, self._watch, lock_timeout_seconds)
-        self._wake = Wake(self._files.wake, env)
+        self.durability = durability
+        self.files = StoreFiles.at(path)
+        self.files.prepare()
+        self.lock_timeout_seconds = lock_timeout_seconds
+        self.watch = FileWatch(self.files, env)
+        self.side = WriteSide(self.files, durability, env, self.watch, lock_timeout_seconds)
+        self.wake = Wake(self.files.wake, env)
         self._unresolved = False
-        self._store_clock = StoreClock(env)
-        self._writer = Writer(
-            self._side, self._files, env, self._store_clock, self._check_place, self._after_commit
+        self.clock = StoreClock(env)
+        self.writer = Writer(
+            self.side, self.files, env, self.clock, self._check_place, self.after_commit
         )
-        self._readers = Readers(self._files.database, self._watch)
-        self._deaths = Deaths(self._files.workers)
-        self._lanes = Lanes()
+        self.readers = Readers(self.files.database, self.watch)
+        self.deaths = Deaths(self.files.workers)
+        self.lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
-        self._known_leases: dict[tuple[str, int], tuple[int, int]] = {}
-        self._disk = DiskReserve(self._files, env)
-        self._turn = Turn(self._files, env, lock_timeout_seconds, self._check_place)
-        self._application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
+        self.known_leases: dict[tuple[str, int], tuple[int, int]] = {}
+        self.disk = DiskReserve(self.files, env)
+        self.turn = Turn(self.files, env, lock_timeout_seconds, self._check_place)
+        self.application_connections: weakref.WeakSet[ApplicationConnection] = weakref.WeakSet()
         forks.register(self)
         try:
             self._prepare()
@@ -94,33 +94,33 @@ class Foundation:
     def _prepare(self) -> None:
         """Make the store or bring it up to date; one that is needs no write, and no lock."""
         self._look_at_log()
-        if self._files.has_content():
-            with self._readers.lend() as db:
-                if is_up_to_date(db, self._files.database) and has_store_id(db):
+        if self.files.has_content():
+            with self.readers.lend() as db:
+                if is_up_to_date(db, self.files.database) and has_store_id(db):
                     return
-        self._open_to_write()
+        self.open_to_write()
 
     @shielded
     def _look_at_log(self) -> None:
         """Where a killed process has left a log, see whose it is, before anybody replays it."""
-        if has_log(self._files) and not is_held(self._files.continuity):
-            with self._side.lock:
-                if not is_held(self._files.continuity):
-                    set_foreign_log_aside(self._files)
+        if has_log(self.files) and not is_held(self.files.continuity):
+            with self.side.lock:
+                if not is_held(self.files.continuity):
+                    set_foreign_log_aside(self.files)
 
-    def _open_to_write(self) -> None:
+    def open_to_write(self) -> None:
         """Open the write side if it is not; the first write does it anyway."""
-        if not self._side.is_open:
-            self._writer.open()
+        if not self.side.is_open:
+            self.writer.open()
 
     @shielded
     def close(self) -> None:
         if self._pid != os.getpid():
             return  # The parent's connections and locks are the parent's to close.
-        self._wake.close()
-        self._readers.close()
-        self._turn.close()
-        self._writer.close()
+        self.wake.close()
+        self.readers.close()
+        self.turn.close()
+        self.writer.close()
         forks.forget(self)
 
     # -- forks (see forks.py) ----------------------------------------------------------------
@@ -130,36 +130,36 @@ class Foundation:
             return "it was inherited before"
         if self.connections_of_others():
             return "a connection of the application to it (queue.connect()) was open"
-        if not self._writer.pause(seconds):
+        if not self.writer.pause(seconds):
             return "a write to it was under way"
-        if not self._readers.pause(seconds):
+        if not self.readers.pause(seconds):
             return "a read from it was under way"
-        self._side.close()
-        self._readers.close_idle()
+        self.side.close()
+        self.readers.close_idle()
         return None
 
     def resume_after_fork(self) -> None:
-        self._writer.resume()
-        self._readers.resume()
+        self.writer.resume()
+        self.readers.resume()
 
     def begin_anew_in_child(self) -> None:
         self._pid = os.getpid()
-        self._writer.begin_anew()
-        self._readers.begin_anew()
-        self._wake.begin_anew()
-        self._turn.begin_anew()
+        self.writer.begin_anew()
+        self.readers.begin_anew()
+        self.wake.begin_anew()
+        self.turn.begin_anew()
 
     def inherited_file(self) -> FileId | None:
-        return self._watch.file
+        return self.watch.file
 
     def connections_of_others(self) -> list[apsw.Connection]:
-        return [db for db in list(self._application_connections) if not db.is_closed]
+        return [db for db in list(self.application_connections) if not db.is_closed]
 
     # -- writing and reading -----------------------------------------------------------------
 
-    def _write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
-        self._check_process()
-        check_not_inside(self._files.database)
+    def write(self, operation: Callable[[Step], T], *, go_on: bool = True) -> T:
+        self.check_process()
+        check_not_inside(self.files.database)
         answer = self._run(operation)
         if self._unresolved and go_on:
             self._resolve_the_rest()
@@ -169,7 +169,7 @@ class Foundation:
         """Write; what fails because a row cannot be read is tried again without that row."""
         while True:
             try:
-                return self._writer.run(operation)
+                return self.writer.run(operation)
             except (*UNREADABLE, StoreError) as error:
                 # Of our own errors only the vaguest is looked into: SQLite refused a value. The
                 # others say what was wrongly asked for, or what to do.
@@ -180,23 +180,23 @@ class Foundation:
 
     def _set_aside_damaged(self) -> int:
         """Make dead letters of the jobs that cannot be read; answers how many."""
-        with self._readers.lend() as db:
+        with self.readers.lend() as db:
             found = damage.find(db)
         if not found:
             return 0
-        done = self._writer.run(
+        done = self.writer.run(
             lambda step: sum(damage.set_aside(step, each) is not None for each in found)
         )
         for seq, problem in found[:10]:
             logger.error("a job was set aside, number %d: it cannot be read: %s", seq, problem)
         return done
 
-    def _after_commit(self, hints: Hints) -> None:
+    def after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
         # A listener that waits inside the shield can be interrupted; but this write is done, and
         # must not be taken for one that had not begun.
         with contextlib.suppress(Interrupted):
-            self._wake.send(hints)
+            self.wake.send(hints)
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one write; others write in between."""
@@ -208,7 +208,7 @@ class Foundation:
             # What the caller asked for is durable; the next exchange or sweep goes on with this.
             logger.warning("some dependents will be dealt with later: %s", error)
 
-    def _rebalance_the_rest(self) -> None:
+    def rebalance_the_rest(self) -> None:
         """Place jobs anew that have to be; others write in between."""
         try:
             while self._run(rebalance):
@@ -218,21 +218,22 @@ class Foundation:
             logger.warning("some jobs will be placed anew later: %s", error)
 
     @contextlib.contextmanager
-    def _read(self) -> Iterator[apsw.Connection]:
-        self._check_process()
-        with self._readers.lend() as db:
+    def read(self) -> Iterator[apsw.Connection]:
+        self.check_process()
+        with self.readers.lend() as db:
             yield db
 
-    def _clock(self, db: apsw.Connection) -> int:
-        return self._store_clock.show(db)
+    def now(self, db: apsw.Connection) -> int:
+        """The store's time in microseconds, for who only looks."""
+        return self.clock.show(db)
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
         if self._pid != os.getpid():
-            reason = forks.why_inherited(self._watch.file)
+            reason = forks.why_inherited(self.watch.file)
             if self._pid != os.getpid():
-                raise StoreLostError(forks.refusal(self._files.database, reason))
+                raise StoreLostError(forks.refusal(self.files.database, reason))
 
     def _check_place(self) -> None:
         """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
-        self._check_process()
-        self._watch.check()
+        self.check_process()
+        self.watch.check()

@@ -1,0 +1,59 @@
+"""The exchange: settle what ended and lease what fits, in one write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from leasehold.core.lease import Exchange, LeaseRequest, Settlement
+from leasehold.env import from_micros
+from leasehold.stores.sqlite.leasing import lease as leasing
+from leasehold.stores.sqlite.leasing import settle
+from leasehold.stores.sqlite.rules.schedules import fire_due, shelf
+from leasehold.stores.sqlite.submitting import dependents
+from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.sqlite.writing.step import Step
+
+KNOWN_LEASES_MAX: Final = 100_000
+
+
+def exchange(
+    database: Database, settlements: Sequence[Settlement], request: LeaseRequest | None
+) -> Exchange:
+    """Settle and lease; what is learnt of the leases is remembered once they are committed."""
+    # A lease does not pay for a long fan-out: the next exchange continues it.
+    answer, numbers = database.write(
+        lambda step: _exchange(database, step, settlements, request), go_on=request is None
+    )
+    # Only now that they are committed: numbers of a write that was rolled back are used again.
+    known = database.known_leases
+    for settlement in settlements:
+        known.pop((settlement.job_id, settlement.version), None)
+    if len(known) > KNOWN_LEASES_MAX:
+        known.clear()
+    for granted, number in zip(answer.leases, numbers, strict=True):
+        known[granted.job_id, granted.version] = number
+    return answer
+
+
+def _exchange(
+    database: Database,
+    step: Step,
+    settlements: Sequence[Settlement],
+    request: LeaseRequest | None,
+) -> tuple[Exchange, list[tuple[int, int]]]:
+    settled = settle.settle(step, settlements, database.known_leases) if settlements else []
+    generation = step.settings.generation
+    if request is None or request.limit <= 0:
+        return Exchange(settled, [], settings_generation=generation), []
+    # First, since what was settled and what is due may make others available.
+    dependents.resolve(step)
+    _, tick = fire_due(shelf(database, step))
+    leases, numbers, cut_short = leasing.lease(step, request)
+    tick_at = None if tick is None else from_micros(tick)
+    if len(leases) >= request.limit:
+        return Exchange(settled, leases, None, tick_at, generation), numbers
+    due = step.now if cut_short else leasing.next_due(step)
+    if due is None or (tick is not None and tick < due):
+        return Exchange(settled, leases, tick_at, tick_at, generation), numbers
+    return Exchange(settled, leases, from_micros(due), tick_at, generation), numbers

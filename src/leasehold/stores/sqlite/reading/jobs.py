@@ -1,0 +1,48 @@
+"""Looking at jobs as the store's clock shows them: results that are too old are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from leasehold.core.job import Job
+from leasehold.core.retention import without_old_result
+from leasehold.core.search import HeavyField, JobFilter, Page
+from leasehold.env import from_micros
+from leasehold.stores.sqlite.leasing.rebalance import LAGS
+from leasehold.stores.sqlite.reading import read
+from leasehold.stores.sqlite.writing.application import is_inside
+from leasehold.stores.sqlite.writing.database import Database
+
+
+def get(database: Database, job_id: str) -> Job | None:
+    """One job."""
+    with database.read() as db:
+        job = read.read_job(db, job_id)
+        if job is None or job.result_ttl_seconds is None:
+            return job
+        return without_old_result(job, from_micros(database.now(db)))
+
+
+def search(
+    database: Database,
+    where: JobFilter,
+    limit: int,
+    cursor: str | None,
+    without: Collection[HeavyField],
+) -> Page:
+    """Jobs that fit, the last submitted first."""
+    with database.read() as db:
+        page = read.search(db, where, limit, cursor, without)
+        now = from_micros(database.now(db))
+        return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
+
+
+def position(database: Database, job_id: str) -> int | None:
+    """How many pending jobs of its queue are served before this one."""
+    with database.read() as db:
+        lags = bool(db.execute(LAGS, (database.now(db),)).fetchone())
+    # To place jobs anew is a write, and must not wait for this thread's own transaction.
+    if lags and not is_inside(database.files.database):
+        database.rebalance_the_rest()
+    with database.read() as db:
+        return read.position(db, job_id, database.now(db))

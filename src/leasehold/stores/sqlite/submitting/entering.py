@@ -1,0 +1,70 @@
+"""How drafts get into the store: checked, sorted out, and handed to the submit that fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from leasehold.core.dependencies import SortedOut
+from leasehold.core.job import Draft
+from leasehold.core.records import Submitted
+from leasehold.core.transactions import Connection
+from leasehold.errors import LeaseholdError, QueueFullError
+from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.submitting.submit import PlainSubmit
+from leasehold.stores.sqlite.submitting.submit import submit as submit_in
+from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.writing.transaction_verbs import within
+
+Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
+Write = Callable[[Callable[[Step], Stored]], Stored]
+"""How an operation gets into a write: one of the store's own, or one of the application's."""
+
+
+def submit(
+    database: Database, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write of their own."""
+    return _submit(database, database.write, database.lanes, drafts, partial=partial)
+
+
+def submit_within(
+    database: Database, connection: Connection, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them as a part of the application's transaction."""
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        return within(database, connection, operation)
+
+    # Lanes that this transaction makes come to nothing if it is rolled back: none is kept.
+    return _submit(database, write, Lanes(), drafts, partial=partial)
+
+
+def _submit(
+    database: Database, write: Write, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    if not partial:
+        for draft in drafts:
+            draft.check()
+        database.disk.refuse_when_low(drafts)
+        return _store(write, lanes, drafts, {}, partial=False)
+    sorted_out = SortedOut.of(drafts)
+    database.disk.refuse_when_low(sorted_out.good)
+    return sorted_out.woven(_store(write, lanes, sorted_out.good, sorted_out.refused, partial=True))
+
+
+def _store(
+    write: Write,
+    lanes: Lanes,
+    drafts: Sequence[Draft],
+    refused: Mapping[str, LeaseholdError],
+    *,
+    partial: bool,
+) -> list[Submitted | LeaseholdError]:
+    if partial or any(draft.idempotency_key is not None or draft.depends_on for draft in drafts):
+        answers = write(lambda step: submit_in(step, lanes, drafts, refused, partial=partial))
+    else:
+        answers = write(PlainSubmit(lanes, drafts))
+    if isinstance(answers, LeaseholdError):
+        raise answers
+    return list(answers)
