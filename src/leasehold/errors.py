@@ -62,7 +62,7 @@ class CodedError(Exception):
     """What has a code: a short word that stays the same, for programs, logs and other languages.
 
     A class that is defined elsewhere without a code of its own has that of the class it extends,
-    and comes back from another machine as that class (`leasehold.documents.errors`).
+    and comes back from another machine as that class (`leasehold.core.error_documents`).
     """
 
     code: str = ""

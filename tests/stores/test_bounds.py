@@ -30,9 +30,17 @@ from leasehold.core.budget import (
     TURNED_AWAY_AT_ONCE,
     batched,
 )
+from leasehold.core.filter_orders import (
+    ORDERED_AT_ONCE,
+    CancelAll,
+    Order,
+    Ordered,
+    ReplayAll,
+)
 from leasehold.core.job import Draft
 from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.local_store import LocalStore
 from leasehold.core.outcome import Complete, Fail, JobError
 from leasehold.core.queue_config import QueueConfig, QueueState
 from leasehold.core.records import WorkerInfo
@@ -40,7 +48,6 @@ from leasehold.core.retention import BATCH_MAX, RetentionPolicy, Scope
 from leasehold.core.schedule import ScheduleDraft
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
 from leasehold.core.timing import Every
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError
@@ -211,6 +218,10 @@ def store_verb(name: str, *arguments: Any, **named: Any) -> Measure:
     return Measure(name, lambda scene: getattr(scene.store, name)(*arguments, **named))
 
 
+def order(scene: Scene, wanted: Order) -> Ordered:
+    return scene.store.order(wanted, JobFilter(queues=("plain",)), actor="me")
+
+
 MEASURES: Final = (
     # Those that deal with many jobs come first: they leave nothing for the others to do.
     Measure("promote", lambda scene: scene.store.promote(), PROMOTED_AT_ONCE),
@@ -346,6 +357,13 @@ MEASURES: Final = (
     store_verb("set_setting", "max_retries", 5, actor="me"),
     store_verb("unset_setting", "max_retries", actor="me"),
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
+    Measure("order", lambda scene: order(scene, CancelAll()), ORDERED_AT_ONCE),
+    Measure("order", lambda scene: order(scene, ReplayAll()), ORDERED_AT_ONCE),
+    store_verb("submit_once", "r-1", [Draft(id="once", task="t")]),
+    store_verb("exchange_once", "r-2", (), LeaseRequest(worker="w", queues=("plain",), limit=10)),
+    # Last of those that write: from here on every change is written down, too.
+    store_verb("changes"),
+    store_verb("changes", "0"),
     # These only read, and hold up nobody: their writes are none.
     store_verb("stuck", 60.0),
     store_verb("workers"),
@@ -356,6 +374,9 @@ MEASURES: Final = (
     store_verb("attempts", "plain-0"),
     store_verb("history", "plain-0"),
     store_verb("log", "plain-0"),
+    store_verb("history_page", "plain-0"),
+    store_verb("log_page", "plain-0"),
+    store_verb("audit_page"),
     store_verb("stats"),
     store_verb("queues"),
     store_verb("audit_log"),
@@ -424,7 +445,7 @@ WITHOUT_BOUND = {"repair_clock"}
 
 
 def test_every_verb_of_the_contract_is_measured() -> None:
-    verbs = {name for name in dir(Store) if not name.startswith("_")}
+    verbs = {name for name in dir(LocalStore) if not name.startswith("_")}
     assert verbs == {measure.verb for measure in MEASURES} | WITHOUT_BOUND
 
 

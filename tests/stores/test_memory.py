@@ -8,7 +8,6 @@ import sys
 from random import Random
 
 import pytest
-from hypothesis import settings
 
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
@@ -17,12 +16,10 @@ from leasehold.core.records import WorkerInfo
 from leasehold.core.retention import RetentionPolicy
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.errors import QueueFullError, UnsupportedError
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing.conformance import MakeStore, StoreConformance
-from leasehold.testing.machine import StoreMachine
 
 HOUR = 3600
 
@@ -31,15 +28,6 @@ class TestMemoryStore(StoreConformance):
     @pytest.fixture
     def make_store(self) -> MakeStore:
         return MemoryStore
-
-
-class MemoryMachine(StoreMachine):
-    def make_store(self, env: Env) -> Store:
-        return MemoryStore(env)
-
-
-TestMemoryMachine = MemoryMachine.TestCase
-TestMemoryMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 @pytest.fixture

@@ -115,6 +115,7 @@ def a_verb(random: Random) -> Verb:
     seldom: tuple[Verb, ...] = (
         ("submit", [a_draft(random) for _ in range(3)], False),
         ("settle", back, off, pick(OUTCOMES)),
+        ("settle_all", off, random.sample(OUTCOMES, 3), random.random() < 0.3),
         ("renew", back, off),
         ("progress", back, off, pick((b'{"done":1}', b'{"done":2}', b"[1]", b"{"))),
         ("say", back, off, pick(("hello", "x" * 5000, "\ud800"))),

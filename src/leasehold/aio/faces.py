@@ -23,6 +23,7 @@ from leasehold.codec import CallCodec
 from leasehold.connect import Durability
 from leasehold.core.archive import ArchivedJob
 from leasehold.core.breaker import Breaker
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import (
@@ -923,6 +924,13 @@ class AsyncQueueCalls(Awaited):
     async def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         """A part of them, and the cursor with which to ask for the next."""
         return await self._call(lambda: self.queue.audit_page(limit=limit, cursor=cursor))
+
+    async def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        """What changed after a cursor, in order; without one, only the cursor to begin with.
+
+        See `TaskQueue.changes`.
+        """
+        return await self._call(lambda: self.queue.changes(cursor, limit=limit))
 
     async def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.

@@ -7,6 +7,7 @@ reason, error, totals. It adds nothing of its own.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from random import Random
 from typing import Final
 
@@ -51,6 +52,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
         return self.message or None if self.status in _EXPLAINED else None
 
 
+@lru_cache(maxsize=100)
 def completed(attempts: int) -> Decision:
     """What a `Complete` makes of a running job, whatever else is known of it."""
     return Decision(Event.COMPLETED, Status.COMPLETED, attempts, _COMPLETED, "", None, None, True)

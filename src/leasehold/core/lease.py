@@ -117,6 +117,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """When the next schedule ticks, if leases were asked for."""
     settings_generation: int = 0
     """Which settings of the store counted: a holder that knows others should look at them."""
+    at: datetime | None = None
+    """The store's time when it answered; None only where no store did."""
 
 
 class StuckJob(msgspec.Struct, frozen=True, kw_only=True):

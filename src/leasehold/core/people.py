@@ -132,6 +132,16 @@ def discard(desk: Desk[H], job_ids: Sequence[str], *, actor: str) -> Answers:
 
 def reprioritize(desk: Desk[H], job_id: str, priority: int, *, actor: str) -> Job:
     """Change a waiting job's priority; nothing else about it changes."""
+    (answer,) = reprioritize_all(desk, (job_id,), priority, actor=actor)
+    if isinstance(answer, LeaseholdError):
+        raise answer
+    return answer
+
+
+def reprioritize_all(
+    desk: Desk[H], job_ids: Sequence[str], priority: int, *, actor: str
+) -> Answers:
+    """The same for several jobs."""
     priority = priority_of(priority)
 
     def verb(handle: H, job: Job) -> None:
@@ -141,10 +151,7 @@ def reprioritize(desk: Desk[H], job_id: str, priority: int, *, actor: str) -> Jo
         message = reprioritized(job.priority, priority, actor)
         desk.tell(handle, Event.REPRIORITIZED, message)
 
-    (answer,) = _for_each(desk, (job_id,), verb, "reprioritize", actor, priority=priority)
-    if isinstance(answer, LeaseholdError):
-        raise answer
-    return answer
+    return _for_each(desk, job_ids, verb, "reprioritize", actor, priority=priority)
 
 
 def _for_each(

@@ -1,7 +1,7 @@
 """The state machine: every status, every verb, and the one table that says which leads where.
 
-The memory store runs this table; SQL stores restate its guards in their WHERE clauses; a hypothesis
-state machine compares every store with it.
+The memory store runs this table; SQL stores restate its guards in their WHERE clauses; the soak
+(`leasehold.testing.soak`) judges every store by a table of its own, and a test compares the two.
 
             submit            lease             complete
     (none) ───────► pending ─────────► running ──────────► completed

@@ -64,7 +64,8 @@ from datetime import date, datetime
 from typing import Any, Protocol
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
-from leasehold.core.clock_store import ClockStore
+from leasehold.core.changes import ChangeFeed
+from leasehold.core.filter_orders import FilterOrders
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -83,6 +84,7 @@ from leasehold.core.metrics_store import MetricsStore
 from leasehold.core.paged_store import PagedStore
 from leasehold.core.queue_rules import QueueRules
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
+from leasehold.core.replies import RepeatableStore
 from leasehold.core.retention import (
     BATCH_MAX,
     DAILY,
@@ -95,7 +97,6 @@ from leasehold.core.schedule_store import ScheduleStore
 from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings_store import SettingsStore
 from leasehold.core.status import Event
-from leasehold.core.transactions import TransactionStore
 from leasehold.errors import LeaseholdError, LeaseLostError
 
 
@@ -105,17 +106,18 @@ class Store(
     SettingsStore,
     MetricsStore,
     PagedStore,
-    TransactionStore,
-    ClockStore,
+    ChangeFeed,
+    FilterOrders,
+    RepeatableStore,
     Protocol,
 ):
     """Where jobs live.
 
-    The clauses about schedules are in `core.schedule_store`, those about queues and their rules in
-    `core.queue_rules`, those about settings in `core.settings_store`, those about metrics in
-    `core.metrics_store`, those about pages in `core.paged_store`, those about the application's
-    own transactions in `core.transactions`, those about a clock that was
-    wrong in `core.clock_store`.
+    Further clauses: schedules in `core.schedule_store`, queues and their rules in
+    `core.queue_rules`, settings in `core.settings_store`, metrics in `core.metrics_store`, pages in
+    `core.paged_store`, the change feed in `core.changes`, orders by filter in `core.filter_orders`,
+    repeated requests in `core.replies`. All of it can cross a network; what only a store on this
+    machine can do is in `core.local_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -169,6 +171,7 @@ class Store(
         - LEA-6  At most `limit` leases; fewer only if no more are available, or if the budget of
                  the write went to jobs that are not to be leased (LEA-5, `core.unreadable`): then
                  `next_due_at` is now, listeners hear `on_ready`, and the next exchange goes on.
+        - EXC-1  The answer says what time it was for the store.
         - LEA-7  A job may be settled and leased again in one exchange.
         - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they
                  came from, no job of that task and queue is leased for its pause; `next_due_at`
@@ -437,9 +440,6 @@ class Store(
 
     def check(self) -> list[str]:
         """Look for damage and broken invariants; the problems found, none if all is well."""
-
-    def backup(self, path: str) -> None:
-        """Write a consistent copy while the store is in use."""
 
     def describe(self) -> Mapping[str, Any]:
         """What this store is: kind, place, durability, versions. For people and for `doctor`.

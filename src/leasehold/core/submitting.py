@@ -8,19 +8,17 @@ must have room, its queue must let it in; and at last, what it depends on must b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
 
 from leasehold.core.dependencies import Plan, Verdict, is_in_the_way
 from leasehold.core.drain import RETRY_SECONDS_UNKNOWN
-from leasehold.core.gate import Gate, GateBook
+from leasehold.core.gate import Gate
+from leasehold.core.intake import Answer, Crowd, FirstUse, Intake, KeyName, NewKey, NewLinks
 from leasehold.core.job import Draft
-from leasehold.core.limits import IDEMPOTENCY_SECONDS
 from leasehold.core.records import Submitted
 from leasehold.core.refusals import id_is_taken
-from leasehold.core.settings import DraftDefaults
 from leasehold.core.status import Status
 from leasehold.env import to_micros
 from leasehold.errors import (
@@ -28,82 +26,6 @@ from leasehold.errors import (
     LeaseholdError,
     QueueFullError,
 )
-
-Answer = Submitted | LeaseholdError
-KeyName = tuple[str, str]
-"""A queue, and an idempotency key that was used there."""
-
-IDEMPOTENCY_MICROS: Final = IDEMPOTENCY_SECONDS * 1_000_000
-
-
-class FirstUse(NamedTuple):
-    """The job that an idempotency key was first used for."""
-
-    job_id: str
-    digest: bytes
-    status: Status
-
-
-class NewKey(NamedTuple):
-    """An idempotency key to keep, and at which place among the added jobs its own one stands."""
-
-    place: int
-    queue: str
-    key: str
-    digest: bytes
-
-
-class NewLinks(NamedTuple):
-    """What a new job depends on, and which of that is in its way."""
-
-    needs: tuple[str, ...]
-    blocked_by: tuple[str, ...]
-
-
-class Crowd(NamedTuple):
-    """A store that has not room for all jobs of a call."""
-
-    capacity: int
-    left: int
-    dead_letters_fill_it: bool
-
-
-class Intake(GateBook, Protocol):
-    """What a submit asks of a store, inside its one write."""
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether any queue has rules."""
-
-    @property
-    def defaults(self) -> DraftDefaults | None: ...
-
-    def crowd(self, jobs: int) -> Crowd | None:
-        """None where so many jobs more have room."""
-
-    def first_uses(self, keys: Collection[KeyName]) -> dict[KeyName, FirstUse]:
-        """Those of the idempotency keys that were used before and have not expired."""
-
-    def taken(self, job_ids: Collection[str]) -> Collection[str]:
-        """Those of the ids that jobs have."""
-
-    def endings(self, job_ids: Collection[str]) -> Mapping[str, Status | None]:
-        """How jobs have ended, None for one that has not; without ids that no job has."""
-
-    def add(
-        self, drafts: Sequence[Draft], links: Mapping[str, NewLinks], keys: Sequence[NewKey]
-    ) -> list[Submitted]:
-        """Make jobs of drafts that nothing stands against. Of an id that is taken nevertheless it
-        raises `id_is_taken`, and adds none.
-        """
-
-    def tell_again(self, ended: Collection[str]) -> None:
-        """Tell those who wait for these jobs, which ended earlier, as if they had just ended."""
-
-    def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
-        """Where these jobs stand by now."""
-
-    def count_rejected(self, drafts: Sequence[Draft]) -> None: ...
 
 
 def due_at(draft: Draft, now: int) -> int:

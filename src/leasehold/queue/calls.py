@@ -10,6 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.codec import CallCodec
 from leasehold.core.breaker import Breaker
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.graph import Graph
 from leasehold.core.job import (
@@ -655,6 +656,21 @@ class QueueCalls:
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         """A part of them, and the cursor with which to ask for the next."""
         return self._looking.audit_page(limit=limit, cursor=cursor)
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        """What changed after a cursor, in order; without one, only the cursor to begin with.
+
+        Where `gap` is true, something may have changed that is not known any more: look at
+        everything anew, then go on.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> start = queue.changes().cursor
+        >>> _ = queue.submit("mail", "a@b.c", job_id="letter")
+        >>> [(each.name, each.status.value) for each in queue.changes(start).changes]
+        [('letter', 'pending')]
+        """
+        return self._looking.changes(cursor, limit=limit)
 
     def output_paths(self, job: JobRef, attempt: int | None = None) -> tuple[str, str] | None:
         """The files with a command's stdout and stderr, of its latest attempt or an earlier one.

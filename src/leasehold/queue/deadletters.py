@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Unpack
 
 import msgspec
 
 from leasehold.blobs.blobs import Blobs
+from leasehold.core.filter_orders import DiscardAll, ReplayAll
 from leasehold.core.job import Job
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
@@ -15,7 +16,7 @@ from leasehold.core.store import Store
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.options import JobRef, id_of
-from leasehold.queue.orders import change_many
+from leasehold.queue.orders import change_many, order_all
 
 
 class DeadLetters:
@@ -63,11 +64,18 @@ class DeadLetters:
         Without `reset_attempts` each gets one attempt more. A job that is named must be dead (or
         cancelled), otherwise InvalidTransitionError is raised after the others were replayed.
         """
-
-        def replay(job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
-            return self._store.replay(job_ids, reset_attempts=reset_attempts, actor=self._actor)
-
-        return self._change(replay, where, fields)
+        if where is None or isinstance(where, JobFilter):
+            order = ReplayAll(reset_attempts)
+            return order_all(self._store, order, self._filter(where, fields), self._actor)
+        if isinstance(where, str) or not isinstance(where, Iterable):
+            where = (where,)
+        return change_many(
+            lambda job_ids: self._store.replay(
+                job_ids, reset_attempts=reset_attempts, actor=self._actor
+            ),
+            [id_of(job) for job in where],
+            strict=True,
+        )
 
     def discard(self, *jobs: JobRef) -> int:
         """Delete these dead letters with all their records; answers how many.
@@ -82,32 +90,18 @@ class DeadLetters:
                     f"job {snapshot.id} is {snapshot.status}, not a dead letter: queue.discard "
                     "deletes any job that has ended"
                 )
-        return self._change(self._discard, jobs, {})
+        return change_many(self._discard, [id_of(job) for job in jobs], strict=True)
 
     def purge(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> int:
         """Delete every dead letter that fits, all of them without a filter; answers how many."""
-        return self._change(self._discard, where, fields)
+        wanted = self._filter(where, fields)
+        return order_all(self._store, DiscardAll(), wanted, self._actor, self._blobs)
 
     def _discard(self, job_ids: Sequence[str]) -> Sequence[Job | LeaseholdError]:
         answers = self._store.discard(job_ids, actor=self._actor)
         if self._blobs is not None:
             self._blobs.forget_jobs(answers)
         return answers
-
-    def _change(
-        self,
-        change: Callable[[Sequence[str]], Sequence[Job | LeaseholdError]],
-        where: JobFilter | JobRef | Iterable[JobRef] | None,
-        fields: FilterFields,
-    ) -> int:
-        if where is None or isinstance(where, JobFilter):
-            # All ids first: changing jobs while paging through them could skip some. The oldest
-            # come first, since dependencies are as a rule older than what depends on them.
-            job_ids = [job.id for job in found(self._store, self._filter(where, fields))][::-1]
-            return change_many(change, job_ids, strict=False)
-        if isinstance(where, str) or not isinstance(where, Iterable):
-            where = (where,)
-        return change_many(change, [id_of(job) for job in where], strict=True)
 
     def _filter(self, where: JobFilter | None, fields: FilterFields) -> JobFilter:
         return msgspec.structs.replace(filter_of(where, fields), statuses=(Status.DEAD,))

@@ -17,6 +17,7 @@ from leasehold.codec.signed import check_key
 from leasehold.connect import Durability, connect
 from leasehold.core.job import DEFAULT_QUEUE, Draft, Job
 from leasehold.core.lease import Lease, Settled
+from leasehold.core.local_store import local_part
 from leasehold.core.outcome import JobError
 from leasehold.core.retention import RetentionPolicy
 from leasehold.core.settings import retention_values
@@ -361,7 +362,7 @@ class TaskQueue(QueueCalls):
         close it when you are done, and let one thread at a time use it.
         """
         self.start()
-        return self.store.connect()
+        return local_part(self.store, "a connection of your own").connect()
 
     # -- parts with a name of their own ----------------------------------------------------------
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Unpack
 
 from leasehold.blobs.blobs import Blobs
+from leasehold.core.filter_orders import CancelAll, Order
 from leasehold.core.job import Job, PriorityLike, priority_of
 from leasehold.core.refusals import no_job
 from leasehold.core.search import JobFilter
-from leasehold.core.status import WAITING, Status
 from leasehold.core.store import Store
 from leasehold.errors import InvalidJobError, JobNotFoundError, LeaseholdError
-from leasehold.queue.filters import FilterFields, filter_of, found
+from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.options import JobRef, id_of
 
 AT_ONCE: Final = 500
@@ -66,10 +66,7 @@ class Orders:
                 "cancel_many was called without a filter, which means every job of the store: "
                 "describe the jobs to stop, or say everything=True"
             )
-        jobs = found(self.store, wanted)
-        stoppable = WAITING | {Status.RUNNING}
-        job_ids = [job.id for job in jobs if job.status in stoppable]
-        return change_many(lambda ids: self._cancel(ids, reason), job_ids, strict=False)
+        return order_all(self.store, CancelAll(reason), wanted, self._actor)
 
     def reprioritize(self, job: JobRef, priority: PriorityLike) -> Job:
         """Change a waiting job's priority; it keeps its place in time."""
@@ -148,6 +145,21 @@ def _id_or_error(job: JobRef) -> str | JobNotFoundError:
         return id_of(job)
     except JobNotFoundError as error:
         return error
+
+
+def order_all(
+    store: Store, order: Order, where: JobFilter, actor: str, blobs: Blobs | None = None
+) -> int:
+    """Give an order to every job that fits, in bounded writes; answers how many it was done to."""
+    done = store.order(order, where, actor=actor)
+    changed = done.changed
+    while True:
+        if blobs is not None:
+            blobs.forget_jobs(done.blobs_left)
+        if done.next_cursor is None:
+            return changed
+        done = store.order(order, where, actor=actor, cursor=done.next_cursor)
+        changed += done.changed
 
 
 def change_many(

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.job import Draft
+from leasehold.core.local_store import LocalVerbs, local_part
 from leasehold.core.records import Submitted
 from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
@@ -127,13 +128,19 @@ class Storing:
         self, drafts: Sequence[Draft], partial: bool, connection: Connection | None
     ) -> Answers:
         if connection is not None:
-            return self._store.submit_within(connection, drafts, partial=partial)
+            local = local_part(self._store, "a transaction of your own")
+            return local.submit_within(connection, drafts, partial=partial)
         return self._store.submit(drafts, partial=partial) if drafts else []
 
     def _joined(self) -> Connection | None:
         """The connection of the running task's own transaction, if it leads to this store."""
         connection = open_connection()
-        return None if connection is None or not self._store.owns(connection) else connection
+        is_ours = (
+            connection is not None
+            and isinstance(self._store, LocalVerbs)
+            and self._store.owns(connection)
+        )
+        return connection if is_ours else None
 
     @staticmethod
     def _tell_submitted(

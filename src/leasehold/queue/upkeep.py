@@ -9,6 +9,7 @@ from typing import Any
 
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.lease import StuckJob, SweepReport
+from leasehold.core.local_store import local_part
 from leasehold.core.store import Store
 
 
@@ -58,11 +59,11 @@ class Upkeep:
 
         Refused while workers live or jobs run; see docs/leases.md, "Clocks".
         """
-        return self.store.repair_clock(actor=self._actor)
+        return local_part(self.store, "repairing the clock").repair_clock(actor=self._actor)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store while it is in use."""
-        self.store.backup(os.fspath(path))
+        local_part(self.store, "a backup").backup(os.fspath(path))
 
     def describe(self) -> Mapping[str, Any]:
         """What the store is: kind, place, durability, versions."""

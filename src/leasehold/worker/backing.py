@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold.core.lease import Lease
+from leasehold.core.local_store import LocalVerbs, local_part
 from leasehold.core.store import Store
 from leasehold.core.transactions import JobTransaction
 from leasehold.errors import LeaseLostError
@@ -18,7 +19,8 @@ class PlainBacking:
         self._store = store
 
     def open(self, lease: Lease) -> JobTransaction:
-        return self._store.open_transaction(lease.job_id, lease.version)
+        local = local_part(self._store, "a transaction of your own")
+        return local.open_transaction(lease.job_id, lease.version)
 
     def claim(self, lease: Lease) -> bool:  # noqa: ARG002 - nobody else decides.
         return True
@@ -45,7 +47,8 @@ class WorkerBacking:
     def open(self, lease: Lease) -> JobTransaction:
         self.make_way(lease)
         try:
-            return self._store.open_transaction(lease.job_id, lease.version)
+            local = local_part(self._store, "a transaction of your own")
+            return local.open_transaction(lease.job_id, lease.version)
         except BaseException:
             self.gave_up(lease)
             raise
@@ -69,4 +72,4 @@ class WorkerBacking:
 
     def address(self) -> str | None:
         """Where a child process finds the store."""
-        return self._store.address()
+        return self._store.address() if isinstance(self._store, LocalVerbs) else None

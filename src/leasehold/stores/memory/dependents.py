@@ -13,9 +13,9 @@ from leasehold.core import resolving
 from leasehold.core.budget import DEPENDENTS_AT_ONCE
 from leasehold.core.dependencies import still_to_wait_for
 from leasehold.core.graph import Graph, GraphNode, graph_of, order_of
+from leasehold.core.intake import NewLinks
 from leasehold.core.resolving import Dependent, Ended
 from leasehold.core.status import Event, Status
-from leasehold.core.submitting import NewLinks
 from leasehold.stores.memory import inheritance
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State

@@ -38,7 +38,7 @@ def exchange(
     now = from_micros(state.now)
     settled = [settle(state, settlement, now) for settlement in settlements]
     if request is None:
-        return Exchange(settled, [], settings_generation=generation)
+        return Exchange(settled, [], settings_generation=generation, at=now)
     # First, since what was settled and what is due may make others available.
     if state.links.ended:
         dependents.resolve(state)
@@ -55,7 +55,7 @@ def exchange(
     leases = found.leases
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
-        return Exchange(settled, leases, None, tick_at, generation)
+        return Exchange(settled, leases, None, tick_at, generation, now)
     delayed = filter(None, (queue.lanes.delayed.first() for queue in queues))
     moments = [entry[0] for entry in delayed]
     moments += [at for queue in queues for at in _probes_to_come(state, queue)]
@@ -63,7 +63,7 @@ def exchange(
     if found.cut_short:
         moments.append(state.now)
         state.wake()
-    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation)
+    return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation, now)
 
 
 # -- leasing -----------------------------------------------------------------------------------

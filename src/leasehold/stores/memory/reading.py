@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import nsmallest
 from itertools import count, islice
 
@@ -64,6 +64,25 @@ def search(
                 found.append(record)
                 jobs.append(lightened(job, without) if without else job)
     return Page(jobs)
+
+
+def find_fitting(
+    state: State, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
+) -> tuple[list[str], str | None]:
+    """The ids of jobs that fit, from one end on, and where the next ones begin."""
+    seen = check_cursor(limit, cursor)
+    candidates: Iterable[Record] = _candidates(state, where)
+    if oldest_first:
+        candidates = reversed(list(candidates))
+    found: list[Record] = []
+    for record in candidates:
+        if seen is not None and (record.seq <= seen if oldest_first else record.seq >= seen):
+            continue
+        if _may_match(where, record) and where.matches(_seen(state, record)):
+            if len(found) == limit:
+                return [each.id for each in found], str(found[-1].seq)
+            found.append(record)
+    return [each.id for each in found], None
 
 
 def find_ids(state: State, prefix: str, limit: int) -> list[str]:

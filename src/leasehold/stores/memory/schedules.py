@@ -36,16 +36,19 @@ class Shelf:
 
     def keep(self, schedule: Schedule) -> None:
         self._state.schedules[schedule.name] = schedule.detached()
+        self._state.note_change("schedule", schedule.name)
         self.look_for_next()
 
     def move_on(self, schedule: Schedule) -> None:
         self._state.schedules[schedule.name] = schedule
+        self._state.note_change("schedule", schedule.name)
 
     def postpone(self, *_: object) -> None:
         raise AssertionError("what was never written down can always be read")
 
     def remove(self, name: str) -> None:
         del self._state.schedules[name]
+        self._state.note_change("schedule", name)
         self.look_for_next()
 
     def not_ended(self, job_ids: Sequence[str]) -> Collection[str]:

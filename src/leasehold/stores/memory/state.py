@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.changes import ChangeKind
 from leasehold.core.cleanup_store import Progress
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.decision import Decision, end_of_waiting
@@ -32,6 +33,7 @@ from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
 from leasehold.env import Env, from_micros
 from leasehold.stores.memory.archive import Archive
+from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
 from leasehold.stores.memory.heaps import Lanes
 from leasehold.stores.memory.links import Links
@@ -146,6 +148,11 @@ class State:
         self.workers: dict[str, WorkerInfo] = {}
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
         self.audited = 0  # the number of the latest of them
+        self.feed: Feed | None = None
+        """The latest changes, while somebody follows them."""
+        self.feed_ended_at = 0
+        self.replies: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+        """By request id, when a request that may be sent twice was carried out, and its reply."""
         self.version_floor = 0
         """Above every lease version of a forgotten job, whose id may come back."""
         self.last_seq = 0
@@ -288,12 +295,14 @@ class State:
         holder: tuple[str | None, int] | None = None,
     ) -> None:
         """Write one event to a job's history; `holder` and version default to the job's own."""
-        if not record.history and before is not None:
-            return  # Its history was dropped as a whole, and does not begin anew.
-        worker, version = holder or (record.worker, record.lease_version)
-        record.history.append(
-            (self.now, event, before, record.status, worker, version, record.attempts, message)
-        )
+        if record.history or before is None:
+            # A history that was dropped, as a whole, does not begin anew.
+            worker, version = holder or (record.worker, record.lease_version)
+            record.history.append(
+                (self.now, event, before, record.status, worker, version, record.attempts, message)
+            )
+        if self.feed is not None:
+            self.feed.note_job(record.id, record.status, event, len(record.history))
 
     def _leave(self, queue: MemoryQueue, record: Record) -> None:
         status = record.status
@@ -342,6 +351,8 @@ class State:
         """Remove an ended job and all its records."""
         self.links.forget(record)
         del self.records[record.id]
+        if self.feed is not None:
+            self.feed.note_gone(record.id)
         self.finished.remove(record)
         queue = self.queues[record.draft.queue]
         queue.counts[record.status] -= 1
@@ -467,6 +478,11 @@ class State:
                 count=count,
             )
         )
+
+    def note_change(self, kind: ChangeKind, name: str) -> None:
+        """Tell followers that something which is no job has changed."""
+        if self.feed is not None:
+            self.feed.note(kind, name)
 
     def stats(self, name: str | None) -> Stats:
         names = list(self.queues) if name is None else [name] if name in self.queues else []

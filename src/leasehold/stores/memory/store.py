@@ -12,11 +12,22 @@ from datetime import date, datetime
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+import msgspec
+
 from leasehold.core import metrics, people, scheduling
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.dependencies import SortedOut
+from leasehold.core.filter_orders import (
+    ORDERED_AT_ONCE,
+    Order,
+    Ordered,
+    carry_out,
+    is_oldest_first,
+    narrowed,
+)
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -36,6 +47,7 @@ from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.queue_rules import Purged
 from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
 from leasehold.core.recovery import recover_one
+from leasehold.core.replies import check_request_id
 from leasehold.core.retention import (
     BATCH_MAX,
     DAILY,
@@ -55,6 +67,7 @@ from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, U
 from leasehold.interrupts import SHIELD, Interrupted
 from leasehold.stores.memory import (
     dependents,
+    feed,
     holding,
     inspection,
     leasing,
@@ -62,6 +75,7 @@ from leasehold.stores.memory import (
     queues,
     reading,
     recovery,
+    replies,
     settings,
     submission,
 )
@@ -132,6 +146,22 @@ class MemoryStore:
     def owns(self, connection: Connection) -> bool:  # noqa: ARG002 - none can be.
         return False
 
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        check_request_id(request_id)
+        if not partial:
+            for draft in drafts:
+                draft.check()
+        sorted_out = SortedOut.of(drafts)
+
+        def submit(state: State) -> list[Submitted | LeaseholdError]:
+            return list(
+                submission.submit(state, sorted_out.good, sorted_out.refused, partial=partial)
+            )
+
+        return sorted_out.woven(self._run(replies.submit_once, request_id, submit))
+
     def submit_within(
         self,
         connection: Connection,  # noqa: ARG002 - none would do.
@@ -160,6 +190,15 @@ class MemoryStore:
     ) -> Exchange:
         return self._run(leasing.exchange, settlements, request)
 
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        check_request_id(request_id)
+        return self._run(replies.exchange_once, request_id, settlements, request)
+
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._run(holding.renew, worker, renewals)
 
@@ -181,6 +220,7 @@ class MemoryStore:
         for jobs in batched(self._look(recovery.expired), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
+        self._run(feed.end_if_unfollowed)
         for queue in self._look(queues.being_deleted_now):
             self._bury(queue)
         return report
@@ -210,7 +250,11 @@ class MemoryStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> _Registration:
-        self._run(lambda state: state.workers.update({info.id: info}))
+        def enter(state: State) -> None:
+            state.workers[info.id] = info
+            state.note_change("worker", info.id)
+
+        self._run(enter)
         return _Registration(lambda: self._leave(info.id))
 
     def workers(self) -> list[WorkerInfo]:
@@ -241,6 +285,25 @@ class MemoryStore:
         return self._run(
             lambda state: people.reprioritize(Desk(state), job_id, priority, actor=actor)
         )
+
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        able = narrowed(order, where, limit)
+        oldest_first = is_oldest_first(order)
+        job_ids, following = self._look(
+            reading.find_fitting, able, limit, cursor, oldest_first=oldest_first
+        )
+        if not job_ids:
+            return Ordered()
+        done = self._run(lambda state: carry_out(Desk(state), order, able, job_ids, actor))
+        return msgspec.structs.replace(done, next_cursor=following)
 
     def get(self, job_id: str) -> Job | None:
         return self._look(reading.get, job_id)
@@ -283,6 +346,9 @@ class MemoryStore:
 
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         return self._look(reading.page_of_audit, limit, cursor)
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        return self._look(feed.changes, cursor, limit)
 
     def stats(self, queue: str | None = None) -> Stats:
         return self._look(State.stats, queue)
@@ -337,13 +403,13 @@ class MemoryStore:
     # -- queues with rules -------------------------------------------------------------------
 
     def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
-        return self._run(queues.create, queue, config, actor)
+        return self._change_queue(queue, queues.create, config, actor)
 
     def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
-        return self._run(queues.update, queue, changes, actor)
+        return self._change_queue(queue, queues.update, changes, actor)
 
     def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
-        return self._run(queues.set_state, queue, state, actor)
+        return self._change_queue(queue, queues.set_state, state, actor)
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
@@ -351,9 +417,25 @@ class MemoryStore:
         return self._run(queues.purge, queue, where, actor, limit)
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
-        if self._run(queues.delete, queue, actor, force):
+        if self._change_queue(queue, queues.delete, actor, force):
             return 0
         return self._bury(queue)
+
+    def _change_queue(
+        self,
+        queue: str,
+        verb: Callable[Concatenate[State, str, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Let a verb change a queue, and tell followers so."""
+
+        def change(state: State) -> T:
+            answer = verb(state, queue, *args, **kwargs)
+            state.note_change("queue", queue)
+            return answer
+
+        return self._run(change)
 
     def _bury(self, queue: str) -> int:
         """Finish deleting a queue, so many jobs under each hold of the lock."""
@@ -362,7 +444,7 @@ class MemoryStore:
         while not done:
             found = self._look(queues.waiting_in, queue)
             for jobs in batched(found, BURIED_AT_ONCE) if found else ((),):
-                more, done = self._run(queues.bury, queue, jobs, buried)
+                more, done = self._change_queue(queue, queues.bury, jobs, buried)
                 buried += more
         return buried
 
@@ -544,7 +626,8 @@ class MemoryStore:
     def _leave(self, worker: str) -> None:
         # Not through _run: a worker may leave in peace after its store was closed.
         with SHIELD, self._lock:
-            self._state.workers.pop(worker, None)
+            if self._state.workers.pop(worker, None) is not None:
+                self._state.note_change("worker", worker)
 
 
 class _Registration:

@@ -8,12 +8,7 @@ from types import MappingProxyType
 from leasehold.core import submitting
 from leasehold.core.drain import Drain
 from leasehold.core.gate import QueueFill
-from leasehold.core.job import Draft
-from leasehold.core.queue_config import QueueRule
-from leasehold.core.records import Submitted
-from leasehold.core.refusals import id_is_taken
-from leasehold.core.status import Status
-from leasehold.core.submitting import (
+from leasehold.core.intake import (
     IDEMPOTENCY_MICROS,
     Answer,
     Crowd,
@@ -21,8 +16,13 @@ from leasehold.core.submitting import (
     KeyName,
     NewKey,
     NewLinks,
-    due_at,
 )
+from leasehold.core.job import Draft
+from leasehold.core.queue_config import QueueRule
+from leasehold.core.records import Submitted
+from leasehold.core.refusals import id_is_taken
+from leasehold.core.status import Status
+from leasehold.core.submitting import due_at
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.record import Record, record_of
@@ -46,7 +46,7 @@ def submit(
 
 
 class Intake:
-    """See `leasehold.core.submitting.Intake`."""
+    """See `leasehold.core.intake.Intake`."""
 
     __slots__ = ("_state", "defaults", "has_rules", "now")
 

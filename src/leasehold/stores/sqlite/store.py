@@ -8,10 +8,21 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from leasehold.core import fence, metrics, people, queue_orders, recovery, scheduling
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import PURGE_AT_ONCE
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
+from leasehold.core.filter_orders import (
+    ORDERED_AT_ONCE,
+    Order,
+    Ordered,
+    carry_out,
+    is_oldest_first,
+    narrowed,
+)
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine, check_progress
@@ -43,7 +54,7 @@ from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import archive, cleanup, pruning
 from leasehold.stores.sqlite.leasing import recover, renew, sweep, workers
-from leasehold.stores.sqlite.leasing.exchange import exchange
+from leasehold.stores.sqlite.leasing.exchange import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, jobs, read, records
@@ -88,6 +99,11 @@ class SQLiteStore:
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit(self._database, drafts, partial=partial)
 
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return entering.submit_once(self._database, request_id, drafts, partial=partial)
+
     def submit_within(
         self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
@@ -99,6 +115,14 @@ class SQLiteStore:
         self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
     ) -> Exchange:
         return exchange(self._database, settlements, request)
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        return exchange_once(self._database, request_id, settlements, request)
 
     def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
         return self._database.write(lambda step: renew.renew(step, worker, renewals))
@@ -193,6 +217,24 @@ class SQLiteStore:
             lambda step: people.reprioritize(Desk(step), job_id, priority, actor=actor)
         )
 
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        able = narrowed(order, where, limit)
+        job_ids, following = jobs.fitting(
+            self._database, able, limit, cursor, oldest_first=is_oldest_first(order)
+        )
+        if not job_ids:
+            return Ordered()
+        done = self._database.write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
+        return msgspec.structs.replace(done, next_cursor=following)
+
     # -- looking -----------------------------------------------------------------------------
 
     def get(self, job_id: str) -> Job | None:
@@ -244,6 +286,9 @@ class SQLiteStore:
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         with self._database.read() as db:
             return records.page_of_audit(db, limit, cursor)
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        return jobs.changes(self._database, cursor, limit)
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._database.read() as db:

@@ -31,6 +31,7 @@ from leasehold.testing.conformance.dependency_ends import DependencyEndsClauses 
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.expiring import ExpiringClauses  # noqa: E402
 from leasehold.testing.conformance.firing import FiringClauses  # noqa: E402
+from leasehold.testing.conformance.following import FollowingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
 from leasehold.testing.conformance.holding import HoldingClauses  # noqa: E402
 from leasehold.testing.conformance.inheriting import InheritingClauses  # noqa: E402
@@ -39,6 +40,7 @@ from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
 from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
+from leasehold.testing.conformance.ordering import OrderingClauses  # noqa: E402
 from leasehold.testing.conformance.paging import PagingClauses  # noqa: E402
 from leasehold.testing.conformance.parking import ParkingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
@@ -48,6 +50,7 @@ from leasehold.testing.conformance.reading import ReadingClauses  # noqa: E402
 from leasehold.testing.conformance.recovering import RecoveringClauses  # noqa: E402
 from leasehold.testing.conformance.referencing import ReferencingClauses  # noqa: E402
 from leasehold.testing.conformance.repairing_clock import RepairingClockClauses  # noqa: E402
+from leasehold.testing.conformance.repeating import RepeatingClauses  # noqa: E402
 from leasehold.testing.conformance.retaining import RetainingClauses  # noqa: E402
 from leasehold.testing.conformance.retaining_by_queue import RetainingByQueueClauses  # noqa: E402
 from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: E402
@@ -97,7 +100,10 @@ class StoreConformance(
     TransactingAttemptsClauses,
     TransactingRulesClauses,
     KeyingClauses,
+    OrderingClauses,
     PagingClauses,
+    RepeatingClauses,
+    FollowingClauses,
     SearchingClauses,
     ParkingClauses,
     TextClauses,

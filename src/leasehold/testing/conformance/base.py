@@ -15,6 +15,7 @@ import pytest
 from leasehold.core.job import Draft, HistoryEvent, Job
 from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.local_store import local_part
 from leasehold.core.outcome import Fail, JobError, Outcome
 from leasehold.core.records import Submitted
 from leasehold.core.retry import Constant
@@ -66,7 +67,7 @@ class ConformanceBase:
     def connection(self, store: Store) -> Iterator[Connection]:
         """An application's connection, with a table of its own."""
         try:
-            connection = store.connect()
+            connection = local_part(store, "a connection").connect()
         except UnsupportedError as error:
             pytest.skip(f"declared by the store: {error}")
         connection.execute("CREATE TABLE app_row (n)")

@@ -8,13 +8,13 @@ from leasehold.core.breaker import Breaker
 from leasehold.core.clock_store import ClockRepair
 from leasehold.core.job import Draft, Job
 from leasehold.core.lease import Renewal, Renewed
+from leasehold.core.local_store import LocalStore
 from leasehold.core.outcome import Fail, JobError
 from leasehold.core.records import Submitted, WorkerInfo
 from leasehold.core.retry import Constant
 from leasehold.core.schedule import ScheduleDraft
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
-from leasehold.core.store import Store
 from leasehold.core.timing import Every
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidTransitionError, UnsupportedError
@@ -33,7 +33,7 @@ from leasehold.testing.conformance.clocking import DAYS, HOUR, YEARS, confirm
 
 class RepairingClockClauses(ConformanceBase):
     def test_clk_4_what_was_put_off_is_still_as_far_off(
-        self, store: Store, clock: ManualClock
+        self, store: LocalStore, clock: ManualClock
     ) -> None:
         submit(store, draft("before", delay_seconds=DAYS), draft("retried", retry=Constant(600)))
         lease = lease_one(store)
@@ -66,7 +66,7 @@ class RepairingClockClauses(ConformanceBase):
         assert (job.status, job.run_at) == (Status.SCHEDULED, due)
         assert store.check() == []
 
-    def test_clk_4_jobs_keep_their_order(self, store: Store, clock: ManualClock) -> None:
+    def test_clk_4_jobs_keep_their_order(self, store: LocalStore, clock: ManualClock) -> None:
         go_wrong(store, clock)
         submit(store, *(draft(f"old-{number}", priority=number % 3) for number in range(30)))
         clock.advance(1)
@@ -81,7 +81,7 @@ class RepairingClockClauses(ConformanceBase):
         assert store.check() == []
 
     def test_clk_4_schedules_keys_and_breakers_go_on(
-        self, store: Store, clock: ManualClock
+        self, store: LocalStore, clock: ManualClock
     ) -> None:
         every = ScheduleDraft(name="every", timing=Every(60), job=Draft(id="tick", task="tick"))
         store.set_schedule(every, actor="me")
@@ -107,14 +107,14 @@ class RepairingClockClauses(ConformanceBase):
         assert isinstance(answer, Submitted)
         assert not answer.is_duplicate
 
-    def test_clk_4_it_is_audited(self, store: Store, clock: ManualClock) -> None:
+    def test_clk_4_it_is_audited(self, store: LocalStore, clock: ManualClock) -> None:
         go_wrong(store, clock)
         clock.step_wall_clock(-YEARS)
         repaired(store)
         [record] = [each for each in store.audit_log() if each.action == "repair_clock"]
         assert (record.actor, record.at) == ("me", store.now())
 
-    def test_clk_5_no_job_may_run_meanwhile(self, store: Store, clock: ManualClock) -> None:
+    def test_clk_5_no_job_may_run_meanwhile(self, store: LocalStore, clock: ManualClock) -> None:
         submit(store, draft())
         go_wrong(store, clock)
         lease = lease_one(store, lease_seconds=60)
@@ -129,7 +129,7 @@ class RepairingClockClauses(ConformanceBase):
         assert store.now() == clock.now()
         assert lease_one(store).version > lease.version
 
-    def test_clk_5_no_worker_may_live(self, store: Store, clock: ManualClock) -> None:
+    def test_clk_5_no_worker_may_live(self, store: LocalStore, clock: ManualClock) -> None:
         go_wrong(store, clock)
         clock.step_wall_clock(-YEARS)
         moment = store.now()
@@ -145,7 +145,7 @@ class RepairingClockClauses(ConformanceBase):
         repaired(store)
         assert store.now() == clock.now()
 
-    def test_clk_6_time_goes_on_from_there(self, store: Store, clock: ManualClock) -> None:
+    def test_clk_6_time_goes_on_from_there(self, store: LocalStore, clock: ManualClock) -> None:
         go_wrong(store, clock)
         clock.step_wall_clock(-YEARS)
         repaired(store)
@@ -155,7 +155,7 @@ class RepairingClockClauses(ConformanceBase):
             assert store.now() == clock.now()
 
     def test_clk_7_a_clock_that_is_right_is_left_alone(
-        self, store: Store, clock: ManualClock
+        self, store: LocalStore, clock: ManualClock
     ) -> None:
         submit(store, draft())
         clock.advance(1)
@@ -164,14 +164,14 @@ class RepairingClockClauses(ConformanceBase):
         assert [each for each in store.audit_log() if each.action == "repair_clock"] == []
 
 
-def go_wrong(store: Store, clock: ManualClock) -> None:
+def go_wrong(store: LocalStore, clock: ManualClock) -> None:
     """Let the clock be ahead for so long that the store believes it."""
     clock.step_wall_clock(YEARS)
     confirm(store, clock)
     assert store.now() == clock.now()
 
 
-def repaired(store: Store) -> ClockRepair:
+def repaired(store: LocalStore) -> ClockRepair:
     """Set the clock back; a store may declare that it has no need for that."""
     try:
         return store.repair_clock(actor="me")
@@ -179,7 +179,7 @@ def repaired(store: Store) -> ClockRepair:
         pytest.skip(f"declared by the store: {error}")
 
 
-def by_priority(store: Store) -> list[Job]:
+def by_priority(store: LocalStore) -> list[Job]:
     """All jobs, the highest priority first, then those submitted first."""
     jobs = reversed(store.search(JobFilter(), limit=100).jobs)
     return sorted(jobs, key=lambda job: -job.priority)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from leasehold.core.job import Draft
+from leasehold.core.local_store import LocalStore, local_part
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig
 from leasehold.core.records import Submitted
 from leasehold.core.status import Status
-from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
 from leasehold.env import Env
 from leasehold.errors import (
@@ -58,7 +58,7 @@ def undone(connection: Connection) -> Iterator[None]:
 
 
 class TransactingClauses(ConformanceBase):
-    def test_txn_1_a_store_without_transactions_says_so(self, store: Store) -> None:
+    def test_txn_1_a_store_without_transactions_says_so(self, store: LocalStore) -> None:
         try:
             connection = store.connect()
         except UnsupportedError:
@@ -75,7 +75,7 @@ class TransactingClauses(ConformanceBase):
             connection.close()
 
     def test_txn_1_store_and_application_wait_for_each_other(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         begun, go_on = threading.Event(), threading.Event()
 
@@ -99,7 +99,7 @@ class TransactingClauses(ConformanceBase):
         assert get(store).status is Status.PENDING
         assert rows(connection) == [1]
 
-    def test_txn_2_seen_when_it_commits(self, store: Store, connection: Connection) -> None:
+    def test_txn_2_seen_when_it_commits(self, store: LocalStore, connection: Connection) -> None:
         with connection.transaction():
             connection.execute(ADD_ROW, (1,))
             (answer,) = store.submit_within(connection, [draft()])
@@ -111,7 +111,7 @@ class TransactingClauses(ConformanceBase):
         settle(store, lease_one(store), Complete())
 
     def test_txn_2_nothing_is_left_of_it_after_a_rollback(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         with undone(connection):
             connection.execute(ADD_ROW, (1,))
@@ -129,7 +129,7 @@ class TransactingClauses(ConformanceBase):
         assert store.check() == []
 
     def test_txn_2_a_part_can_be_rolled_back_alone(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         with connection.transaction():
             store.submit_within(connection, [draft("one")])
@@ -146,7 +146,7 @@ class TransactingClauses(ConformanceBase):
         assert store.check() == []
 
     def test_txn_2_listeners_hear_of_it_after_the_commit(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         ears = Ears(store)
         store.subscribe(ears)
@@ -157,7 +157,9 @@ class TransactingClauses(ConformanceBase):
             assert ears.ready == 0, "it is not there yet"
         assert ears.wait_for(lambda: ears.ready == 1)
 
-    def test_txn_2_all_rules_of_a_submit_hold(self, store: Store, connection: Connection) -> None:
+    def test_txn_2_all_rules_of_a_submit_hold(
+        self, store: LocalStore, connection: Connection
+    ) -> None:
         store.create_queue("narrow", QueueConfig(max_depth=1), actor="test")
         with connection.transaction():
             first = store.submit_within(connection, [draft(idempotency_key="key")])
@@ -177,7 +179,7 @@ class TransactingClauses(ConformanceBase):
         assert store.check() == []
 
     def test_txn_2_where_dependencies_have_ended_badly(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         submit(store, draft("gone"))
         store.cancel(["gone"], reason="not needed", actor="test")
@@ -187,7 +189,7 @@ class TransactingClauses(ConformanceBase):
         assert answer.status is get(store).status is Status.CANCELLED
 
     def test_txn_3_a_refused_draft_undoes_its_call_alone(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         with connection.transaction():
             connection.execute(ADD_ROW, (1,))
@@ -211,11 +213,11 @@ class TransactingClauses(ConformanceBase):
         assert store.check() == []
 
     def test_txn_4_only_an_open_transaction_of_this_store(
-        self, store: Store, connection: Connection, make_store: MakeStore, env: Env
+        self, store: LocalStore, connection: Connection, make_store: MakeStore, env: Env
     ) -> None:
         with pytest.raises(TransactionError, match="no open transaction"):
             store.submit_within(connection, [draft()])
-        other = make_store(env)
+        other = local_part(make_store(env), "a connection")
         assert not other.owns(connection)
         with connection.transaction(), pytest.raises(TransactionError, match="leads to"):
             other.submit_within(connection, [draft()])
@@ -225,7 +227,7 @@ class TransactingClauses(ConformanceBase):
         assert store.get("job") is None
 
     def test_txn_5_nobody_waits_for_his_own_transaction(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         submit(store, draft("before"))
         other = store.connect()

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from leasehold.core.lease import Lease, Settlement
+from leasehold.core.local_store import LocalStore
 from leasehold.core.outcome import Complete
 from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
 from leasehold.env import ManualClock
 from leasehold.errors import (
@@ -34,7 +34,7 @@ from leasehold.testing.conformance.waking import PATIENCE_SECONDS, Ears
 
 class TransactingAttemptsClauses(ConformanceBase):
     @pytest.mark.usefixtures("connection")
-    def test_txn_6_a_stale_holder_gets_no_transaction(self, store: Store) -> None:
+    def test_txn_6_a_stale_holder_gets_no_transaction(self, store: LocalStore) -> None:
         submit(store, draft())
         stale = lease_one(store)
         settle_by_another = taken_back(store, stale)
@@ -49,7 +49,7 @@ class TransactingAttemptsClauses(ConformanceBase):
         submit(store, draft("next"))
 
     def test_txn_6_nobody_takes_a_job_away_while_its_transaction_is_open(
-        self, store: Store, connection: Connection, clock: ManualClock
+        self, store: LocalStore, connection: Connection, clock: ManualClock
     ) -> None:
         submit(store, draft(lease_seconds=5.0))
         lease = lease_one(store)
@@ -63,7 +63,7 @@ class TransactingAttemptsClauses(ConformanceBase):
         assert (get(store).status, rows(connection)) == (Status.COMPLETED, [1])
         assert events(store) == [Event.CREATED, Event.LEASED, Event.COMPLETED]
 
-    def test_txn_7_completed_together(self, store: Store, connection: Connection) -> None:
+    def test_txn_7_completed_together(self, store: LocalStore, connection: Connection) -> None:
         submit(store, draft())
         submit(store, draft("next", depends_on=("job",)))
         ears = Ears(store)
@@ -87,7 +87,7 @@ class TransactingAttemptsClauses(ConformanceBase):
         assert_history_replays(store, job)
         assert store.check() == []
 
-    def test_txn_7_rolled_back_as_a_whole(self, store: Store, connection: Connection) -> None:
+    def test_txn_7_rolled_back_as_a_whole(self, store: LocalStore, connection: Connection) -> None:
         submit(store, draft())
         lease = lease_one(store)
         own = store.open_transaction(lease.job_id, lease.version)
@@ -103,7 +103,7 @@ class TransactingAttemptsClauses(ConformanceBase):
         settle(store, lease, Complete())
 
     def test_txn_7_a_settlement_that_is_not_its_own_is_refused(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         submit(store, draft())
         lease = lease_one(store)
@@ -114,7 +114,7 @@ class TransactingAttemptsClauses(ConformanceBase):
         own.roll_back()
         assert (get(store).status, rows(connection)) == (Status.RUNNING, [])
 
-    def test_txn_7_nobody_else_commits_it(self, store: Store, connection: Connection) -> None:
+    def test_txn_7_nobody_else_commits_it(self, store: LocalStore, connection: Connection) -> None:
         submit(store, draft())
         lease = lease_one(store)
         own = store.open_transaction(lease.job_id, lease.version)
@@ -133,7 +133,7 @@ def completion(lease: Lease) -> Settlement:
     return Settlement(lease.job_id, lease.version, Complete())
 
 
-def taken_back(store: Store, lease: Lease) -> Lease:
+def taken_back(store: LocalStore, lease: Lease) -> Lease:
     """The lease of whoever gets the job after it was taken from its holder."""
     store.recover_one(lease.job_id, lease.version, reset_attempts=False, reason="test")
     return lease_one(store, worker="other")

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from leasehold.core.job import DEFAULT_MAX_RETRIES, Draft
 from leasehold.core.lease import Settlement
+from leasehold.core.local_store import LocalStore
 from leasehold.core.outcome import Complete
 from leasehold.core.queue_config import QueueConfig
 from leasehold.core.status import Status
@@ -33,7 +34,7 @@ def order(store: Store) -> list[str]:
 
 
 class TransactingRulesClauses(ConformanceBase):
-    def test_txn_2_what_is_set_counts(self, store: Store, connection: Connection) -> None:
+    def test_txn_2_what_is_set_counts(self, store: LocalStore, connection: Connection) -> None:
         def max_retries_of(job_id: str) -> int:
             with connection.transaction():
                 store.submit_within(connection, [draft(job_id)])
@@ -50,7 +51,7 @@ class TransactingRulesClauses(ConformanceBase):
         assert max_retries_of("unset") == DEFAULT_MAX_RETRIES
 
     def test_txn_2_rules_that_were_changed_count(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         with connection.transaction():
             store.submit_within(connection, [draft("first", priority=60)])
@@ -61,7 +62,7 @@ class TransactingRulesClauses(ConformanceBase):
 
     def test_txn_2_placed_as_by_any_other_submit(
         self,
-        store: Store,
+        store: LocalStore,
         connection: Connection,
         make_store: MakeStore,
         env: Env,
@@ -99,7 +100,7 @@ class TransactingRulesClauses(ConformanceBase):
         other.close()
 
     def test_txn_2_what_the_urgent_wait_for_is_urgent_if_they_are_there(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         submit(store, draft("needed", priority=10), draft("other"))
         urgent = draft("urgent", priority=90, depends_on=("needed",))
@@ -113,7 +114,7 @@ class TransactingRulesClauses(ConformanceBase):
         assert order(store) == ["needed", "other"]
 
     def test_txn_7_dependents_are_placed_as_by_any_other_completion(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         store.create_queue("default", SCORED, actor="me")
         submit(store, draft("needed", priority=70), draft("other"))
@@ -134,7 +135,7 @@ class TransactingRulesClauses(ConformanceBase):
         assert store.check() == []
 
     def test_txn_2_a_new_queue_that_was_rolled_back_is_made_anew(
-        self, store: Store, connection: Connection
+        self, store: LocalStore, connection: Connection
     ) -> None:
         with undone(connection):
             store.submit_within(connection, [draft("undone-1", queue="new")])

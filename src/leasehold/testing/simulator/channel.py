@@ -8,7 +8,9 @@ from typing import Any
 
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import PURGE_AT_ONCE
+from leasehold.core.changes import Changes
 from leasehold.core.clock_store import ClockRepair
+from leasehold.core.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.graph import Graph
 from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.joblog import JobLog, LogLine
@@ -22,6 +24,7 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.local_store import local_part
 from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
@@ -274,6 +277,33 @@ class Channel:
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
         return self._world.store.audit_page(limit=limit, cursor=cursor)
 
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        return self._world.store.changes(cursor, limit=limit)
+
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        return self._world.store.order(order, where, actor=actor, limit=limit, cursor=cursor)
+
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return self._world.store.submit_once(request_id, drafts, partial=partial)
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        return self._world.store.exchange_once(request_id, settlements, request)
+
     def queue_info(self, queue: str) -> QueueInfo | None:
         return self._world.store.queue_info(queue)
 
@@ -361,15 +391,17 @@ class Channel:
         raise UnsupportedError("the simulator has no database for tables of an application's own")
 
     def owns(self, connection: Connection) -> bool:
-        return self._world.store.owns(connection)
+        return local_part(self._world.store, "a connection").owns(connection)
 
     def submit_within(
         self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
-        return self._world.store.submit_within(connection, drafts, partial=partial)
+        return local_part(self._world.store, "a transaction").submit_within(
+            connection, drafts, partial=partial
+        )
 
     def open_transaction(self, job_id: str, version: int) -> JobTransaction:
-        return self._world.store.open_transaction(job_id, version)
+        return local_part(self._world.store, "a transaction").open_transaction(job_id, version)
 
     def address(self) -> str | None:
         return None
@@ -378,13 +410,13 @@ class Channel:
         raise UnsupportedError(f"{listener!r}: the simulator hands out hints itself")
 
     def repair_clock(self, *, actor: str) -> ClockRepair:
-        return self._world.store.repair_clock(actor=actor)
+        return local_part(self._world.store, "a repair").repair_clock(actor=actor)
 
     def check(self) -> list[str]:
         return self._world.store.check()
 
     def backup(self, path: str) -> None:
-        self._world.store.backup(path)
+        local_part(self._world.store, "a backup").backup(path)
 
     def describe(self) -> Mapping[str, Any]:
         return self._world.store.describe()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from leasehold.core.lease import Settlement
+from leasehold.core.local_store import local_part
 from leasehold.core.retention import COUNTED
 from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
@@ -29,11 +32,29 @@ class Call:
     arguments: Mapping[str, Any]
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        given = ", ".join(f"{name}={brief(value)}" for name, value in self.arguments.items())
         return f"{self.method}({given})"
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.arguments.get(name, default)
+
+
+def brief(value: Any) -> str:
+    """A value for people: records without what is as it is by default."""
+    if isinstance(value, msgspec.Struct):
+        said = [
+            f"{field.name}={brief(getattr(value, field.name))}"
+            for field in msgspec.structs.fields(value)
+            if getattr(value, field.name) != field.default
+        ]
+        return f"{type(value).__name__}({', '.join(said)})"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(brief, value))}]"
+    if isinstance(value, datetime):
+        return f"{value:%d %H:%M:%S}"
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    return str(value) if isinstance(value, StrEnum) else repr(value)
 
 
 def call(method: str, **arguments: Any) -> Call:
@@ -60,7 +81,7 @@ def carry_out(store: Store, asked: Call) -> Any:
 
 def _submit_within(store: Store, *, drafts: Any, partial: bool, commit: bool) -> Any:
     try:
-        connection = store.connect()
+        connection = local_part(store, "a connection").connect()
     except UnsupportedError:
         return store.submit(drafts, partial=partial) if commit else None
     try:
@@ -75,7 +96,7 @@ def _submit_within(store: Store, *, drafts: Any, partial: bool, commit: bool) ->
 
 def _submitted(store: Store, connection: Connection, drafts: Any, *, partial: bool) -> Any:
     try:
-        return store.submit_within(connection, drafts, partial=partial)
+        return local_part(store, "a transaction").submit_within(connection, drafts, partial=partial)
     except LeaseholdError as error:
         # It undoes this submit alone; the transaction goes on without it.
         return error
@@ -88,7 +109,9 @@ def _roll_back_unless(commit: bool) -> None:
 
 def _complete_within(store: Store, *, settlement: Settlement, commit: bool) -> Any:
     try:
-        transaction = store.open_transaction(settlement.job_id, settlement.version)
+        transaction = local_part(store, "a transaction").open_transaction(
+            settlement.job_id, settlement.version
+        )
     except UnsupportedError:
         held = store.get(settlement.job_id)
         if held is None or held.worker is None or held.lease_version != settlement.version:

@@ -11,6 +11,7 @@ import msgspec
 
 from leasehold.core.job import HistoryEvent, Job
 from leasehold.core.metrics import Figures
+from leasehold.core.records import WorkerInfo
 from leasehold.errors import LeaseholdError
 from leasehold.testing.soak.observing import Snapshot
 
@@ -63,6 +64,9 @@ def comparable(answer: Any, now: datetime) -> Any:
         return _TRY_AGAIN.sub("try again", f"{type(answer).__name__}: {answer}")
     if isinstance(answer, Job):
         return _job(answer, now)
+    if isinstance(answer, WorkerInfo):
+        # When a worker registers, a store goes by its own clock or by the worker's.
+        return (answer.id, answer.queues, answer.running)
     if isinstance(answer, Figures):
         return "figures"
     if isinstance(answer, list | tuple):
@@ -89,20 +93,31 @@ def _job(job: Job, now: datetime) -> dict[str, Any]:
     return fields
 
 
-def comparable_snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "now": snapshot.now,
-        "jobs": [comparable(job, snapshot.now) for job in snapshot.jobs.values()],
-        "queues": comparable(snapshot.queues, snapshot.now),
-        "schedules": comparable(snapshot.schedules, snapshot.now),
-        "settings": comparable(snapshot.settings.values, snapshot.now),
-        "stats": comparable(snapshot.stats, snapshot.now),
-    }
+def difference_of_snapshots(one: Snapshot, other: Snapshot) -> str | None:
+    """Where two stores show something else, in words; None if they agree."""
+    ids, theirs = list(one.jobs), list(other.jobs)
+    if ids != theirs:
+        return f"jobs: {ids} or {theirs}"
+    pairs: list[tuple[str, Any, Any]] = [
+        ("settings", one.settings.values, other.settings.values),
+        *((f"job {each}", one.jobs[each], other.jobs[each]) for each in ids),
+        *(
+            (name, getattr(one, name), getattr(other, name))
+            for name in ("now", "queues", "schedules", "stats")
+        ),
+    ]
+    for what, mine, yours in pairs:
+        # Most of it is the same to the last field, and that is quickly seen.
+        if mine != yours:
+            found = difference(comparable(mine, one.now), comparable(yours, one.now), what)
+            if found is not None:
+                return found
+    return None
 
 
-def comparable_events(events: list[HistoryEvent], now: datetime) -> dict[str, list[Any]]:
+def by_job(events: list[HistoryEvent]) -> dict[str, list[HistoryEvent]]:
     """Per job: the order of events of several jobs within one write is a store's own."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[HistoryEvent]] = {}
     for event in events:
-        found.setdefault(event.job_id, []).append(comparable(event, now))
+        found.setdefault(event.job_id, []).append(event)
     return found

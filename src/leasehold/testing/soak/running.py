@@ -9,16 +9,17 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from leasehold.core.job import HistoryEvent
 from leasehold.core.lease import Exchange, Settled
 from leasehold.core.retention import PruneReport
 from leasehold.env import ManualClock
 from leasehold.testing.soak.book import Book
-from leasehold.testing.soak.calls import Call
+from leasehold.testing.soak.calls import Call, brief
 from leasehold.testing.soak.comparing import (
+    by_job,
     comparable,
-    comparable_events,
-    comparable_snapshot,
     difference,
+    difference_of_snapshots,
 )
 from leasehold.testing.soak.coverage import Coverage, transition
 from leasehold.testing.soak.observing import Histories, Snapshot, observe
@@ -127,7 +128,7 @@ class Run:
         self._report.coverage.verbs[name] += 1
         self._report.taken.append(number)
         if asked is None:
-            self._report.trace.append(f"{number}: {name}: {self._clock.reading()}")
+            self._report.trace.append(f"{number}: {name}: it is {self._clock.now():%d %H:%M:%S}")
             return
         self._strike(number, strikes, random)
         if strikes[Fault.DELAYED]:
@@ -200,7 +201,9 @@ class Run:
         except Exception as error:
             report.trace.append(f"{number}: {asked} broke")
             raise BrokenRuleError("ALL", f"{asked} raised {error!r}") from error
-        report.trace.append(f"{number}: {self._seen[0].now:%H:%M:%S} {asked} -> {answers[0]!r}")
+        report.trace.append(
+            f"{number}: {self._seen[0].now:%H:%M:%S} {asked} -> {brief(answers[0])}"
+        )
         events = [
             histories.news(subject.store, was, after, _named(asked))
             for histories, subject, was, after in zip(
@@ -223,24 +226,18 @@ class Run:
             except AssertionError as error:
                 raise BrokenRuleError(name, f"{step.call}: {error}") from error
 
-    def _compare(self, asked: Call, answers: list[Any], events: list[Any]) -> None:
-        now = self._seen[0].now
-        mine = [comparable(answers[0], now), comparable_events(events[0], now), self._shown(0)]
+    def _compare(self, asked: Call, answers: list[Any], events: list[list[HistoryEvent]]) -> None:
+        first, now = self._seen[0], self._seen[0].now
         for index in range(1, len(self._subjects)):
-            theirs = [
-                comparable(answers[index], now),
-                comparable_events(events[index], now),
-                self._shown(index),
-            ]
-            for what, one, other in zip(("answer", "events", "store"), mine, theirs, strict=True):
-                found = difference(one, other, what)
-                if found is not None:
-                    names = f"{self._subjects[0].name} and {self._subjects[index].name}"
-                    raise BrokenRuleError(SAME, f"{names} differ after {asked}: {found}")
-        self._report.coverage.rules[SAME] += 1
-
-    def _shown(self, index: int) -> Any:
-        return comparable_snapshot(self._seen[index])
+            pairs = ((answers[0], answers[index]), (by_job(events[0]), by_job(events[index])))
+            found = difference_of_snapshots(first, self._seen[index])
+            for mine, theirs in pairs:
+                if found is None and mine != theirs:
+                    found = difference(comparable(mine, now), comparable(theirs, now))
+            if found is not None:
+                names = f"{self._subjects[0].name} and {self._subjects[index].name}"
+                raise BrokenRuleError(SAME, f"{names} differ after {asked}: {found}")
+            self._report.coverage.rules[SAME] += 1
 
     def _count(self, step: Step) -> None:
         coverage = self._report.coverage

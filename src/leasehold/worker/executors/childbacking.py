@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 
 from leasehold.core.lease import Lease
+from leasehold.core.local_store import local_part
 from leasehold.core.store import Store
 from leasehold.core.transactions import JobTransaction
 from leasehold.errors import LeaseLostError, StoreUnavailableError, UnsupportedError
@@ -26,7 +27,8 @@ class ChildBacking:
         store = self._store(lease)
         self._made_way(lease)
         try:
-            return store.open_transaction(lease.job_id, lease.version)
+            local = local_part(store, "a transaction of your own")
+            return local.open_transaction(lease.job_id, lease.version)
         except BaseException:
             self.gave_up(lease)
             raise

@@ -74,12 +74,22 @@ _Kind = tuple[int, Status, tuple[str, ...], bool]
 class Ends:
     """Ends of attempts of one write, gathered until `write`."""
 
-    __slots__ = ("_attempts", "_counted", "_entries", "_finished", "_step", "_surplus", "_waiting")
+    __slots__ = (
+        "_attempts",
+        "_counted",
+        "_ended",
+        "_entries",
+        "_finished",
+        "_step",
+        "_surplus",
+        "_waiting",
+    )
 
     def __init__(self, step: Step) -> None:
         self._step = step
         self._attempts: list[tuple[Any, ...]] = []
         self._finished: list[tuple[Any, ...]] = []
+        self._ended: list[str] = []
         self._waiting: list[tuple[Any, ...]] = []
         self._entries: list[Entry] = []
         self._surplus: list[int] = []
@@ -157,7 +167,7 @@ class Ends:
                     reason,
                 )
             )
-            step.job_ended(job_id)
+            self._ended.append(job_id)
         kind = (lane, status, decision.totals, decision.has_run)
         micros = self._counted.get(kind)
         if micros is None:
@@ -173,6 +183,7 @@ class Ends:
         for seq in self._surplus:
             _trim_attempts(step, seq)
         step.executemany(INSERT_FINISHED, self._finished)
+        step.jobs_ended(self._ended)
         if self._waiting or self._entries:
             step.executemany(INSERT_WAITING, self._waiting)
             ready.enter(step, self._entries)

@@ -60,11 +60,13 @@ def settle(
         else:
             keys.append((known[0], settlement.version))
             lanes[known[0]] = known[1]
+    as_tuple = tuple.__new__
     # The known number of a lease may be that of a discarded job: then it is not in `running`.
-    leases = {row[0]: Held._make(row) for row in step.executemany(END_LEASE, keys)}
+    leases = {row[0]: as_tuple(Held, row) for row in step.executemany(END_LEASE, keys)}
     if step.rules.key_limits:
         parking.freed(step, list(leases))
     ends = Ends(step)
+    end = ends.add
     answers: list[Settled | LeaseLostError] = []
     for settlement, (seq, version) in zip(settlements, keys, strict=True):
         job_id, held = settlement.job_id, leases.get(seq)
@@ -75,10 +77,10 @@ def settle(
         if isinstance(outcome, Complete):
             lane = lanes.get(seq) or _row(step, JOB_LANE, seq)[0]
             step.succeeded.add(lane)
-            answers.append(ends.add(job_id, held, lane, completed(held.attempts), outcome))
+            answers.append(end(job_id, held, lane, completed(held.attempts), outcome))
         else:
             terms = Terms(*_row(step, JOB_TERMS, seq))
-            answers.append(ends.add(job_id, held, terms.lane, _decide(step, held, terms, outcome)))
+            answers.append(end(job_id, held, terms.lane, _decide(step, held, terms, outcome)))
             if isinstance(outcome, Fail) and outcome.breaker is not None:
                 _count_failure(step, terms.lane, outcome.breaker)
     ends.write()

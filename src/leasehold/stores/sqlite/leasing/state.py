@@ -191,5 +191,5 @@ def finish_waiting(step: Step, job: JobState, after: Status, reason: str) -> Dec
     step.move(job.lane, job.status, decision.status)
     for name in decision.totals:
         step.count(job.lane, f"total_{name}")
-    step.job_ended(job.id)
+    step.jobs_ended((job.id,))
     return decision

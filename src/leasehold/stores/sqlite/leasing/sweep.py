@@ -13,6 +13,7 @@ from leasehold.core.lease import SweepReport
 from leasehold.stores.sqlite.leasing import lease, recover
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.recover import Suspects
+from leasehold.stores.sqlite.reading import feed
 from leasehold.stores.sqlite.rules.queue_changes import finish_deleting
 from leasehold.stores.sqlite.writing import clock_repair
 from leasehold.stores.sqlite.writing.database import Database
@@ -44,6 +45,7 @@ def _recover_some(
 def _tidy_up(database: Database, lost: Suspects) -> SweepReport:
     def operation(step: Step) -> SweepReport:
         rebalance(step)
+        feed.end_if_unfollowed(step)
         return recover.forget_workers(step, lost.dead & database.deaths.find(), lost.silent)
 
     report = database.write(operation)

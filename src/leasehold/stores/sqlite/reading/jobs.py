@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from leasehold.core.changes import Changes
 from leasehold.core.job import Job
+from leasehold.core.pages import check_cursor
 from leasehold.core.retention import without_old_result
 from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.rebalance import LAGS
-from leasehold.stores.sqlite.reading import read
+from leasehold.stores.sqlite.reading import feed, read
 from leasehold.stores.sqlite.writing.application import is_inside
 from leasehold.stores.sqlite.writing.database import Database
 
@@ -35,6 +37,25 @@ def search(
         page = read.search(db, where, limit, cursor, without)
         now = from_micros(database.now(db))
         return Page([without_old_result(job, now) for job in page.jobs], page.next_cursor)
+
+
+def fitting(
+    database: Database, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
+) -> tuple[list[str], str | None]:
+    """The ids of jobs that fit, from one end on, and where the next ones begin."""
+    with database.read() as db:
+        return read.find_fitting(db, where, limit, cursor, oldest_first=oldest_first)
+
+
+def changes(database: Database, cursor: str | None, limit: int) -> Changes:
+    """What changed after the cursor; whoever asks is a follower from now on."""
+    check_cursor(limit, cursor)
+    with database.read() as db:
+        was_kept = feed.is_followed(db, database.now(db))
+    if not was_kept:
+        was_kept = database.write(feed.follow)
+    with database.read() as db:
+        return feed.changes(db, cursor, limit, was_kept=was_kept)
 
 
 def position(database: Database, job_id: str) -> int | None:

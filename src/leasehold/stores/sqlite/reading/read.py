@@ -20,7 +20,14 @@ from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.codes import EVENT_OF, STATUS_OF
-from leasehold.stores.sqlite.schema.job_row import JOB, NUMBERS, job_carefully, job_of, job_without
+from leasehold.stores.sqlite.schema.job_row import (
+    IDS,
+    JOB,
+    NUMBERS,
+    job_carefully,
+    job_of,
+    job_without,
+)
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient, document_of
 
 _ATTEMPTS: Final = Lenient(
@@ -157,6 +164,25 @@ def search(
         rows = list(numbers)
         jobs = [lightened(job_carefully(db, seq), without) for (seq,) in rows[:limit]]
     return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+
+def find_fitting(
+    db: apsw.Connection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
+) -> tuple[list[str], str | None]:
+    """The ids of jobs that fit, from one end on, and where the next ones begin."""
+    clauses, values = conditions(where)
+    seen = check_cursor(limit, cursor)
+    if seen is not None:
+        clauses.append("job.seq > ?" if oldest_first else "job.seq < ?")
+        values.append(seen)
+    rows: list[Any] = db.execute(
+        f"{IDS} WHERE {' AND '.join(clauses) or '1'} "
+        f"ORDER BY job.seq {'ASC' if oldest_first else 'DESC'} LIMIT ?",
+        (*values, limit + 1),
+    ).fetchall()
+    return [job_id for _, job_id in rows[:limit]], (
+        str(rows[limit - 1][0]) if len(rows) > limit else None
+    )
 
 
 def attempts(db: apsw.Connection, job_id: str) -> list[Attempt]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import apsw
@@ -21,7 +21,7 @@ DELETED_BY: Final = " by "
 _decode = msgspec.json.Decoder(QueueConfig).decode
 
 
-class Known(dict[str, QueueRule]):
+class RuleBook(dict[str, QueueRule]):
     """The rules by queue."""
 
     def __init__(self, rules: Mapping[str, QueueRule] = {}) -> None:
@@ -32,17 +32,21 @@ class Known(dict[str, QueueRule]):
             if rule.config.key_concurrency is not None
         }
         """The queues that limit how many jobs of one key run at once, with that limit."""
+        self.capped: Collection[str] = {
+            queue for queue, rule in rules.items() if rule.config.max_priority is not None
+        }
+        """The queues in which even a new job may not stand where its own priority says."""
 
 
-class Rules:
+class RuleCache:
     """Remembers the rules under the generation at which they were read."""
 
     def __init__(self) -> None:
         self._generation = 0
         # Before the first change there is nothing to read.
-        self._known = Known()
+        self._known = RuleBook()
 
-    def at(self, db: apsw.Connection, generation: int) -> Known:
+    def at(self, db: apsw.Connection, generation: int) -> RuleBook:
         """The rules by queue. `generation` must be committed: one that is not may come to nothing
         and then be used again for other rules.
         """
@@ -52,10 +56,10 @@ class Rules:
         return self._known
 
 
-def load(db: apsw.Connection) -> Known:
+def load(db: apsw.Connection) -> RuleBook:
     """The rules as they are now, inside this write or read."""
     rows: Any = db.execute(LOAD)
-    return Known(dict(_rule_of(row) for row in rows))
+    return RuleBook(dict(_rule_of(row) for row in rows))
 
 
 def unreadable_rules(db: apsw.Connection) -> Iterator[str]:

@@ -155,6 +155,8 @@ def job_without(fields: Collection[str]) -> str:
 
 NUMBERS: Final = f"SELECT job.seq {_FROM.format('')}"
 """Only the numbers, which can always be read."""
+IDS: Final = f"SELECT job.seq, job.id {_FROM.format('')}"
+"""Numbers and ids."""
 GUARDED: Final = (
     f"SELECT {', '.join(guarded(each.expression, each.kind) for each in _ALL)} "  # our own names
     + _FROM.format("LEFT")

@@ -1,6 +1,6 @@
 """The jobs that wait for one that has ended; `core.resolving` decides.
 
-Whoever ends a job says so by `step.job_ended`, and its dependents are dealt with in the same write.
+Whoever ends jobs says so by `step.jobs_ended`, and dependents are dealt with in the same write.
 Guard: the row in `blocker` is deleted, so each end counts once.
 
 One write deals with so many; a job that still blocks others then has a row in `resolving`, written

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from leasehold.core.dependencies import SortedOut
 from leasehold.core.job import Draft
 from leasehold.core.records import Submitted
+from leasehold.core.replies import check_request_id, keep_submit, submit_again
 from leasehold.core.transactions import Connection
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.submitting.lanes import Lanes
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.submitting.submit import submit as submit_in
+from leasehold.stores.sqlite.writing import replies
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import within
@@ -26,6 +28,31 @@ def submit(
 ) -> list[Submitted | LeaseholdError]:
     """Submit them in a write of their own."""
     return _submit(database, database.write, database.lanes, drafts, partial=partial)
+
+
+def submit_once(
+    database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """The same, or the answer to it when it was carried out before under this id."""
+    check_request_id(request_id)
+    with database.read() as db:
+        before = replies.find(db, request_id, database.now(db))
+    if before is not None:
+        return SortedOut.of(drafts).woven(submit_again(before))
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        def once(step: Step) -> Stored:
+            before = replies.find(step.db, request_id, step.now)
+            if before is not None:
+                return submit_again(before)
+            answers = operation(step)
+            if not isinstance(answers, LeaseholdError):
+                replies.keep(step, request_id, keep_submit(answers))
+            return answers
+
+        return database.write(once)
+
+    return _submit(database, write, database.lanes, drafts, partial=partial)
 
 
 def submit_within(

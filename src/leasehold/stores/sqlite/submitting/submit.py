@@ -12,19 +12,19 @@ import apsw
 import msgspec
 
 from leasehold.core import submitting
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
-from leasehold.core.settings import DraftDefaults
-from leasehold.core.status import Status
-from leasehold.core.submitting import (
+from leasehold.core.intake import (
     IDEMPOTENCY_MICROS,
     Answer,
     FirstUse,
     KeyName,
     NewKey,
     NewLinks,
-    due_at,
 )
+from leasehold.core.job import Draft
+from leasehold.core.records import Submitted
+from leasehold.core.settings import DraftDefaults
+from leasehold.core.status import Status
+from leasehold.core.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing import ready
@@ -99,7 +99,7 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
 
 
 class Intake(GateBook):
-    """See `leasehold.core.submitting.Intake`."""
+    """See `leasehold.core.intake.Intake`."""
 
     __slots__ = ("_lanes", "_numbers", "defaults", "has_rules")
 
@@ -176,8 +176,7 @@ def insert(
 ) -> list[Submitted]:
     """Make jobs of drafts that nothing stands against; those in `blocked` are born so."""
     jobs, newcomers, entries = [], [], []
-    lowered = _with_max_priority(step)
-    key_limits = step.rules.key_limits
+    capped, key_limits = step.rules.capped, step.rules.key_limits
     waiting: list[tuple[int, int, int | None, int]] = []
     answers: list[Submitted] = []
     born: Counter[tuple[int, Status]] = Counter()
@@ -193,7 +192,7 @@ def insert(
             status = Status.PENDING
             if (
                 draft.deadline is None
-                and draft.queue not in lowered
+                and draft.queue not in capped
                 and (draft.limit_key is None or draft.queue not in key_limits)
             ):
                 newcomers.append((lane, draft.priority, now, seq, draft.parent_id))
@@ -219,13 +218,6 @@ def insert(
     # A delayed job wakes workers too: it may be due before anything they know of.
     step.hints.ready = True
     return answers
-
-
-def _with_max_priority(step: Step) -> Collection[str]:
-    """The queues in which even a new job may not stand where its own priority says."""
-    if not step.rules:
-        return ()
-    return {name for name, rule in step.rules.items() if rule.config.max_priority is not None}
 
 
 def _entry(seq: int, lane: int, draft: Draft, now: int) -> Entry:

@@ -26,7 +26,7 @@ from leasehold.stores.sqlite.disk.connection import (
     WAL_PAGES_BEFORE_CHECKPOINT,
     Durability,
 )
-from leasehold.stores.sqlite.rules.known import Rules
+from leasehold.stores.sqlite.rules.known import RuleCache
 from leasehold.stores.sqlite.rules.settings import KnownSettings
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.step import Hints
@@ -55,7 +55,7 @@ class ApplicationConnection(apsw.Connection):
         # Never creates the file: the store has.
         super().__init__(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
         self.database = database
-        self.rules = Rules()
+        self.rules = RuleCache()
         self.settings = KnownSettings()
         """Both are its own: the store's belong to whoever leads its writes."""
         self.hints = Hints()

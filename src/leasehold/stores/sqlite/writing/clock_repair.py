@@ -52,6 +52,7 @@ HAPPENED: Final = {
     "log": ("at",),
     "schedule": ("created_at", "updated_at", "last_at"),
     "audit": ("at",),
+    "reply": ("at",),
     "queue": ("older_at", "newer_at"),
     "cleanup": ("started_at", "active_at", "ended_at"),
     "archive": ("created_at", "started_at", "finished_at", "archived_at"),

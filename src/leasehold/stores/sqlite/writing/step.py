@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from leasehold.env import Env
 from leasehold.stores.sqlite.reading.measuring import Measured
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.rules import settings
-from leasehold.stores.sqlite.rules.known import Known, Rules, load
+from leasehold.stores.sqlite.rules.known import RuleBook, RuleCache, load
 from leasehold.stores.sqlite.schema.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.writing.clock import BASIS, WRITE_BASIS, StoreClock, move_leases
@@ -79,7 +79,7 @@ class Step:
         now: int,
         version_floor: int,
         next_seq: int,
-        rules: Known,
+        rules: RuleBook,
         known_settings: SettingsInForce,
     ) -> None:
         self.db = db
@@ -139,7 +139,7 @@ class Step:
         db: apsw.Connection,
         env: Env,
         clock: StoreClock,
-        rules: Rules,
+        rules: RuleCache,
         known_settings: settings.KnownSettings,
     ) -> Step:
         stored, floor, next_seq, generation, somebody_waits, some_unresolved, *rest = _row(
@@ -188,10 +188,10 @@ class Step:
         if self.opens_minute:
             end_minute(Spans(self.db), self.now // MINUTE_MICROS)
 
-    def job_ended(self, job_id: str) -> None:
-        """A job has ended: its dependents are to be dealt with, and whoever waits for it woken."""
-        self.ended.append(job_id)
-        self.hints.ended.append(job_id)
+    def jobs_ended(self, job_ids: Sequence[str]) -> None:
+        """Jobs have ended: their dependents are dealt with, and whoever waits for them is woken."""
+        self.ended += job_ids
+        self.hints.ended += job_ids
 
     def count(self, lane: int, name: str, by: int = 1) -> None:
         """Change a lane's counter (a column of `lane`)."""

@@ -31,7 +31,7 @@ from leasehold.interrupts import LOOK_SECONDS, SHIELD, Interrupted, shielded
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
 from leasehold.stores.sqlite.leasing.room import tell_of_room
-from leasehold.stores.sqlite.rules.known import Rules
+from leasehold.stores.sqlite.rules.known import RuleCache
 from leasehold.stores.sqlite.rules.settings import KnownSettings
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
@@ -86,7 +86,7 @@ class Writer:
         self._clock = clock
         self._before_commit = before_commit
         self._after_commit = after_commit
-        self._rules = Rules()
+        self._rules = RuleCache()
         self._settings = KnownSettings()
         self._closed = False
         self._ended = False

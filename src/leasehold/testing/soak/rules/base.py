@@ -57,14 +57,15 @@ class Step:
     def gone(self) -> list[Job]:
         return [job for job_id, job in self.before.jobs.items() if job_id not in self.after.jobs]
 
+    @property
+    def used_again(self) -> set[str]:
+        """Ids that stand for a second job: who waited for the first does not wait for it."""
+        return self.book.reused | {job.id for job in self.new if job.id in self.book.gone_ids}
+
     def needs(self, job: Job) -> list[str]:
         """What a job depends on, without ids that stand for another job by now."""
-        again = self.book.reused
-        return [each for each in job.depends_on if each not in again and each not in self._again]
-
-    @property
-    def _again(self) -> set[str]:
-        return {job.id for job in self.new if job.id in self.book.gone_ids}
+        again = self.used_again if job.depends_on else ()
+        return [each for each in job.depends_on if each not in again]
 
     def happened(self, *kinds: Event) -> list[HistoryEvent]:
         return [event for event in self.events if event.event in kinds]

@@ -80,7 +80,8 @@ def dead_letters_stay_unless_somebody_says_so(step: Step) -> int:
 @rule("RET-10")
 def a_clean_up_that_is_over_has_left_nothing(step: Step) -> int:
     # One that takes its time may miss what grows old meanwhile.
-    if step.method != CLEAN_UP or not cleans_up(step) or step.answer.run is None:
+    whole = step.method == CLEAN_UP and step.call.get("policy") is not None
+    if not whole or not cleans_up(step) or step.answer.run is None:
         return 0
     left = [
         job.id for job in step.after.jobs.values() if is_old(step, job) and not is_needed(step, job)

@@ -99,7 +99,7 @@ def others_are_not_replayed(step: Step) -> int:
         elif job.status not in ENDED_BADLY:
             assert isinstance(answer, InvalidTransitionError), f"{job_id} was {job.status}"
             met += 1
-        elif not isinstance(answer, Job):
+        elif not isinstance(answer, Job) and step.used_again.isdisjoint(job.depends_on):
             # DEP-6: it would wait for what has ended badly.
             bad = [
                 each
@@ -118,6 +118,8 @@ def only_what_has_ended_is_discarded(step: Step) -> int:
     for job_id, job, answer in ordered(step, "discard"):
         if job is None:
             assert isinstance(answer, JobNotFoundError), f"there is no {job_id}, yet {answer!r}"
+            continue
+        if job_id in step.used_again:
             continue
         needed = [
             each.id

@@ -46,7 +46,7 @@ def a_pending_job_has_a_place(step: Step) -> int:
 
 @rule("DEP-8")
 def a_graph_is_all_that_is_linked(step: Step) -> int:
-    if step.method != "graph" or step.book.reused:
+    if step.method != "graph" or step.used_again:
         return 0
     jobs = step.after.jobs
     linked = {each for each in step.call.get("job_ids") if each in jobs}
@@ -92,4 +92,16 @@ def the_store_finds_no_fault_with_itself(step: Step) -> int:
     if step.method != "check":
         return 0
     assert step.answer == [], f"it finds {step.answer}"
+    return 1
+
+
+@rule("PGE-1")
+def a_page_is_a_part_of_the_whole(step: Step) -> int:
+    if step.method != "history_page" or step.refused:
+        return 0
+    since = int(step.call.get("cursor") or 0)
+    whole = [e for e in step.store.history(step.call.get("job_id")) if e.sequence > since]
+    limit = step.call.get("limit")
+    assert step.answer.events == whole[:limit], f"of {whole}"
+    assert (step.answer.next_cursor is not None) == (len(whole) > limit), f"of {len(whole)} events"
     return 1

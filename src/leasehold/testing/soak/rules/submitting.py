@@ -100,11 +100,14 @@ def a_discarded_job_frees_its_key(step: Step) -> int:
     """Rule SUB-4 judges the next submit; a pruned job's key goes on answering for it (RET-6)."""
     if step.method not in ("discard", "purge_queue"):
         return 0
-    gone = {job.id for job in step.gone}
-    freed = [name for name, known in step.book.keys.items() if known.job_id in gone]
-    for name in freed:
-        del step.book.keys[name]
-    return len(freed)
+    freed = 0
+    for job in step.gone:
+        name = (job.queue, job.idempotency_key or "")
+        known = step.book.keys.get(name)
+        if known is not None and known.job_id == job.id:
+            del step.book.keys[name]
+            freed += 1
+    return freed
 
 
 @rule("LIM-6")

@@ -82,3 +82,19 @@ def get(scene: Scene) -> Call:
 @verb("check", 0.5)
 def check(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
     return call("check")
+
+
+@verb("history, page by page", 1, Feature.READS)
+def history_page(scene: Scene) -> Call:
+    limit, cursor = scene.random.choice((0, 1, 3, 100)), scene.random.choice((None, "2"))
+    return call("history_page", job_id=scene.some_ids(1)[0], limit=limit, cursor=cursor)
+
+
+@verb("log, page by page", 1, Feature.REPORTS)
+def log_page(scene: Scene) -> Call:
+    return call("log_page", job_id=scene.some_ids(1)[0], limit=scene.random.choice((1, 100)))
+
+
+@verb("audit log, page by page", 1, Feature.READS)
+def audit_page(scene: Scene) -> Call:
+    return call("audit_page", limit=scene.random.choice((1, 100)))

@@ -485,3 +485,21 @@ CREATE TABLE span (
 ) WITHOUT ROWID;
 -- To read the latest of all queues, and to forget the oldest of whichever.
 CREATE INDEX span_by_time ON span (resolution, at);
+
+-- The change feed, written by triggers that are there only while somebody follows it (feed.py).
+CREATE TABLE change (
+    n      INTEGER PRIMARY KEY AUTOINCREMENT,  -- its numbers are never used again
+    kind   INTEGER NOT NULL,
+    name   TEXT,     -- NULL for a job that is still there
+    seq    INTEGER,
+    status INTEGER,
+    events INTEGER
+);
+
+-- Replies to requests that may be sent twice, for some minutes (replies.py).
+CREATE TABLE reply (
+    n    INTEGER PRIMARY KEY,
+    id   TEXT NOT NULL UNIQUE,
+    at   INTEGER NOT NULL,
+    data BLOB NOT NULL
+);
