@@ -21,7 +21,8 @@ from leasehold.stores.sqlite.leasing.order import READY_IN_LANE
 from leasehold.stores.sqlite.leasing.ready import ENTER_NEW, LEAVE
 from leasehold.stores.sqlite.leasing.state import INSERT_FINISHED
 from leasehold.stores.sqlite.submitting.submit import INSERT_JOB
-from leasehold.stores.sqlite.writing.step import READ_STATE, WRITE_STATE
+from leasehold.stores.sqlite.writing.remembered import READ_STATE
+from leasehold.stores.sqlite.writing.step import WRITE_STATE
 
 PAYLOAD = b'{"args":[],"kwargs":{}}'
 LANE = "INSERT INTO lane (id, queue, task) VALUES (1, 'default', 'benchmarks.tasks:noop')"

@@ -326,3 +326,59 @@ with SHIELD:
     thread.join()
 sys.exit(codes[0])
 """
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+
+class Ring:
+    def find_spec(self, name, path=None, target=None):
+        if name == {inside!r}:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+import leasehold
+from leasehold.connect import connect
+{before}
+sys.meta_path.insert(0, Ring())
+try:
+    {use}
+except KeyboardInterrupt:
+    print("interrupted", {inside!r} in sys.modules, {whole!r} in sys.modules)
+{use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "use", "inside", "whole"),
+    [
+        ("", "leasehold.TaskQueue", "leasehold.queue.calls", "leasehold.queue.facade"),
+        ("", "connect('jobs.db')", "apsw", "leasehold.stores.sqlite"),
+        ("", "connect('memory://')", "leasehold.stores.memory.store", "leasehold.stores.memory"),
+        (
+            "queue = leasehold.TaskQueue('memory://', num_workers=0)",
+            "queue.bridge()",
+            "asyncio.base_events",
+            "leasehold.queue.awaiting",
+        ),
+        (
+            "queue = leasehold.TaskQueue('memory://', num_workers=0)",
+            "queue.run_worker(until_empty=True)",
+            "leasehold.worker.loop",
+            "leasehold.worker.worker",
+        ),
+    ],
+)
+def test_an_interrupt_leaves_no_module_in_halves(
+    tmp_path: Path, before: str, use: str, inside: str, whole: str
+) -> None:
+    script = INTERRUPTED_IMPORT.format(before=before, use=use, inside=inside, whole=whole)
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.stdout, ran.returncode) == ("interrupted True True\n", 0), ran.stderr

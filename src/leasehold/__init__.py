@@ -249,9 +249,9 @@ def __getattr__(name: str) -> Any:
     # nothing, and a producer never loads what only workers need.
     if name not in __all__:
         raise AttributeError(f"module 'leasehold' has no attribute {name!r}")
-    from importlib import import_module
+    from leasehold.interrupts import import_whole
 
-    value = getattr(import_module(_HOME_OF.get(name, "leasehold.errors")), name)
+    value = getattr(import_whole(_HOME_OF.get(name, "leasehold.errors")), name)
     globals()[name] = value
     return value
 

@@ -15,6 +15,7 @@ from leasehold.core.retention import RetentionPolicy
 from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
+from leasehold.interrupts import import_whole
 
 Durability = Literal["full", "normal"]
 
@@ -111,12 +112,14 @@ def _sqlite(path: str, env: Env, durability: Durability, limits: dict[str, float
         raise UnsupportedError("a SQLite store needs a file; for a store in memory use memory://")
     if durability not in ("full", "normal"):
         raise UnsupportedError(f"durability is 'full' or 'normal', not {durability!r}")
+    import_whole("leasehold.stores.sqlite")
     from leasehold.stores.sqlite import SQLiteStore
 
     return SQLiteStore(path, env=env, durability=durability, **limits)
 
 
 def _memory(env: Env, retention: RetentionPolicy | None) -> Store:
+    import_whole("leasehold.stores.memory")
     from leasehold.stores.memory import MemoryStore
 
     return MemoryStore(env, retention=retention)

@@ -33,7 +33,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import wraps
-from types import FrameType, TracebackType
+from importlib import import_module
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -205,6 +206,18 @@ def _call(handler: object, signum: int, frame: FrameType | None) -> None:
 SHIELD: Final = Shield()
 
 os.register_at_fork(after_in_child=SHIELD._after_fork_in_child)  # noqa: SLF001
+
+
+def import_whole(name: str) -> ModuleType:
+    """Import a module inside the shield, unless it is there: an interrupt leaves none in halves.
+
+    For what is imported only when it is needed, which may be in the midst of a program.
+    """
+    module = sys.modules.get(name)
+    if module is None:
+        with SHIELD:
+            module = import_module(name)
+    return module
 
 
 def shielded(function: Callable[P, T]) -> Callable[P, T]:

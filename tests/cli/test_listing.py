@@ -52,7 +52,9 @@ def test_filters_narrow_it(shell: Shell) -> None:
     assert listed("--search", "DOG", "--created-from", "-1h") == ["two"]
     assert listed("--error", "picture") == ["one"]
     assert listed("--created-before", "-1h") == []
-    assert run_here(shell, "list", "--status", "asleep").code == Exit.USAGE
+    refused = run_here(shell, "list", "--status", "ded")
+    assert refused.code == Exit.USAGE
+    assert "no status 'ded': did you mean 'dead'? the statuses are scheduled, " in refused.err
 
 
 def test_limit_and_pages(shell: Shell) -> None:

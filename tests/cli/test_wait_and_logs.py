@@ -117,6 +117,18 @@ def test_logs_of_a_command_by_stream_and_attempt(crews: Shell) -> None:
     assert crews.run("logs", "job", "--follow", "--attempt", "1").code == Exit.USAGE
 
 
+def test_logs_of_a_job_that_said_nothing(crews: Shell) -> None:
+    crews.ok("enqueue", "--command", "true", "--id", "command")
+    assert "command has not run: it is pending" in crews.ok("logs", "command").err
+    crews.ok("enqueue", "--task", "quiet", "--id", "task")
+    assert "task has logged nothing; it is pending" in crews.ok("logs", "task").err
+    crews.ok("cancel", "task", "-y")
+    work(crews)
+    silent = crews.ok("logs", "command")
+    assert (silent.out, "has printed nothing here; it is completed" in silent.err) == ("", True)
+    assert crews.ok("logs", "command", "-o", "json").json == []
+
+
 def test_logs_of_a_task(crews: Shell) -> None:
     (crews.folder / "talking.py").write_text(TASKS)
     crews.ok("enqueue", "--id", "job", "--task", "talk", "--args", "[2]")

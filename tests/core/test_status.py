@@ -89,3 +89,13 @@ def test_the_message_names_job_status_and_event() -> None:
     with pytest.raises(InvalidTransitionError) as caught:
         check(Event.CANCELLED, Status.DEAD, Status.CANCELLED, "a1")
     assert str(caught.value) == "job a1 is dead: it cannot be cancelled"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("ded", "dead"), ("Pending", "pending"), ("canceled", "cancelled")]
+)
+def test_a_status_that_there_is_not_names_the_nearest(wrong: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"no status '{wrong}': did you mean '{meant}'"):
+        Status(wrong)
+    with pytest.raises(ValueError, match="no status 'x': the statuses are scheduled, blocked, "):
+        Status("x")

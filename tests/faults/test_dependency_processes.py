@@ -59,7 +59,7 @@ def test_nothing_stays_blocked_and_nothing_runs_too_early(
     path, told, random = folder / "jobs.db", acknowledged, Random(seed)
     SQLiteStore(path).close()
     functions = [f"support.dependency_children:{kind}" for kind in KINDS]
-    under_fire(path, told, random, functions, kills=KILLS, lines_between_kills_max=80)
+    under_fire(path, told, random, functions, kills=KILLS, lines_between_kills_max=40)
     store = SQLiteStore(path)
     assert store.check() == []
     finish_all(store)

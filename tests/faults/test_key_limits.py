@@ -56,7 +56,7 @@ def most_seen(store: SQLiteStore) -> dict[str, int]:
 
 def race(path: Path, told: Acknowledged, random: Random, function: str = "crowd") -> None:
     functions = [f"support.key_children:{function}"] * PROCESSES
-    under_fire(path, told, random, functions, kills=KILLS, lines_between_kills_max=30)
+    under_fire(path, told, random, functions, kills=KILLS)
 
 
 def most_at_once(store: SQLiteStore) -> Counter[str | None]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreLostError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.worker.stopping import StopReason
+from support.lives import enter
 
 pytestmark = pytest.mark.faults
 
@@ -168,3 +170,27 @@ def test_a_wait_for_a_job_of_a_lost_store_ends(path: Path) -> None:
         deleted(path)
         with pytest.raises(StoreLostError):
             job.result(timeout=60)
+
+
+@pytest.mark.parametrize("name", ["workers", "wake"])
+def test_a_folder_below_the_run_folder_that_was_deleted_is_made_anew(
+    tmp_path: Path, name: str
+) -> None:
+    with closing(SQLiteStore(tmp_path / "jobs.db")) as store:
+        store.submit([Draft(id="a", task="t")])
+        shutil.rmtree(tmp_path / "jobs.db-run" / name)
+        end = store.subscribe(Quiet())
+        with closing(enter(store, "w")):
+            store.submit([Draft(id="b", task="t")])
+            assert len(store.exchange((), LeaseRequest(worker="w", limit=9)).leases) == 2
+            assert store.dead_workers() == set()
+        end()
+        assert store.check() == []
+
+
+class Quiet:
+    """A listener that does nothing."""
+
+    def on_ready(self) -> None: ...
+    def on_ended(self, job_ids: Collection[str] | None) -> None: ...
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None: ...

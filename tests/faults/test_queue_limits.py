@@ -60,7 +60,7 @@ def most_seen(store: SQLiteStore) -> dict[str, Any]:
 
 def race(path: Path, told: Acknowledged, random: Random, function: str = "crowd") -> None:
     functions = [f"support.queue_children:{function}"] * PROCESSES
-    under_fire(path, told, random, functions, kills=KILLS, lines_between_kills_max=30)
+    under_fire(path, told, random, functions, kills=KILLS)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

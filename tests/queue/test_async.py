@@ -52,6 +52,44 @@ def test_submit_and_result(url: str) -> None:
     asyncio.run(main())
 
 
+def test_a_queue_that_is_cancelled_while_it_starts_is_closed(url: str) -> None:
+    """As by Ctrl-C in asyncio.run: there is no end of the block that would close it."""
+
+    async def main() -> None:
+        queue = AsyncTaskQueue(url, num_workers=1)
+        begun, may_end = threading.Event(), threading.Event()
+
+        def start() -> None:
+            begun.set()
+            may_end.wait(WAIT)
+
+        queue.queue.start = start  # type: ignore[method-assign]
+        entering = asyncio.ensure_future(queue.__aenter__())
+        await asyncio.to_thread(begun.wait, WAIT)
+        entering.cancel()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        assert repr(queue.queue).endswith("shut down)")
+
+    asyncio.run(main())
+    left = [thread.name for thread in threading.enumerate() if "leasehold" in thread.name]
+    assert left == []
+
+
+def test_a_queue_that_is_interrupted_while_it_starts_is_closed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    queue = TaskQueue(url, num_workers=1)
+    monkeypatch.setattr(queue, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), queue:
+        pass
+    assert repr(queue).endswith("shut down)")
+
+
 def test_a_thousand_at_once_share_few_writes_and_no_threads(url: str) -> None:
     async def main() -> None:
         async with AsyncTaskQueue(url, num_workers=4) as queue:

@@ -147,6 +147,17 @@ def test_a_batch_of_leases_is_measured_by_a_few_rows(
         assert db.execute("SELECT count(*) FROM measured").fetchall() == [(0,)]
 
 
+def test_measures_that_are_missing_are_found(store: SQLiteStore) -> None:
+    store.submit([Draft(id="job", task="t")])
+    [lease] = store.exchange(request=LeaseRequest(worker="w")).leases
+    store.exchange([Settlement(lease.job_id, lease.version, Complete())])
+    store._database.writer.run(lambda step: step.execute("DELETE FROM measured").fetchall())
+    assert store.check() == [
+        "queue 'default': 1 jobs were leased, not as many waits measured",
+        "queue 'default': 0 runs were measured, but 1 attempts ended",
+    ]
+
+
 def test_what_a_failed_operation_measured_is_dropped(
     store: SQLiteStore, clock: ManualClock
 ) -> None:

@@ -20,7 +20,7 @@ from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import order, ready, rebalance
 from leasehold.stores.sqlite.rules.queues import QueueBook
-from leasehold.stores.sqlite.writing.step import READ_STATE
+from leasehold.stores.sqlite.writing.remembered import READ_STATE
 
 ALL = LeaseRequest(worker="w", limit=100_000)
 

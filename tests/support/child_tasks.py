@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import locale
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -142,6 +144,11 @@ def process_state() -> dict[str, Any]:
         "recursion": sys.getrecursionlimit(),
         "tracing": sys.gettrace() is not None,
         "printing": print("well", flush=True),  # noqa: T201
+        "environment": dict(os.environ),
+        "path": sys.path,
+        "missing": sorted({"json", "support.child_tasks", "leasehold"} - sys.modules.keys()),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE),
     }
 
 
@@ -155,6 +162,34 @@ def change_process_state() -> int:
     sys.setrecursionlimit(500)
     sys.settrace(lambda *_: None)
     sys.stdout.close()
+    os.environ.clear()
+    os.environ["LC_ALL"] = "xx_YY.nonsense"
+    sys.path.clear()
+    sys.modules.clear()
+    locale.setlocale(locale.LC_ALL, "C")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    return os.getpid()
+
+
+def add_an_audit_hook() -> int:
+    sys.addaudithook(lambda *_: None)
+    return os.getpid()
+
+
+def be_nicer() -> int:
+    os.nice(1)
+    return os.getpid()
+
+
+def become_somebody_else() -> int:
+    """Needs root, as does the next one."""
+    os.setgid(65534)
+    os.setuid(65534)
+    return os.getpid()
+
+
+def move_to_another_root() -> int:
+    os.chroot("/tmp")
     return os.getpid()
 
 

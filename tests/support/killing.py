@@ -43,7 +43,7 @@ def under_fire(
     functions: Sequence[str],
     *,
     kills: int,
-    lines_between_kills_max: int = 60,
+    lines_between_kills_max: int = 30,
     more: tuple[object, ...] = (),
 ) -> None:
     """Let processes use a store, each running one function ("module:name"), and kill all of them.

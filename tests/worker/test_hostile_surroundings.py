@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -36,6 +38,7 @@ from support.workers import MoodyStore, Tasks, submit_to
 
 Start = Callable[..., Worker]
 SECONDS = 20.0
+AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root may do that")
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
@@ -335,3 +338,66 @@ def test_a_child_process_puts_its_surroundings_back_after_each_job() -> None:
     assert before == after
     assert pid == before["pid"]
     executor.close()
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (child_tasks.add_an_audit_hook, "an audit hook"),
+        (child_tasks.be_nicer, "another priority"),
+        pytest.param(child_tasks.become_somebody_else, "another user or group", marks=AS_ROOT),
+        pytest.param(child_tasks.move_to_another_root, "another root folder", marks=AS_ROOT),
+    ],
+)
+def test_a_child_process_is_replaced_after_a_job_that_changed_it_for_good(
+    task: Callable[[], int], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "leasehold.worker")
+    executor = ProcessExecutor(1, env=SYSTEM)
+    pids = []
+    for number, func in enumerate((child_tasks.pid, task, child_tasks.pid, child_tasks.pid)):
+        watched = call_run(func, job_id=f"job-{number}")
+        executor.start(watched.run)
+        pids.append(watched.result())
+    executor.close()
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+    [said] = [each for each in caplog.messages if "cannot be undone" in each]
+    assert said.startswith("job job-1 ")
+    assert f"leaves its process with {words}" in said
+
+
+def test_a_limit_that_nobody_can_raise_again_is_a_change_for_good() -> None:
+    script = """
+import os, resource
+from leasehold.worker.executors.lasting import LastingChanges
+if os.getuid() == 0:
+    os.setuid(65534)
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+changes = LastingChanges()
+resource.setrlimit(resource.RLIMIT_NOFILE, (16, hard))
+print(changes.found(), resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard))
+resource.setrlimit(resource.RLIMIT_NOFILE, (16, 32))
+print(changes.found())
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["None True", "a lower resource limit"]
+
+
+def test_what_the_import_of_a_task_changes_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "module_with_a_wish.py").write_text(
+        "import os, sys\nos.environ['WISH'] = 'stays'\ndef wish(): return os.environ.get('WISH')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("module_with_a_wish")
+    monkeypatch.delenv("WISH")
+    executor = ProcessExecutor(1, env=SYSTEM)
+    answers = []
+    # The child is started for another module, and imports this one when its job begins.
+    for number, func in enumerate((child_tasks.pid, module.wish, module.wish)):
+        watched = call_run(func, job_id=f"job-{number}")
+        executor.start(watched.run)
+        answers.append(watched.result())
+    executor.close()
+    assert answers[1:] == ["stays", "stays"]

@@ -22,7 +22,12 @@ class AsyncTaskQueue(AsyncQueueCalls):
     """A TaskQueue whose calls are awaited. It takes the same arguments; see `TaskQueue`."""
 
     async def __aenter__(self) -> Self:
-        await self._call(self.queue.start)
+        try:
+            await self._call(self.queue.start)
+        except BaseException:
+            # Cancelled here, by Ctrl-C say, nobody comes to the end of the block to close it.
+            await self.shutdown()
+            raise
         return self
 
     async def __aexit__(

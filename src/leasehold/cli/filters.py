@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -30,18 +30,29 @@ _OPTIONS = (
     click.option("--error", "error_text", help="With this in the latest error."),
     click.option("--search", "text", help="With this in the payload or the latest error."),
 )
-_STATUS = click.option(
-    "--status",
-    "--state",
-    "-s",
-    "statuses",
-    type=NAMES,
-    help="In these statuses: " + ", ".join(status.value for status in Status) + ".",
-)
 
 
-def filter_options(*, status: bool = True, queue: bool = True) -> Callable[[F], F]:
-    """Add the filter's options; the command gets them as one JobFilter, `where`."""
+def _status_option(statuses: Collection[Status]) -> Callable[[F], F]:
+    names = ", ".join(status.value for status in Status if status in statuses)
+    return click.option(
+        "--status",
+        "--state",
+        "-s",
+        "statuses",
+        type=NAMES,
+        callback=lambda _ctx, _param, given: _statuses(given, statuses),
+        help=f"In these statuses: {names}.",
+    )
+
+
+def filter_options(
+    *, status: bool | Collection[Status] = True, queue: bool = True
+) -> Callable[[F], F]:
+    """Add the filter's options; the command gets them as one JobFilter, `where`.
+
+    `status` says whether, or which, statuses can be asked for.
+    """
+    statuses = tuple(Status) if isinstance(status, bool) else status
 
     def decorate(function: F) -> F:
         @wraps(function)
@@ -50,7 +61,7 @@ def filter_options(*, status: bool = True, queue: bool = True) -> Callable[[F], 
 
         decorated: Any = with_filter
         named = _OPTIONS if queue else _OPTIONS[1:]
-        for option in reversed((_STATUS, *named) if status else named):
+        for option in reversed((_status_option(statuses), *named) if status else named):
             decorated = option(decorated)
         return cast("F", decorated)
 
@@ -64,20 +75,25 @@ def is_everything(where: JobFilter) -> bool:
 
 def _filter(given: dict[str, Any]) -> JobFilter:
     meta: tuple[tuple[str, Any], ...] = given.pop("meta")
-    statuses = _statuses(given.pop("statuses", None))
+    statuses = given.pop("statuses", None)
     fields = {name: given.pop(name) for name in JobFilter.__struct_fields__ if name in given}
     return JobFilter(statuses=statuses, metadata=dict(meta) or None, **fields)
 
 
-def _statuses(names: tuple[str, ...] | None) -> tuple[Status, ...] | None:
+def _statuses(
+    names: tuple[str, ...] | None, allowed: Collection[Status]
+) -> tuple[Status, ...] | None:
     if names is None:
         return None
     try:
-        return tuple(Status(name.lower()) for name in names)
-    except ValueError:
-        known = {status.value for status in Status}
-        unknown = next(name for name in names if name.lower() not in known)
-        raise click.BadParameter(
-            f"{unknown!r} is no status; there are {', '.join(status.value for status in Status)}",
-            param_hint="--status",
-        ) from None
+        statuses = tuple(Status(name.lower()) for name in names)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--status") from None
+    for status in statuses:
+        if status not in allowed:
+            known = ", ".join(each.value for each in Status if each in allowed)
+            raise click.BadParameter(
+                f"jobs that are {status.value} are not meant: it takes {known}",
+                param_hint="--status",
+            )
+    return statuses

@@ -83,12 +83,24 @@ def logs(
     lines = _follow(session, snapshot) if follow else _lines(session, snapshot, attempt)
     chosen = (line for line in lines if streams is None or line.stream == streams)
     if session.format == "table":
+        silent = True
         for line in chosen:
+            silent = False
             mark = "err| " if line.stream == "stderr" and streams is None else ""
             when = "" if not timestamps or line.at is None else f"{line.at.isoformat()} "
             click.echo(when + mark + safe(line.text, limit=None))
+        if silent and not follow:
+            session.tell(_why_silent(snapshot))
     else:
         emit(session, (document_of(line) for line in chosen), COLUMNS)
+
+
+def _why_silent(job: Job) -> str:
+    if job.task != COMMAND_TASK:
+        return f"job {safe(job.id)} has logged nothing; it is {job.status.value}"
+    if not job.attempts:
+        return f"job {safe(job.id)} has not run: it is {job.status.value}"
+    return f"job {safe(job.id)} has printed nothing here; it is {job.status.value}"
 
 
 def output_lines(queue: TaskQueue, job: Job, *, attempt: int | None) -> Iterator[OutputLine]:

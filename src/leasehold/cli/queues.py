@@ -170,14 +170,15 @@ def drain(session: Session, names: tuple[str, ...]) -> None:
 
 @command(of=queue)
 @click.argument("name")
-@filter_options(queue=False)
+@filter_options(status=WAITING, queue=False)
 @destructive
 def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: bool) -> None:
     """Delete the waiting jobs of a queue, or those that fit.
 
-    They are deleted with all their records. What runs, and what has ended, stays. Jobs of other
-    queues, or that do not fit, are told if they wait for a deleted one, as if it had been
-    cancelled; --dry-run counts them.
+    They are deleted with all their records. What runs, and what has ended, stays: `dlq purge`
+    deletes dead letters, and `prune` what is completed or cancelled. Jobs of other queues, or that
+    do not fit, are told if they wait for a deleted one, as if it had been cancelled; --dry-run
+    counts them.
 
     \b
     Examples: queuectl queue purge mail --dry-run
@@ -275,5 +276,5 @@ def _waiting(session: Session, name: str, where: JobFilter) -> int:
 
 
 def _narrowed(name: str, where: JobFilter) -> JobFilter:
-    statuses = tuple(status for status in where.statuses or WAITING if status in WAITING)
+    statuses = where.statuses or tuple(WAITING)
     return msgspec.structs.replace(where, queues=(name,), statuses=statuses)

@@ -22,7 +22,7 @@ def _as_json(value: Any) -> Any:
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
-    raise TypeError(f"a {type(value).__qualname__} is not JSON")
+    raise TypeError(f"a value of type {type(value).__qualname__} is not JSON")
 
 
 encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(enc_hook=_as_json).encode
@@ -37,7 +37,7 @@ def encode_value(value: Any, what: str) -> bytes:
         raise PayloadError(f"{what} is nested too deeply, or contains itself") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise PayloadError(
-            f"{what}, a {type(value).__qualname__}, cannot be written as JSON: {error}"
+            f"{what}, of type {type(value).__qualname__}, cannot be written as JSON: {error}"
         ) from error
 
 
@@ -77,7 +77,7 @@ def why_changed(sent: Any, received: Any, *, rebuilt: bool, where: str = "") -> 
         return f"{where or 'it'} holds NaN or infinity" if holds_nan(sent) else None
     else:
         return (
-            f"{where or 'it'} is a {type(sent).__qualname__} and would arrive as a "
+            f"{where or 'it'} is of type {type(sent).__qualname__} and would arrive as "
             f"{type(received).__qualname__}: name the type in the task's type hints"
         )
     for key, one, other in pairs:

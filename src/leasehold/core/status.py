@@ -33,6 +33,17 @@ class Status(StrEnum):
     DEAD = "dead"
     CANCELLED = "cancelled"
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        from difflib import get_close_matches  # Only for who has mistyped one.
+
+        known = [status.value for status in cls]
+        near = get_close_matches(str(value).lower(), known, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(
+            f"there is no status {value!r}: {meant}the statuses are {', '.join(known)}"
+        )
+
     # Enum's own is a function in Python, and statuses are looked up several times per job.
     __hash__ = str.__hash__
 

@@ -33,6 +33,7 @@ from leasehold.core.status import Status
 from leasehold.core.store import Store
 from leasehold.env import Env
 from leasehold.errors import LeaseLostError, UnknownTaskError
+from leasehold.interrupts import import_whole
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.filters import found
 from leasehold.queue.large import inline
@@ -214,6 +215,7 @@ class Consuming:
 
     @cached_property
     def _tuning(self) -> Tuning:
+        import_whole("leasehold.worker.tuning")
         from leasehold.worker.tuning import Tuning
 
         return Tuning(self.store, self._given_settings)
@@ -255,6 +257,7 @@ class Consuming:
         return exchange
 
     def _leases_of(self, lease: Lease) -> LeaseManager:
+        import_whole("leasehold.worker.leases")
         from leasehold.worker.leases import LeaseManager
 
         return LeaseManager(self.store, lease.worker, breakers=self._breaker_of)

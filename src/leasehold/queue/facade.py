@@ -26,6 +26,7 @@ from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, QueueClosedError, StoreError
+from leasehold.interrupts import import_whole
 from leasehold.queue.archive import Archive
 from leasehold.queue.arguments import folder_for_output, given, names, open_blobs
 from leasehold.queue.calls import QueueCalls
@@ -222,7 +223,12 @@ class TaskQueue(QueueCalls):
         return f"TaskQueue({self.store!r}, num_workers={self._num_workers}{state})"
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            # Interrupted here, nobody comes to the end of the block to close it.
+            self.shutdown()
+            raise
         return self
 
     def __exit__(
@@ -340,6 +346,7 @@ class TaskQueue(QueueCalls):
     def _new_worker(
         self, slots: int, queues: str | Sequence[str] | None, limits: Mapping[str, Any]
     ) -> Worker:
+        import_whole("leasehold.worker.worker")
         from leasehold.worker.worker import Worker
 
         return Worker(
@@ -409,6 +416,7 @@ class TaskQueue(QueueCalls):
     def bridge(self) -> Bridge:
         """What carries the awaitable calls; made when the first of them comes."""
         if self._bridge_made is None:
+            import_whole("leasehold.queue.awaiting")
             from leasehold.queue.awaiting import Bridge
 
             with self._lock:

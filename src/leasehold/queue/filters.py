@@ -80,9 +80,8 @@ def _many(value: Any) -> Iterable[Any]:
 def _status(value: Status | str) -> Status:
     try:
         return Status(value)
-    except ValueError:
-        names = ", ".join(status.value for status in Status)
-        raise InvalidJobError(f"{value!r} is no status; there are {names}") from None
+    except ValueError as error:
+        raise InvalidJobError(str(error)) from None
 
 
 _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {

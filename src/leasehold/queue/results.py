@@ -18,6 +18,7 @@ from leasehold.errors import (
     ResultExpiredError,
     ResultTimeoutError,
 )
+from leasehold.interrupts import import_whole
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.large import inline
 from leasehold.queue.lifecycle import Lifecycle
@@ -126,6 +127,7 @@ class Results:
 
     async def await_for(self, job_ids: list[str], timeout: float | None) -> list[Job]:
         """`wait_for`, to be awaited: no thread waits."""
+        import_whole("leasehold.queue.awaiting")
         from leasehold.queue.awaiting import wait_for_end
 
         self._ensure_workers()

@@ -6,6 +6,7 @@ from leasehold.blobs.blobs import Blobs
 from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.core.store import Store
 from leasehold.env import Env
+from leasehold.interrupts import import_whole
 
 
 class Retention:
@@ -35,6 +36,7 @@ class Retention:
         `emergency` takes every completed and cancelled job, whatever its age, and does not pause
         for others; dead letters stay, unless `dead` says that they may go too.
         """
+        import_whole("leasehold.worker.pruner")
         from leasehold.worker.pruner import Pruner
 
         scope = Scope(force=force, emergency=emergency, dead=dead)

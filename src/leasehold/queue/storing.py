@@ -13,6 +13,7 @@ from leasehold.core.store import Store
 from leasehold.core.transactions import Connection
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError
+from leasehold.interrupts import import_whole
 from leasehold.queue.large import has_large, submit_large
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.ready import Ready
@@ -110,6 +111,7 @@ class Storing:
         connection: Connection | None,
     ) -> T:
         """`store_when_room` for any way to submit, to be awaited: no thread waits."""
+        import_whole("leasehold.queue.awaiting")
         from leasehold.queue.awaiting import wait_for_room
 
         check_may_wait(connection or self._joined())

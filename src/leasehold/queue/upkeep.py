@@ -11,6 +11,7 @@ from leasehold.core.clock_store import ClockRepair
 from leasehold.core.lease import StuckJob, SweepReport
 from leasehold.core.local_store import local_part
 from leasehold.core.store import Store
+from leasehold.interrupts import import_whole
 
 
 class Upkeep:
@@ -46,6 +47,7 @@ class Upkeep:
 
         Empty on a store that cannot prove death: there, jobs wait for their lease to end.
         """
+        import_whole("leasehold.worker.sweep")
         from leasehold.worker.sweep import ProvesDeath
 
         return sorted(self.store.dead_workers()) if isinstance(self.store, ProvesDeath) else []

@@ -126,7 +126,7 @@ def outcome_of_value(
     except BaseException as error:  # noqa: BLE001 - a value's own methods may raise anything here.
         message = (
             f"job {lease.job_id} ran, but what task {task.name!r} returned, "
-            f"a {type_name(value)}, cannot be stored as its result: {message_of(error)}"
+            f"of type {type_name(value)}, cannot be stored as its result: {message_of(error)}"
         )
         return Fail(JobError("PayloadError", clean_text(message)), retryable=False)
 

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ from leasehold.worker.describe import (
 from leasehold.worker.executors.childbacking import ChildBacking
 from leasehold.worker.executors.importable import load
 from leasehold.worker.executors.largeviaworker import LargeViaWorker
+from leasehold.worker.executors.lasting import LastingChanges
 from leasehold.worker.executors.nursery import die_with, kill_group, leave_signals_to_the_worker
 from leasehold.worker.executors.parts import Parts, parts_of
 from leasehold.worker.executors.role import become_child_process
@@ -64,6 +65,9 @@ from leasehold.worker.task import TaskDefinition
 
 T = TypeVar("T", Answer, Leave, Kept)
 
+UNTOLD: Final[str | None] = "changes that cannot be told"
+"""What a task has left behind if not even a look at it is possible."""
+
 
 class _WireSink:
     """Sends what a task reports to the worker."""
@@ -89,20 +93,22 @@ class Child:
         self._tasks: dict[tuple[str, str], TaskDefinition] = {}
         self._asking = threading.Lock()
         self._answers: queue.SimpleQueue[Answer | Leave | Kept] = queue.SimpleQueue()
+        self._surroundings = Surroundings()
 
     def serve(self) -> None:
         """Run jobs for ever: only the worker's end, or a kill, ends it."""
         threading.Thread(target=self._listen, name="leasehold-listen", daemon=True).start()
         self._worker.send(Ready())
-        surroundings = Surroundings()
+        changes = LastingChanges()
         while True:
             begin, context = self._begun.get()
             outcome = contextvars.copy_context().run(self._attempt, begin, context)
             self._context = None
             _flush_output()
-            self._report(begin, outcome, context.settled)
+            lasting = guarded(changes.found, UNTOLD)
+            self._report(begin, outcome, context.settled, lasting)
             # While the worker writes down how it ended.
-            surroundings.restore()
+            self._surroundings.restore()
 
     def _listen(self) -> None:
         try:
@@ -182,6 +188,7 @@ class Child:
                 ),
                 retryable=False,
             )
+        self._surroundings.note()
         return attempt(begin.lease, task, context)
 
     def _task(self, begin: Begin) -> TaskDefinition:
@@ -192,10 +199,12 @@ class Child:
             )
         return self._tasks[key]
 
-    def _report(self, begin: Begin, outcome: Outcome, settled: Settled | None) -> None:
+    def _report(
+        self, begin: Begin, outcome: Outcome, settled: Settled | None, lasting: str | None
+    ) -> None:
         about = LeaseKey.of(begin.lease)
         try:
-            self._worker.send(Ended(about, outcome, settled))
+            self._worker.send(Ended(about, outcome, settled, lasting))
         except OSError:
             raise  # The connection is gone, and the child has to go too.
         except Exception as error:  # noqa: BLE001 - too large for a frame, or not to be encoded.
@@ -203,7 +212,7 @@ class Child:
                 f"job {begin.lease.job_id} ran, but its result cannot be kept: {message_of(error)}"
             )
             failure = Fail(JobError(type_name(error), clean_text(message)), retryable=False)
-            self._worker.send(Ended(about, failure))
+            self._worker.send(Ended(about, failure, lasting=lasting))
 
 
 def _flush_output() -> None:

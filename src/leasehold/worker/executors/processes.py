@@ -221,6 +221,8 @@ class _ProcessSlot(Slot):
                 self._refuse(message, run, child)
             elif isinstance(message, Ended):
                 run.context.settled = message.settled
+                if message.lasting is not None:
+                    self._replace_after(run, message.lasting)
                 return message.outcome
             elif isinstance(message, Progress):
                 run.context.sink.progress(run.lease, message.document)
@@ -235,6 +237,16 @@ class _ProcessSlot(Slot):
                 child.send_frame(await asyncio.to_thread(_keep, run, parts.take(), message.codec))
             elif isinstance(message, Request):
                 child.send_frame(await asyncio.to_thread(_do_favour, run, message.favour))
+
+    def _replace_after(self, run: Run, lasting: str) -> None:
+        logger.info(
+            "job %s (%s) leaves its process with %s, which cannot be undone: it is replaced",
+            run.lease.job_id,
+            run.lease.task,
+            lasting,
+            extra={"job_id": run.lease.job_id},
+        )
+        self._is_worn = True
 
     def _refuse(self, message: FromChild, run: Run, child: ChildProcess) -> None:
         """It is not about the job that runs: from what an earlier one has left behind, say."""

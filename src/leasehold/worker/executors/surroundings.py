@@ -1,14 +1,16 @@
 """What a task may change for the whole process and forget to change back, in a child process.
 
-One child runs many jobs. Where a task has left another folder, mask, signal handler or timer
-behind, the next job would find it, and an alarm that is still set would even end it. So these are
-put back after each job. Everything else that a task changes (its modules, the locale, the default
+One child runs many jobs. Where a task has left another folder, mask, environment, search path,
+locale, signal handler or timer behind, the next job would find it, and an alarm that is still set
+would even end it. So these are put back after each job. What cannot be put back has the child
+replaced (see `lasting`). Everything else that a task changes (the contents of modules, the default
 timeout of sockets) stays as it leaves it, as in any program that runs on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import locale
 import os
 import signal
 import sys
@@ -19,8 +21,16 @@ _FIXED: Final = {signal.SIGKILL, signal.SIGSTOP}
 _STANDARD_FDS: Final = (0, 1, 2)
 
 
+# As bytes, which is how it is kept: `dict(os.environ)` decodes each entry, at a hundred times the
+# price.
+_ENVIRONMENT: Final[dict[bytes, bytes]] = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 class Surroundings:
-    """How the process was when this was made, in the main thread."""
+    """How the process was when this was made, in the main thread.
+
+    What an import may change for good reason is looked at again by `note`, before each job.
+    """
 
     def __init__(self) -> None:
         self._folder = _folder()
@@ -34,14 +44,25 @@ class Surroundings:
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._recursion = sys.getrecursionlimit()
         self._streams = (sys.stdin, sys.stdout, sys.stderr)
+        self.note()
+
+    def note(self) -> None:
+        """The task is imported, and is about to run."""
+        self._environment = dict(_ENVIRONMENT)
+        self._path = (sys.path, list(sys.path))
+        self._modules = (sys.modules, dict(sys.modules))
+        self._locale = locale.setlocale(locale.LC_ALL)
 
     def restore(self) -> None:
         """Put back what was changed; never raises."""
         for step in (
             self._restore_recursion,
+            self._restore_imports,
             self._restore_signals,
             self._restore_streams,
             self._restore_folder,
+            self._restore_environment,
+            self._restore_locale,
         ):
             # The worst of them fails alone: the others matter to the next job too.
             with contextlib.suppress(Exception):
@@ -52,6 +73,25 @@ class Surroundings:
         sys.setprofile(None)
         if sys.getrecursionlimit() != self._recursion:
             sys.setrecursionlimit(self._recursion)
+
+    def _restore_imports(self) -> None:
+        sys.path, entries = self._path
+        if sys.path != entries:
+            sys.path[:] = entries
+        sys.modules, modules = self._modules
+        # What the task has imported stays; what it has removed comes back.
+        if missing := modules.keys() - sys.modules.keys():
+            sys.modules.update({name: modules[name] for name in missing})
+
+    def _restore_environment(self) -> None:
+        if self._environment != _ENVIRONMENT:
+            for name in _ENVIRONMENT.keys() - self._environment.keys():
+                del os.environb[name]
+            os.environb.update(self._environment)
+
+    def _restore_locale(self) -> None:
+        if locale.setlocale(locale.LC_ALL) != self._locale:
+            locale.setlocale(locale.LC_ALL, self._locale)
 
     def _restore_signals(self) -> None:
         for timer in _TIMERS:

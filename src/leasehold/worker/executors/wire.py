@@ -150,6 +150,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     outcome: Outcome
     settled: Settled | None = None
     """The store's answer, if the task has completed its job in its own transaction."""
+    lasting: str | None = None
+    """What the task has changed in its process for good, so that it must run no other job."""
 
 
 ToChild = Setup | Part | Begin | Stop | Answer | Leave | Kept

@@ -32,7 +32,7 @@ from leasehold.stores.sqlite.disk.identity import ensure_store_id
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.transaction import transaction
 
-_SHIFT: Final = 20
+FLOOR_SHIFT: Final = 20
 """Seconds since 1970, shifted this far, stay below 2^53: exact wherever numbers are doubles.
 
 The part below the seconds is time too, in steps of about a microsecond: no store grants leases as
@@ -46,7 +46,7 @@ UNMARK: Final = "DELETE FROM meta WHERE key = 'copy'"
 # Above all that was counted from the last floor, even if the clock shows no later time.
 RAISE: Final = f"""
     UPDATE store_state SET
-        version_floor = max(((max(version_floor, ?) >> {_SHIFT}) + 1) << {_SHIFT}, ?)
+        version_floor = max(((max(version_floor, ?) >> {FLOOR_SHIFT}) + 1) << {FLOOR_SHIFT}, ?)
 """  # noqa: S608  # our own number
 
 
@@ -70,7 +70,7 @@ def open_epoch(
         ):
             left = continuity.noted()
             floor = 0 if left is None else left.version_floor
-            db.execute(RAISE, (floor, (env.now_micros() << _SHIFT) // 1_000_000))
+            db.execute(RAISE, (floor, (env.now_micros() << FLOOR_SHIFT) // 1_000_000))
             db.execute(UNMARK)
         if before != now:
             for key, value in now.items():

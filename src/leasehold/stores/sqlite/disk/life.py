@@ -25,6 +25,8 @@ class LockedLife:
         self._fd: int | None = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.write(self._fd, worker.encode())
         fcntl.flock(self._fd, fcntl.LOCK_EX)
+        # Somebody may have deleted it. That proves nobody's death: jobs wait for their leases.
+        folder.mkdir(mode=0o700, exist_ok=True)
         hidden.rename(self._path)
 
     @property

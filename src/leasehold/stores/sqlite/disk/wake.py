@@ -186,6 +186,8 @@ class Wake:
         os.mkfifo(hidden, 0o600)
         # Open for writing too, so that it never reads as closed while no peer has it open.
         self._inbox = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Somebody may have deleted it: those who listened there look later, by their slow poll.
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         hidden.rename(path)
         self._thread = threading.Thread(
             target=self._receive, args=(self._inbox,), name="leasehold-wake", daemon=True

@@ -24,6 +24,7 @@ def sweep(database: Database) -> SweepReport:
     """Take back what expired or whose holder is proved dead, and go on with what was cut short."""
     monotonic = database.env.clock.monotonic
     started = monotonic()
+    database.put_right()
     dead = database.deaths.find()
     with database.read() as db:
         lost = recover.find(db, database.now(db), dead)

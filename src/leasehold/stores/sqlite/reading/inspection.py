@@ -22,6 +22,7 @@ from leasehold.stores.sqlite.reading import metrics
 from leasehold.stores.sqlite.schema.codes import STATUS_CODE
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, problem_of
 from leasehold.stores.sqlite.submitting import graph, inheritance
+from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.turn import who_writes
 
 # Every job stands in exactly one of the state tables, and nothing stands there without a job.
@@ -43,6 +44,10 @@ _MISPLACED: Final = f"""
     WHERE NOT ({AT_ITS_PLACE}) LIMIT 10
 """  # noqa: S608  # our own names
 _PLACED_NOWHERE: Final = "SELECT seq FROM place WHERE seq NOT IN (SELECT seq FROM ready) LIMIT 10"
+_NEVER_DUE: Final = f"""
+    SELECT id FROM waiting JOIN job USING (seq)
+    WHERE status <> {STATUS_CODE[Status.BLOCKED]} AND due IS NULL LIMIT 10
+"""  # noqa: S608  # our own number
 _OVERSPENT: Final = """
     SELECT job.id FROM (
         SELECT seq, attempts FROM ready UNION ALL SELECT seq, attempts FROM waiting
@@ -64,6 +69,7 @@ def check(db: apsw.Connection) -> list[str]:
     problems = [str(line) for (line,) in db.execute("PRAGMA integrity_check") if str(line) != "ok"]
     if problems:
         return problems
+    problems += _as_far_as_possible(db, "the store's own state", own_state.told)
     problems += _as_far_as_possible(db, "rows", damage.told)
     for name, part in _PARTS.items():
         problems += _as_far_as_possible(db, name, part)
@@ -91,6 +97,8 @@ def _places(db: apsw.Connection) -> Iterator[str]:
         yield f"job {job_id} is ready in the wrong lane or tier"
     for (seq,) in db.execute(_PLACED_NOWHERE):
         yield f"number {seq} has a place among the pending jobs, but is not pending"
+    for (job_id,) in db.execute(_NEVER_DUE):
+        yield f"job {job_id} waits for a time, but for none that ever comes"
     for (job_id,) in db.execute(_OVERSPENT):
         yield f"job {job_id} has more attempts than it is allowed"
     for (job_id,) in db.execute(_ARCHIVED_ALIVE):

@@ -103,12 +103,15 @@ def problems(db: apsw.Connection) -> Iterator[str]:
                 )
     spans = Spans(db)
     for queue, span in since_last_look(spans, None).items():
-        if any(getattr(span, name) < 0 for name in SUMMED):
-            yield f"queue {queue!r}: its totals are lower than at the last look: {span}"
+        lower = [name for name in SUMMED if getattr(span, name) < 0]
+        if lower:
+            names = ", ".join(lower)
+            yield f"queue {queue!r}: these totals are lower than at the last look: {names}"
         if sum(span.waits.values()) != span.leased:
             yield f"queue {queue!r}: {span.leased} jobs were leased, not as many waits measured"
-        if sum(span.runs.values()) != span.completed + span.failed:
-            yield f"queue {queue!r}: as many runs were not measured as attempts ended: {span}"
+        runs, ended = sum(span.runs.values()), span.completed + span.failed
+        if runs != ended:
+            yield f"queue {queue!r}: {runs} runs were measured, but {ended} attempts ended"
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
     opened = spans.open_minute()
     if latest[0] is not None and latest[0] >= opened:

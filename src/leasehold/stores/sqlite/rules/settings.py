@@ -23,7 +23,7 @@ class KnownSettings:
 
     def __init__(self) -> None:
         # Before the first change there is nothing to read.
-        self._known = SettingsInForce.of(0, {})
+        self._known = self.unset = SettingsInForce.of(0, {})
 
     def at(self, db: apsw.Connection, generation: int) -> SettingsInForce:
         """The settings. `generation` must be committed: one that is not may come to nothing and

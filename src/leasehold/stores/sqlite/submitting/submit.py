@@ -144,7 +144,8 @@ class Intake(GateBook):
             # Without this, the rows that went in before the clash would be taken for older jobs.
             step.undo()
             clash = submitting.first_taken(self, drafts)
-            assert clash is not None, "SQLite found a duplicate that is not there"
+            if clash is None:
+                raise  # A number that is in use: `own_state.raise_next_seq` sees to it.
             raise clash from None
         if keys:
             until = self.now + IDEMPOTENCY_MICROS

@@ -26,9 +26,8 @@ from leasehold.stores.sqlite.disk.connection import (
     WAL_PAGES_BEFORE_CHECKPOINT,
     Durability,
 )
-from leasehold.stores.sqlite.rules.known import RuleCache
-from leasehold.stores.sqlite.rules.settings import KnownSettings
 from leasehold.stores.sqlite.writing.failures import translated
+from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.step import Hints
 from leasehold.stores.sqlite.writing.transaction import begin, wait_when_busy
 from leasehold.stores.sqlite.writing.turn import Turn
@@ -55,9 +54,8 @@ class ApplicationConnection(apsw.Connection):
         # Never creates the file: the store has.
         super().__init__(str(database), flags=apsw.SQLITE_OPEN_READWRITE)
         self.database = database
-        self.rules = RuleCache()
-        self.settings = KnownSettings()
-        """Both are its own: the store's belong to whoever leads its writes."""
+        self.remembered = Remembered()
+        """It is its own: the store's belongs to whoever leads its writes."""
         self.hints = Hints()
         """Whom to wake when the open transaction is committed."""
         self.is_kept_open = False

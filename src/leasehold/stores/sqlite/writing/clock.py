@@ -9,6 +9,8 @@ import apsw
 
 from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.env import Env
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
+from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.transaction import transaction
 
 BASIS: Final = "boot_id, basis_clock, basis_awake, basis_boot, doubt_since, doubt_by, clock_repairs"
@@ -37,16 +39,30 @@ class StoreClock:
         self._clock = env.clock
         self._latest = 0
         self._repairs = 0
+        self._known: tuple[Any, ...] = ()
         self._mutex = threading.Lock()
 
     def show(self, db: apsw.Connection) -> int:
         """The time now, for who only looks."""
-        row: Any = db.execute(READ_CLOCK).fetchone()
-        basis = ClockBasis(*row[1:])
+        clock, basis = self._read(db)
         with self._mutex:
-            shown = self._shown(row[0], basis)
+            shown = self._shown(clock, basis)
             self._latest = show_time(shown, basis, self._clock.reading())
             return self._latest
+
+    def _read(self, db: apsw.Connection) -> tuple[int, ClockBasis]:
+        """What is stored; a damaged one must not be shown, nor remembered."""
+        try:
+            row: Any = db.execute(READ_CLOCK).fetchone()
+            is_sound = (type(row[0]) is int and 0 <= row[0] <= MOMENT_MAX) and (
+                row[1:] == self._known or not own_state.find_in_state(db)
+            )
+        except (TypeError, ValueError):
+            is_sound = False
+        if not is_sound:
+            raise own_state.corrupt(db)
+        self._known = row[1:]
+        return row[0], ClockBasis(*row[1:])
 
     def tell(self, stored: int, basis: ClockBasis) -> StoreTime:
         """The time of a write, given the time of the last one."""

@@ -31,6 +31,7 @@ from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.step import Hints, Step
@@ -167,6 +168,7 @@ class Database:
 
     def _run(self, operation: Callable[[Step], T]) -> T:
         """Write; what fails because a row cannot be read is tried again without that row."""
+        is_put_right = False
         while True:
             try:
                 return self.writer.run(operation)
@@ -175,8 +177,11 @@ class Database:
                 # others say what was wrongly asked for, or what to do.
                 if isinstance(error, LeaseholdError) and type(error) is not StoreError:
                     raise
-                if not self._set_aside_damaged():
+                if self._set_aside_damaged():
+                    continue
+                if is_put_right or not self._put_right():
                     raise
+                is_put_right = True
 
     def _set_aside_damaged(self) -> int:
         """Make dead letters of the jobs that cannot be read; answers how many."""
@@ -190,6 +195,19 @@ class Database:
         for seq, problem in found[:10]:
             logger.error("a job was set aside, number %d: it cannot be read: %s", seq, problem)
         return done
+
+    def _put_right(self) -> bool:
+        """Replace what cannot be right in the store's own state; False if nothing has to be."""
+        with self.readers.lend() as db:
+            if not own_state.is_damaged(db):
+                return False
+        self.writer.run(_put_right)
+        return True
+
+    def put_right(self) -> None:
+        """The same for a sweep, which looks whether or not anything has failed."""
+        self.check_process()
+        self._put_right()
 
     def after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
@@ -237,3 +255,9 @@ class Database:
         """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
         self.check_process()
         self.watch.check()
+
+
+def _put_right(step: Step) -> None:
+    """The store's row was put right when the write began, if it had to be."""
+    step.next_seq = own_state.raise_next_seq(step.db) or step.next_seq
+    own_state.put_lanes_right(step.db)

@@ -19,19 +19,11 @@ from leasehold.env import Env
 from leasehold.stores.sqlite.reading.measuring import Measured
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.rules import settings
-from leasehold.stores.sqlite.rules.known import RuleBook, RuleCache, load
+from leasehold.stores.sqlite.rules.known import RuleBook, load
 from leasehold.stores.sqlite.schema.codes import EVENT_CODE, STATUS_CODE
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
-from leasehold.stores.sqlite.writing.clock import BASIS, WRITE_BASIS, StoreClock, move_leases
+from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
+from leasehold.stores.sqlite.writing.remembered import Remembered
 
-# What is no number is above all numbers: a place that cannot be read is left out.
-READ_STATE: Final = f"""
-    SELECT clock, version_floor, next_seq, queue_generation, EXISTS (SELECT 1 FROM blocker),
-           EXISTS (SELECT 1 FROM resolving),
-           (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
-           EXISTS (SELECT 1 FROM rescoring), settings_generation, open_minute, {BASIS}
-    FROM store_state
-"""  # noqa: S608  # our own names
 WRITE_STATE: Final = "UPDATE store_state SET clock = ?, version_floor = ?, next_seq = ?"
 CLOSE_BREAKER: Final = """
     UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ? AND failures_in_row > 0
@@ -135,28 +127,14 @@ class Step:
 
     @classmethod
     def begin(
-        cls,
-        db: apsw.Connection,
-        env: Env,
-        clock: StoreClock,
-        rules: RuleCache,
-        known_settings: settings.KnownSettings,
+        cls, db: apsw.Connection, env: Env, clock: StoreClock, remembered: Remembered
     ) -> Step:
-        stored, floor, next_seq, generation, somebody_waits, some_unresolved, *rest = _row(
-            db.execute(READ_STATE)
+        stored, floor, next_seq, somebody_waits, some_unresolved, next_crossing, some_rescoring = (
+            remembered.read(db, env)
         )
-        next_crossing, some_rescoring, set_at, open_minute, *clock_basis = rest
-        basis = ClockBasis(*clock_basis)
+        basis = remembered.basis
         time = clock.tell(stored, basis)
-        step = cls(
-            db,
-            env,
-            time.now,
-            floor,
-            next_seq,
-            rules.at(db, generation),
-            known_settings.at(db, set_at),
-        )
+        step = cls(db, env, time.now, floor, next_seq, remembered.rules, remembered.settings)
         step.somebody_waits = bool(somebody_waits)
         step.some_unresolved = bool(some_unresolved)
         step.next_crossing = next_crossing
@@ -164,7 +142,7 @@ class Step:
         step.clock_basis = time.basis
         if time.basis != basis:
             step.odd_time = time
-        step.opens_minute = step.now // MINUTE_MICROS > open_minute
+        step.opens_minute = step.now // MINUTE_MICROS > remembered.open_minute
         step._prepare()
         return step
 

@@ -20,6 +20,9 @@ from leasehold.stores.sqlite.disk.leftovers import set_foreign_log_aside
 from leasehold.stores.sqlite.disk.lock import WriteLock
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.writing.clock import open_clock
+from leasehold.stores.sqlite.writing.failures import translated
+from leasehold.stores.sqlite.writing.own_state import put_state_right
+from leasehold.stores.sqlite.writing.transaction import transaction
 
 
 class WriteSide:
@@ -72,6 +75,8 @@ class WriteSide:
         file = self._watch.file
         assert file is not None
         try:
+            with translated(self._files.database), transaction(db):
+                put_state_right(db, self._env)
             open_epoch(db, self._files, file, continuity, self._durability, self._env)
             open_clock(db, self._env)
         except BaseException:
@@ -93,7 +98,8 @@ class WriteSide:
         progress = None
         try:
             if db is not None:
-                with suppress(apsw.Error):
+                # Of a damaged state no note is taken: the next opening puts it right.
+                with suppress(apsw.Error, ValueError, LookupError):
                     progress = Progress.of(db)
                 db.close()
             if continuity is not None and progress is not None:

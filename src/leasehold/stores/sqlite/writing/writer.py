@@ -31,12 +31,11 @@ from leasehold.interrupts import LOOK_SECONDS, SHIELD, Interrupted, shielded
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
 from leasehold.stores.sqlite.leasing.room import tell_of_room
-from leasehold.stores.sqlite.rules.known import RuleCache
-from leasehold.stores.sqlite.rules.settings import KnownSettings
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
 from leasehold.stores.sqlite.writing.operation import Grouped
+from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.step import Hints, Step
 from leasehold.stores.sqlite.writing.transaction import begin
 from leasehold.stores.sqlite.writing.write_side import WriteSide
@@ -86,8 +85,7 @@ class Writer:
         self._clock = clock
         self._before_commit = before_commit
         self._after_commit = after_commit
-        self._rules = RuleCache()
-        self._settings = KnownSettings()
+        self._remembered = Remembered()
         self._closed = False
         self._ended = False
         self.begin_anew()
@@ -253,7 +251,7 @@ class Writer:
         db = self._side.db
         try:
             begin(db)
-            step = Step.begin(db, self._env, self._clock, self._rules, self._settings)
+            step = Step.begin(db, self._env, self._clock, self._remembered)
             changes = db.total_changes()
             carried_out = 0
             while self._take(batch):

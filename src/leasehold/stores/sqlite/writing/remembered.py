@@ -1,0 +1,75 @@
+"""What a writer remembers from one write to the next, so that most writes learn it for nothing.
+
+The state of the store changes with every write in three numbers only. The rest (generations, the
+open minute, the basis of the clock) is compared as a whole with what was read last: while it is the
+same, so are the rules, the settings and the basis that were made of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import apsw
+
+from leasehold.core.clock import ClockBasis
+from leasehold.env import Env
+from leasehold.stores.sqlite.rules.known import RuleBook, RuleCache
+from leasehold.stores.sqlite.rules.settings import KnownSettings
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, WHOLE_MAX
+from leasehold.stores.sqlite.writing import own_state
+from leasehold.stores.sqlite.writing.clock import BASIS
+
+# What is no number is above all numbers: a place that cannot be read is left out.
+READ_STATE: Final = f"""
+    SELECT clock, version_floor, next_seq, EXISTS (SELECT 1 FROM blocker),
+           EXISTS (SELECT 1 FROM resolving),
+           (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
+           EXISTS (SELECT 1 FROM rescoring),
+           queue_generation, settings_generation, open_minute, {BASIS}
+    FROM store_state
+"""  # noqa: S608  # our own names
+_CHANGING: Final = 7
+"""So many of them may differ from write to write."""
+
+
+class Remembered:
+    """Belongs to one connection that writes."""
+
+    def __init__(self) -> None:
+        self._rules = RuleCache()
+        self._settings = KnownSettings()
+        self._steady: tuple[Any, ...] = ()
+        self.rules = RuleBook()
+        self.settings = self._settings.unset
+        self.basis = ClockBasis()
+        self.open_minute = 0
+
+    def read(self, db: apsw.Connection, env: Env) -> tuple[Any, ...]:
+        """The state of the store, what changes of it; the rest is remembered here.
+
+        Damage is put right first, in the write under way.
+        """
+        try:
+            row: Any = db.execute(READ_STATE).fetchone()
+            clock, floor, next_seq = row[:3]
+            is_sound = (
+                type(clock) is type(floor) is type(next_seq) is int
+                and 0 <= clock <= MOMENT_MAX
+                and 0 <= floor <= WHOLE_MAX
+                and 0 < next_seq <= WHOLE_MAX
+            )
+        except (TypeError, ValueError):
+            is_sound = False
+        if not is_sound or row[_CHANGING:] != self._steady:
+            if own_state.put_state_right(db, env) or not is_sound:
+                row = db.execute(READ_STATE).fetchone()
+            self._learn(db, row[_CHANGING:])
+        changing: tuple[Any, ...] = row[:_CHANGING]
+        return changing
+
+    def _learn(self, db: apsw.Connection, steady: tuple[Any, ...]) -> None:
+        generation, set_at, self.open_minute, *basis = steady
+        self.rules = self._rules.at(db, generation)
+        self.settings = self._settings.at(db, set_at)
+        self.basis = ClockBasis(*basis)
+        self._steady = steady

@@ -1,0 +1,169 @@
+"""Garbage in any column of `store_state` or `lane`: `check` names it, a write replaces it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+import pytest
+
+from leasehold.core.job import Draft
+from leasehold.core.lease import LeaseRequest, Settlement
+from leasehold.core.outcome import Complete, Fail, JobError
+from leasehold.core.status import Status
+from leasehold.env import Env, ManualClock
+from leasehold.errors import StoreCorruptError
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.writing.own_state import LANE_COLUMNS, STATE_COLUMNS
+
+GARBAGE: Final = {
+    "text": "'garbage'",
+    "empty": "''",
+    "blob": "x'00ff17'",
+    "bad text": "CAST(x'ff00fe' AS TEXT)",
+    "huge": str(2**62),
+    "negative": "-3",
+    "real": "1.5",
+}
+TEXTS: Final = {"boot_id"}
+
+
+class Damaged:
+    """A store that others damage while it is open here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "jobs.db"
+        self.clock = ManualClock()
+        self.store = self.open()
+        self.granted: set[tuple[str, int]] = set()
+        self.store.submit([Draft(id=f"before-{n}", task="t", priority=60) for n in range(4)])
+        self.lease(Fail(JobError("E", "no")))
+
+    def open(self) -> SQLiteStore:
+        return SQLiteStore(self.path, env=Env(clock=self.clock), durability="normal")
+
+    def damage(self, statement: str) -> None:
+        """By a connection of SQLite's own, to the file that is open."""
+        db = apsw.Connection(str(self.path))
+        db.execute("PRAGMA ignore_check_constraints = ON").fetchall()
+        db.execute(statement)
+        assert db.changes() > 0
+        db.close()
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = self.open()
+
+    def lease(self, outcome: Any) -> str:
+        (lease,) = self.store.exchange((), LeaseRequest(worker="w")).leases
+        assert (lease.job_id, lease.version) not in self.granted, "no version is granted twice"
+        self.granted.add((lease.job_id, lease.version))
+        self.store.exchange([Settlement(lease.job_id, lease.version, outcome)])
+        return lease.job_id
+
+    def goes_on(self, job_id: str) -> None:
+        """It takes jobs, gives every one of them out, and all its figures are right."""
+        self.store.submit([Draft(id=job_id, task="t", priority=99)])
+        self.store.recover()
+        before = self.store.stats().counts
+        assert before[Status.PENDING] == 4
+        done = {self.lease(Complete()) for _ in range(2)}
+        assert job_id in done
+        assert self.store.stats().counts[Status.COMPLETED] == 2
+        assert self.store.check() == []
+        job = self.store.get(job_id)
+        assert job is not None
+        assert abs((job.created_at - self.clock.now()).total_seconds()) < 5
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Iterator[Damaged]:
+    made = Damaged(tmp_path)
+    yield made
+    made.store.close()
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("column", [*STATE_COLUMNS])
+@pytest.mark.parametrize("reopened", [False, True], ids=["open", "reopened"])
+def test_state(damaged: Damaged, column: str, garbage: str, reopened: bool) -> None:
+    if column in TEXTS and garbage in ("text", "empty", "huge", "negative", "real"):
+        pytest.skip("a text may be any")
+    damaged.damage(f"UPDATE store_state SET {column} = {GARBAGE[garbage]}")
+    (told,) = (line for line in damaged.store.check() if f"store_state.{column}" in line)
+    assert "cannot be right" in told
+    if reopened:
+        damaged.reopen()
+    else:
+        with pytest.raises(StoreCorruptError, match=rf"store_state\.{column}"):
+            damaged.store.now()
+    damaged.goes_on("after")
+    damaged.reopen()
+    assert damaged.store.check() == []
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("column", [*LANE_COLUMNS])
+def test_lanes(damaged: Damaged, column: str, garbage: str) -> None:
+    damaged.damage(f"UPDATE lane SET {column} = {GARBAGE[garbage]}")
+    assert any(f"lane.{column}" in line for line in damaged.store.check())
+    damaged.store.recover()
+    assert damaged.store.check() == []
+    damaged.goes_on("after")
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_lease_meets_a_damaged_breaker(damaged: Damaged, garbage: str) -> None:
+    """Text and blobs are above all numbers; a time without end would hold the lane for ever."""
+    damaged.damage(f"UPDATE lane SET held_until = {GARBAGE[garbage]}")
+    if garbage == "huge":
+        damaged.store.recover()
+    assert damaged.lease(Complete()).startswith("before-")
+
+
+def test_a_row_that_is_gone_is_made_anew(damaged: Damaged) -> None:
+    damaged.damage("DELETE FROM store_state")
+    assert any("store_state" in line for line in damaged.store.check())
+    damaged.goes_on("after")
+
+
+def test_a_number_that_is_used_is_not_given_again(damaged: Damaged) -> None:
+    damaged.damage("UPDATE store_state SET next_seq = 2")
+    assert any("next_seq" in line for line in damaged.store.check())
+    damaged.goes_on("after")
+
+
+@pytest.mark.parametrize("column", ["queue", "task"])
+@pytest.mark.parametrize("garbage", ["blob", "bad text"])
+def test_a_name_that_is_lost_is_told(damaged: Damaged, column: str, garbage: str) -> None:
+    damaged.damage(f"UPDATE lane SET {column} = {GARBAGE[garbage]}")
+    assert any(f"lane.{column}" in line and "backup" in line for line in damaged.store.check())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ready SET lane = 77",
+        "UPDATE ready SET lane = 'garbage'",
+        "UPDATE ready SET lane = -5 WHERE seq = (SELECT min(seq) FROM ready)",
+        "UPDATE ready SET seq = 7777 WHERE seq = (SELECT min(seq) FROM ready)",
+        "UPDATE ready SET seq = 'garbage' WHERE seq = (SELECT min(seq) FROM ready)",
+        "UPDATE ready SET tier = x'17'",
+        "UPDATE ready SET turn = 'garbage'",
+        "UPDATE waiting SET seq = 7777 WHERE status = 1",
+        "UPDATE waiting SET due = x'17' WHERE status = 1",
+        "UPDATE waiting SET due = NULL WHERE status <> 1",
+        "UPDATE blocker SET needs = 7777",
+        "UPDATE blocker SET needs = 'garbage'",
+        "UPDATE blocker SET seq = 'garbage'",
+        "UPDATE blocker SET seq = 7777",
+        "DELETE FROM blocker",
+    ],
+)
+def test_what_would_wait_for_ever_is_told(damaged: Damaged, statement: str) -> None:
+    damaged.store.submit([Draft(id="waits", task="t", depends_on=("before-3",))])
+    assert damaged.store.check() == []
+    damaged.damage(statement)
+    assert damaged.store.check() != []
