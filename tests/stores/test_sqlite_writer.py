@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import apsw
@@ -68,6 +68,66 @@ def test_callers_that_wait_share_one_commit(
     assert store.stats().submitted == 10
     # What was queued before the first one's commit joined it.
     assert transactions == 1
+
+
+class MutexThatTells:
+    """The writer's mutex; tells when a thread has left it, before that thread goes on."""
+
+    def __init__(self, inner: threading.Lock, left: Callable[[], None]) -> None:
+        self._inner = inner
+        self._left = left
+
+    def __enter__(self) -> None:
+        self._inner.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._inner.release()
+        self._left()
+
+
+def test_a_caller_that_is_let_lead_before_it_waits_leads_once(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has queued its operation, and not yet begun to wait, when it becomes its turn."""
+    store.submit([Draft(id="first", task="t")])
+    writer = store._database.writer
+    committing, queued, passed_on = (threading.Event() for _ in range(3))
+    before_commit = writer._before_commit
+
+    def wait_for_the_other() -> None:
+        before_commit()
+        if not committing.is_set():
+            committing.set()
+            assert queued.wait(30)
+
+    def left() -> None:
+        if threading.current_thread() is second and not queued.is_set():
+            queued.set()
+            assert passed_on.wait(30)
+
+    errors: list[BaseException] = []
+
+    def submit(job_id: str, done: threading.Event | None = None) -> None:
+        try:
+            store.submit([Draft(id=job_id, task="t")])
+        except BaseException as error:
+            errors.append(error)
+        if done is not None:
+            done.set()
+
+    monkeypatch.setattr(writer, "_before_commit", wait_for_the_other)
+    first = threading.Thread(target=submit, args=("a", passed_on))
+    second = threading.Thread(target=submit, args=("b",))
+    first.start()
+    assert committing.wait(30)
+    monkeypatch.setattr(writer, "_mutex", MutexThatTells(writer._mutex, left))
+    second.start()
+    for thread in (first, second):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert errors == []
+    store.submit([Draft(id="c", task="t")])
+    assert store.stats().submitted == 4
 
 
 def test_a_bad_operation_fails_alone(store: SQLiteStore) -> None:

@@ -221,12 +221,10 @@ def _find(look: CleanUpLook[K], phase: Phase, after: Bookmark, order: Order) -> 
         return (
             Found() if events_max is None else look.find_histories(events_max, after, order.limit)
         )
-    if phase is Phase.KEYS:
-        return look.find_keys(order.limit)
     if phase is Phase.ARCHIVE:
         more = _has_old_archive(look, order.policy)
     else:
-        more = look.free_room(everything=order.scope.emergency) > 0
+        more = look.has_rest(everything=order.scope.emergency)
     return Found(after=after if more else None)
 
 
@@ -247,12 +245,9 @@ def _take(write: CleanUpWrite[K], phase: Phase, found: Found[K], order: Order) -
         assert first is not None
         dropped = write.drop_archived(first, order.limit)
         report = PruneReport(archive_dropped=dropped, taken=dropped)
-    elif phase is Phase.KEYS:
-        write.drop_keys(found.items)
-        report = PruneReport()
     else:
         everything = order.scope.emergency
-        report = PruneReport(taken=write.give_room_back(order.limit, everything=everything))
+        report = PruneReport(taken=write.drop_rest(order.limit, everything=everything))
     return report
 
 

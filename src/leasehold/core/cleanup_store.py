@@ -25,9 +25,9 @@ class Phase(IntEnum):
     RESULTS = 3
     HISTORIES = 4
     ARCHIVE = 5
-    KEYS = 6
-    ROOM = 7
-    OVER = 8
+    REST = 6
+    """What only the store knows of: keys of pruned jobs, unused room in a file."""
+    OVER = 7
 
 
 class Bookmark(NamedTuple):
@@ -116,11 +116,8 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
     def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[K]:
         """The next completed jobs that have a history, beyond so many events of later ones."""
 
-    def find_keys(self, limit: int) -> Found[K]:
-        """Idempotency keys of pruned jobs that do not count any more."""
-
-    def free_room(self, *, everything: bool) -> int:
-        """How much unused room is worth giving back."""
+    def has_rest(self, *, everything: bool) -> bool:
+        """Whether there is anything of its own to tidy up; in an emergency, everything."""
 
 
 class CleanUpWrite(CleanUpRecords, Protocol[K]):
@@ -142,9 +139,8 @@ class CleanUpWrite(CleanUpRecords, Protocol[K]):
     def drop_archived(self, first_day: int, limit: int) -> int:
         """Forget archived jobs of earlier days, up to so many; answers how many there were."""
 
-    def drop_keys(self, keys: Sequence[K]) -> None: ...
-
-    def give_room_back(self, limit: int, *, everything: bool) -> int: ...
+    def drop_rest(self, limit: int, *, everything: bool) -> int:
+        """Tidy up so much of it; answers how much there was."""
 
     def drop_audit(self, until: datetime) -> None:
         """Forget audit records up to that moment, as many as one write may."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from leasehold.core import metrics as rules
-from leasehold.core.metrics import DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.span import band_of
 from leasehold.core.status import Status
 from leasehold.env import to_micros
@@ -38,15 +36,3 @@ class Look(Spans):
     def workers(self) -> Iterator[tuple[Sequence[str], int]]:
         for info in self._state.workers.values():
             yield info.queues, to_micros(info.heartbeat_at)
-
-
-def metrics(state: State, queue: str | None, window_seconds: float) -> QueueMetrics:
-    return rules.metrics(Look(state), queue, window_seconds)
-
-
-def series(state: State, queue: str | None, minutes: int) -> list[MinutePoint]:
-    return rules.series(Look(state), queue, minutes)
-
-
-def daily(state: State, queue: str | None, days: int) -> list[DayPoint]:
-    return rules.daily(Look(state), queue, days)

@@ -112,11 +112,8 @@ class Keeper:
                 found.append(record)
         return found
 
-    def find_keys(self, _: int) -> Found[Record]:
-        return Found()  # Every submit drops those that have expired.
-
-    def free_room(self, *, everything: bool) -> int:  # noqa: ARG002 - there is no file.
-        return 0
+    def has_rest(self, *, everything: bool) -> bool:  # noqa: ARG002 - there is no file.
+        return False  # Every submit drops the keys that have expired.
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -146,10 +143,7 @@ class Keeper:
     def drop_archived(self, first_day: int, limit: int) -> int:
         return self._state.archive.drop_old(first_day, limit)
 
-    def drop_keys(self, _: Sequence[Record]) -> None:
-        raise AssertionError("no keys were found")
-
-    def give_room_back(self, _: int, *, everything: bool) -> int:  # noqa: ARG002 - as above.
+    def drop_rest(self, _: int, *, everything: bool) -> int:  # noqa: ARG002 - as above.
         return 0
 
     def drop_audit(self, until: datetime) -> None:

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from leasehold.core import scheduling
-from leasehold.core.job import Draft, Job
-from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.job import Draft
+from leasehold.core.schedule import Schedule
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError
-from leasehold.stores.memory.record import moment, snapshot
 from leasehold.stores.memory.state import State
 from leasehold.stores.memory.submission import submit
 
@@ -69,36 +68,6 @@ class Shelf:
         schedules = self._state.schedules.values()
         due = [each.due_at for each in schedules if each.due_at is not None]
         self._state.next_tick = to_micros(min(due)) if due else None
-
-
-def set_schedule(state: State, draft: ScheduleDraft, actor: str) -> Schedule:
-    draft.check()
-    return scheduling.set_schedule(Shelf(state), draft, actor)
-
-
-def schedules(state: State) -> list[Schedule]:
-    return [known.detached() for _, known in sorted(state.schedules.items())]
-
-
-def get_schedule(state: State, name: str) -> Schedule | None:
-    return Shelf(state).find(name)
-
-
-def remove_schedule(state: State, name: str, actor: str) -> Schedule:
-    return scheduling.remove_schedule(Shelf(state), name, actor)
-
-
-def pause_schedule(state: State, name: str, rest: bool, actor: str) -> Schedule:
-    return scheduling.pause_schedule(Shelf(state), name, rest, actor)
-
-
-def run_schedule(state: State, name: str, job_id: str, actor: str) -> Job:
-    scheduling.run_schedule(Shelf(state), name, job_id, actor)
-    return snapshot(state.records[job_id])
-
-
-def fire_schedules(state: State) -> Fired:
-    return Fired(fire_due(state), moment(state.next_tick))
 
 
 def fire_due(state: State) -> int:

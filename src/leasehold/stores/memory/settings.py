@@ -5,12 +5,10 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from leasehold.core.retention import MEMORY_RETENTION
-from leasehold.core.settings import DEFINITIONS, SettingValue, StoredSettings, retention_values
+from leasehold.core.settings import DEFINITIONS, StoredSettings, retention_values
 from leasehold.core.settings_in_force import (
     SettingChange,
     SettingsInForce,
-    setting_to_set,
-    setting_to_unset,
 )
 from leasehold.stores.memory.state import State
 
@@ -25,15 +23,7 @@ def settings(state: State) -> StoredSettings:
     return state.settings.stored(_OWN_DEFAULTS)
 
 
-def set_setting(state: State, name: str, value: SettingValue, actor: str) -> StoredSettings:
-    return _carry_out(state, setting_to_set(state.settings.values, name, value), actor)
-
-
-def unset_setting(state: State, name: str, actor: str) -> StoredSettings:
-    return _carry_out(state, setting_to_unset(state.settings.values, name), actor)
-
-
-def _carry_out(state: State, change: SettingChange | None, actor: str) -> StoredSettings:
+def carry_out(state: State, change: SettingChange | None, actor: str) -> StoredSettings:
     if change is not None:
         known = state.settings
         values = {**known.values, change.name: change.value}

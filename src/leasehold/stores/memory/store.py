@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from leasehold.core import people
+from leasehold.core import metrics, people, scheduling
 from leasehold.core.archive import ArchivedJob, ArchivePage
 from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.changes import Changes
@@ -59,6 +59,7 @@ from leasehold.core.retention import (
 from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.search import HeavyField, JobFilter, Page
 from leasehold.core.settings import SettingValue, StoredSettings
+from leasehold.core.settings_in_force import setting_to_set, setting_to_unset
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection, JobTransaction
 from leasehold.env import SYSTEM, Env, from_micros
@@ -70,17 +71,18 @@ from leasehold.stores.memory import (
     holding,
     inspection,
     leasing,
-    metrics,
     pruning,
     queues,
     reading,
     recovery,
     replies,
-    schedules,
     settings,
     submission,
 )
 from leasehold.stores.memory.admin import Desk
+from leasehold.stores.memory.metrics import Look
+from leasehold.stores.memory.record import moment, snapshot
+from leasehold.stores.memory.schedules import Shelf, fire_due
 from leasehold.stores.memory.state import News, State
 
 CAPACITY_DEFAULT: Final = 1_000_000
@@ -354,13 +356,13 @@ class MemoryStore:
     def metrics(
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
-        return self._look(metrics.metrics, queue, window_seconds)
+        return self._look(lambda state: metrics.metrics(Look(state), queue, window_seconds))
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        return self._look(metrics.series, queue, minutes)
+        return self._look(lambda state: metrics.series(Look(state), queue, minutes))
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        return self._look(metrics.daily, queue, days)
+        return self._look(lambda state: metrics.daily(Look(state), queue, days))
 
     def queues(self) -> list[str]:
         return self._look(lambda state: sorted(state.queues))
@@ -371,25 +373,32 @@ class MemoryStore:
     # -- schedules ---------------------------------------------------------------------------
 
     def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
-        return self._run(schedules.set_schedule, draft, actor)
+        draft.check()
+        return self._run(lambda state: scheduling.set_schedule(Shelf(state), draft, actor))
 
     def schedules(self) -> list[Schedule]:
-        return self._look(schedules.schedules)
+        return self._look(
+            lambda state: [known.detached() for _, known in sorted(state.schedules.items())]
+        )
 
     def get_schedule(self, name: str) -> Schedule | None:
-        return self._look(schedules.get_schedule, name)
+        return self._look(lambda state: Shelf(state).find(name))
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
-        return self._run(schedules.remove_schedule, name, actor)
+        return self._run(lambda state: scheduling.remove_schedule(Shelf(state), name, actor))
 
     def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
-        return self._run(schedules.pause_schedule, name, paused, actor)
+        return self._run(lambda state: scheduling.pause_schedule(Shelf(state), name, paused, actor))
 
     def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
-        return self._run(schedules.run_schedule, name, job_id, actor)
+        def verb(state: State) -> Job:
+            scheduling.run_schedule(Shelf(state), name, job_id, actor)
+            return snapshot(state.records[job_id])
+
+        return self._run(verb)
 
     def fire_schedules(self) -> Fired:
-        return self._run(schedules.fire_schedules)
+        return self._run(lambda state: Fired(fire_due(state), moment(state.next_tick)))
 
     # -- queues with rules -------------------------------------------------------------------
 
@@ -463,10 +472,18 @@ class MemoryStore:
         return self._look(settings.settings)
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._run(settings.set_setting, name, value, actor)
+        return self._run(
+            lambda state: settings.carry_out(
+                state, setting_to_set(state.settings.values, name, value), actor
+            )
+        )
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._run(settings.unset_setting, name, actor)
+        return self._run(
+            lambda state: settings.carry_out(
+                state, setting_to_unset(state.settings.values, name), actor
+            )
+        )
 
     # -- retention ---------------------------------------------------------------------------
 

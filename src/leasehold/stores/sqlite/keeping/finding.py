@@ -134,12 +134,10 @@ class Look:
         after = after._replace(bound=bound)
         return self._walk(HISTORIES, {"bound": bound}, ALL, after, limit)
 
-    def find_keys(self, limit: int) -> Found[int]:
-        seqs = [seq for (seq,) in self._db.execute(OLD_KEYS, (self._now, limit))]
-        return Found(seqs, Bookmark() if len(seqs) == limit else None)
-
-    def free_room(self, *, everything: bool) -> int:
-        return vacuum.to_release(self._db, everything=everything)
+    def has_rest(self, *, everything: bool) -> bool:
+        if self._db.execute(OLD_KEYS, (self._now, 1)).fetchone() is not None:
+            return True
+        return vacuum.to_release(self._db, everything=everything) > 0
 
     def _walk(
         self, statement: str, values: dict[str, Any], cutoffs: Cutoffs, after: Bookmark, limit: int

@@ -15,7 +15,7 @@ from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.disk import vacuum
 from leasehold.stores.sqlite.keeping import archive, cleanup
 from leasehold.stores.sqlite.keeping.erase import RECORDS_OF_A_JOB
-from leasehold.stores.sqlite.keeping.finding import STILL_NEEDED
+from leasehold.stores.sqlite.keeping.finding import OLD_KEYS, STILL_NEEDED
 from leasehold.stores.sqlite.leasing.people import audit
 from leasehold.stores.sqlite.schema.codes import STATUS_OF
 from leasehold.stores.sqlite.writing.step import Step
@@ -132,11 +132,13 @@ class Removal:
         self._step.execute(archive.DROP, (first_day, limit))
         return self._step.db.changes()
 
-    def drop_keys(self, keys: Sequence[int]) -> None:
-        self._step.execute(DROP_OLD_KEYS, (_list(keys),))
-        self._step.execute(DELETE.format("pruned_key"), (_list(keys),))
-
-    def give_room_back(self, limit: int, *, everything: bool) -> int:
+    def drop_rest(self, limit: int, *, everything: bool) -> int:
+        """Idempotency keys of pruned jobs that do not count any more, then unused pages."""
+        rows: Any = self._step.execute(OLD_KEYS, (self._step.now, limit))
+        if seqs := [seq for (seq,) in rows]:
+            self._step.execute(DROP_OLD_KEYS, (_list(seqs),))
+            self._step.execute(DELETE.format("pruned_key"), (_list(seqs),))
+            return len(seqs)
         pages = min(limit, vacuum.to_release(self._step.db, everything=everything))
         vacuum.release(self._step.db, pages)
         return pages

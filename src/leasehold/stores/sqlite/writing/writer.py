@@ -110,8 +110,10 @@ class Writer:
             if self._closed:
                 raise StoreClosedError(f"the store {self._files.database} is closed")
             self._queue.append(ticket)
-            ticket.leads, self._leading = not self._leading, True
-        if not ticket.leads:
+            leads_at_once = ticket.leads = not self._leading
+            self._leading = True
+        # Not `ticket.leads`: who is let lead just now has its gate opened, and must go through it.
+        if not leads_at_once:
             self._wait(ticket)
         if not ticket.done:
             self._lead(ticket)

@@ -441,6 +441,7 @@ CREATE TABLE pruned_key (
     key        TEXT NOT NULL,
     expires_at INTEGER NOT NULL
 );
+CREATE INDEX pruned_key_by_expiry ON pruned_key (expires_at);
 
 -- Metrics. The lanes' counters grow for ever; the first write of a new minute looks at them before it
 -- changes anything, and keeps what they grew by since the last look. So a series costs the jobs
