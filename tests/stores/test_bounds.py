@@ -239,7 +239,8 @@ MEASURES: Final = (
     Measure("exchange", exchange("aged", limit=5), 5),
     Measure("exchange", settle_failure),
     Measure("recover", lambda scene: scene.store.recover(), RECOVERED_AT_ONCE),
-    Measure("recover", lambda scene: scene.store.recover()),
+    # The late jobs that the first left are cancelled, so many in each write.
+    Measure("recover", lambda scene: scene.store.recover(), PASSED_OVER_AT_ONCE),
     Measure(
         "delete_queue",
         lambda scene: scene.store.delete_queue("doomed", force=True, actor="me"),
