@@ -37,6 +37,9 @@ from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
 LOOK_SECONDS: Final = 1.0
 """How old the last look may be for a read, and for the files that are locked."""
 
+_Logs = tuple[FileId | None, FileId | None]
+"""The log and its index."""
+
 C = TypeVar("C", bound=apsw.Connection)
 
 
@@ -52,7 +55,7 @@ class FileWatch:
         self._folder = _file_id(self._run_folder)
         self._log = os.fspath(files.log)
         self._log_index = os.fspath(files.log_index)
-        self._logs: tuple[FileId, FileId] | None = None
+        self._logs: _Logs | None = None
         self._locked: dict[str, FileId] = {}
         self._connections: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._lost: str | None = None
@@ -75,8 +78,8 @@ class FileWatch:
         if self._file is None:
             self._file = expected
         if self._logs is None:
-            log, index = self._logs_in_place()
-            self._logs = None if log is None or index is None else (log, index)
+            logs = self._logs_in_place()
+            self._logs = None if None in logs else logs
         try:
             self.check()
         except StoreLostError:
@@ -104,14 +107,16 @@ class FileWatch:
             else:
                 if (status.st_dev, status.st_ino) != self._file:
                     self._lose("was replaced by another file")
-            if self._logs is not None and self._logs_in_place() != self._logs:
-                self._lose_log()
+            logs = self._logs
+            if logs is not None and (in_place := self._logs_in_place()) != logs:
+                self._lose_log(logs, in_place)
             now = self._clock.monotonic()
             if now - self._looked_at >= LOOK_SECONDS:
                 self._looked_at = now
                 if _file_id(self._run_folder) != self._folder:
                     self._lose("has lost its folder of locks, which was deleted or replaced")
-                for path, file in self._locked.items():
+                # A copy: the first write of another thread may add to it meanwhile.
+                for path, file in list(self._locked.items()):
                     if _file_id(path) != file:
                         self._lose(f"has lost its lock file {path}, which was deleted or replaced")
         if self._lost is not None:
@@ -135,16 +140,12 @@ class FileWatch:
             with suppress(apsw.Error):
                 db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
-    def _logs_in_place(self) -> tuple[FileId | None, FileId | None]:
+    def _logs_in_place(self) -> _Logs:
         return _file_id(self._log), _file_id(self._log_index)
 
-    def _lose_log(self) -> None:
+    def _lose_log(self, opened: _Logs, in_place: _Logs) -> None:
         self._lose("has lost its -wal or its -shm file, which was deleted or replaced")
-        assert self._logs is not None
-        if any(
-            now not in (None, opened)
-            for now, opened in zip(self._logs_in_place(), self._logs, strict=True)
-        ):
+        if any(now not in (None, then) for then, now in zip(opened, in_place, strict=True)):
             for connection in list(self._connections):
                 # One that is closed, or in use by another thread, refuses.
                 with suppress(apsw.Error):
