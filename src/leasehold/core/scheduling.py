@@ -25,7 +25,7 @@ from leasehold.core.schedule import (
 )
 from leasehold.core.timing import Every
 from leasehold.env import EPOCH
-from leasehold.errors import InvalidScheduleError, LeaseholdError
+from leasehold.errors import InvalidScheduleError, LeaseholdError, QueueFullError
 
 
 class UnreadableSchedule(NamedTuple):
@@ -112,14 +112,20 @@ def remove_schedule(shelf: ScheduleShelf, name: str, actor: str) -> Schedule:
     return found.shown() if isinstance(found, UnreadableSchedule) else found
 
 
-def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> None:
-    """Submit the schedule's job out of turn."""
+def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> QueueFullError | None:
+    """Submit the schedule's job out of turn.
+
+    That its queue is full is answered, not raised: that it was refused must be written down.
+    """
     draft = _readable(shelf, name).draft.job_now(job_id)
     draft.check()
     refusal = shelf.submit(draft)
+    if isinstance(refusal, QueueFullError):
+        return refusal
     if refusal is not None:
         raise refusal
     shelf.audit(actor, "run_schedule", 1, {"schedule": name, "job": job_id})
+    return None
 
 
 def fire_due(shelf: ScheduleShelf) -> int:

@@ -11,7 +11,8 @@ What settings mean for the other methods:
          so running workers follow.
 - STT-9  A lease is kept alive by renewals for the `lease_extension_max` that is set (REN-1).
 - STT-7  A clean-up without a policy keeps to the retention and the interval that are set; so does
-         what a store forgets by itself, unless it was made with a policy.
+         what a store forgets by itself. A store that was made with a policy keeps to that one in
+         both cases, whatever is set.
 """
 
 from __future__ import annotations

@@ -38,11 +38,13 @@ Clauses about jobs that depend on others, which hold whichever method ends, subm
          that is answered as a duplicate stands for the job it is a duplicate of.
 - DEP-4  When a dependency ends dead or cancelled, or had ended so before, its dependents' policy is
          applied once: `cancel`, `fail` (dead) or `ignore` (it counts as completed). Reason and
-         history name the dependency, and what ends that way is a dependency of others in turn.
+         history name the dependency (of several that ended in one write, the one submitted first),
+         and what ends that way is a dependency of others in turn.
 - DEP-5  One write deals with at most DEPENDENTS_AT_ONCE of them, and remembers what is left: the
          call goes on with further writes, and should it be cut short, any exchange and any sweep
          does. Nothing stays blocked for ever.
-- DEP-6  A replayed job waits for its dependencies anew (not for those that were discarded): it is
+- DEP-6  A replayed job waits for its dependencies anew (not for those that were discarded, nor for
+         later jobs under their ids: a dependency is the job that was named then): it is
          `blocked` while some have not ended, and refused with InvalidTransitionError if one has
          ended badly and that is not ignored. Jobs of one call are replayed dependencies first. Its
          own dependents, if they have ended, stay as they are.
@@ -168,9 +170,10 @@ class Store(
                  write.
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
                  instead of leased; sweeps cancel those that are pending, too, so many each.
-        - LEA-6  At most `limit` leases; fewer only if no more are available, or if the budget of
-                 the write went to jobs that are not to be leased (LEA-5, `core.unreadable`): then
-                 `next_due_at` is now, listeners hear `on_ready`, and the next exchange goes on.
+        - LEA-6  At most `limit` leases; fewer only if no more are available, if the budget of the
+                 write went to jobs that are not to be leased (LEA-5, `core.unreadable`), or if the
+                 end of such a job frees its dependents: then `next_due_at` is now, listeners hear
+                 `on_ready`, and the next exchange goes on.
         - EXC-1  The answer says what time it was for the store.
         - LEA-7  A job may be settled and leased again in one exchange.
         - BRK-1  After as many failures in a row as a failure's breaker says, whichever workers they
@@ -252,7 +255,7 @@ class Store(
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> WorkerLife:
-        """Enter a worker in the registry, and hold its sign of life."""
+        """Enter a worker in the registry, by the store's clock, and hold its sign of life."""
 
     def workers(self) -> list[WorkerInfo]:
         """The registered workers; those that died are removed by `recover`."""

@@ -41,12 +41,13 @@ class Ends:
 
     def next_ended(self) -> Ended[Record] | None:
         links = self._state.links
-        while links.ended:
-            record = self._state.records.get(links.ended[0])
-            if record is not None and record.status.is_terminal:
+        while (first := links.first_ended()) is not None:
+            seq, job_id = first
+            record = self._state.records.get(job_id)
+            if record is not None and record.seq == seq and record.status.is_terminal:
                 purged = record.id in links.purged
                 return Ended(record, record.id, record.status, record.reason, purged)
-            links.purged.discard(links.ended.popleft())
+            links.all_told(seq)
         return None
 
     def take_dependents(self, ended: Ended[Record], limit: int) -> list[Dependent[Record]]:
@@ -75,9 +76,8 @@ class Ends:
 
     def all_told(self, ended: Ended[Record]) -> None:
         ended.job.base = ended.job.priority
-        self._state.links.ended.popleft()
+        self._state.links.all_told(ended.job.seq)
         if ended.is_purged:
-            self._state.links.purged.discard(ended.id)
             erase(self._state, ended.job)
 
 
@@ -177,5 +177,5 @@ def problems(state: State, record: Record) -> Iterator[str]:
         needed = state.records.get(job_id)
         if record.id not in state.links.blocking.get(job_id, ()):
             yield f"job {record.id} waits for job {job_id}, which knows nothing of it"
-        if needed is None or (needed.status.is_terminal and job_id not in state.links.ended):
+        if needed is None or (needed.status.is_terminal and needed.seq not in state.links.ended):
             yield f"job {record.id} waits for job {job_id}, which has ended or is gone"

@@ -40,6 +40,8 @@ def exchange(
     tick_at = moment(state.next_tick)
     if len(leases) >= request.limit:
         return Exchange(settled, leases, None, tick_at, generation, now)
-    moments = [state.now] if cut_short else next_due(state, queues)
+    # Whoever waited for a job that came too late may be available when this call is over.
+    go_on = cut_short or bool(state.links.ended)
+    moments = [state.now] if go_on else next_due(state, queues)
     moments += [] if state.next_tick is None else [state.next_tick]
     return Exchange(settled, leases, moment(min(moments, default=None)), tick_at, generation, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from heapq import heappop, heappush
 
 from leasehold.stores.memory.record import Record
 
@@ -10,7 +10,15 @@ from leasehold.stores.memory.record import Record
 class Links:
     """The links between jobs. A store in which nobody depends on anybody has only empty ones."""
 
-    __slots__ = ("blocking", "dependents", "ended", "lowered", "purged", "unfinished")
+    __slots__ = (
+        "_ended_in_order",
+        "blocking",
+        "dependents",
+        "ended",
+        "lowered",
+        "purged",
+        "unfinished",
+    )
 
     def __init__(self) -> None:
         self.blocking: dict[str, dict[str, None]] = {}
@@ -19,8 +27,10 @@ class Links:
         """A job -> all that depend on it, whatever became of them."""
         self.unfinished: dict[int, int] = {}
         """A job's number -> how many that have not ended depend on it: it must not be forgotten."""
-        self.ended: deque[str] = deque()
-        """Jobs that have ended and whose dependents are still to be told."""
+        self.ended: dict[int, str] = {}
+        """Jobs that have ended and whose dependents are still to be told, by number."""
+        self._ended_in_order: list[int] = []
+        """A heap of their numbers; it may hold some that are not among them any more."""
         self.purged: set[str] = set()
         """Those of `ended` that are to be deleted once their dependents are told."""
         self.lowered: set[str] = set()
@@ -52,6 +62,25 @@ class Links:
         for needed in record.blocked_by or ():
             self._take_out(needed, record.id)
         record.blocked_by = None
+
+    def note_ended(self, record: Record) -> None:
+        """Its dependents are to be told that it has ended."""
+        if record.seq not in self.ended:
+            self.ended[record.seq] = record.id
+            heappush(self._ended_in_order, record.seq)
+
+    def first_ended(self) -> tuple[int, str] | None:
+        """Of the jobs in `ended`, the one that was submitted first."""
+        while self._ended_in_order:
+            seq = self._ended_in_order[0]
+            if seq in self.ended:
+                return seq, self.ended[seq]
+            heappop(self._ended_in_order)
+        return None
+
+    def all_told(self, seq: int) -> None:
+        """Its dependents are told, or it has not ended any more."""
+        self.purged.discard(self.ended.pop(seq))
 
     def count_unfinished(self, record: Record, by: int) -> None:
         """Count a job for those it depends on, while it has not ended."""

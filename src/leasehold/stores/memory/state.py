@@ -99,6 +99,7 @@ class KnownKey(msgspec.Struct):
     """An idempotency key and the job it was first used for."""
 
     job_id: str
+    seq: int
     digest: bytes
     expires_at: int
     status: Status
@@ -329,7 +330,7 @@ class State:
             if record.needs:
                 self.links.count_unfinished(record, -1)
             if record.id in self.links.blocking:
-                self.links.ended.append(record.id)
+                self.links.note_ended(record)
             ttl = record.draft.result_ttl_seconds
             if ttl is not None and status is Status.COMPLETED:
                 heappush(self.result_ends, (self.now + round(ttl * 1e6), record.seq, record))
@@ -358,14 +359,14 @@ class State:
         self.version_floor = max(self.version_floor, record.lease_version)
         if record.draft.idempotency_key is not None:
             known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
-            if known is not None and known.job_id == record.id:
+            if known is not None and known.seq == record.seq:
                 known.status = record.status
 
     def free_key(self, record: Record) -> None:
         """Let a job's idempotency key be used again."""
         if record.draft.idempotency_key is not None:
             known = self.keys.get((record.draft.queue, record.draft.idempotency_key))
-            if known is not None and known.job_id == record.id:
+            if known is not None and known.seq == record.seq:
                 del self.keys[record.draft.queue, record.draft.idempotency_key]
 
     def drop_expired_keys(self) -> None:

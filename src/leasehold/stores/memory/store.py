@@ -251,7 +251,8 @@ class MemoryStore:
 
     def register_worker(self, info: WorkerInfo) -> _Registration:
         def enter(state: State) -> None:
-            state.workers[info.id] = info
+            now = from_micros(state.now)
+            state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
             state.note_change("worker", info.id)
 
         self._run(enter)
@@ -392,7 +393,9 @@ class MemoryStore:
 
     def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
         def verb(state: State) -> Job:
-            scheduling.run_schedule(Shelf(state), name, job_id, actor)
+            refusal = scheduling.run_schedule(Shelf(state), name, job_id, actor)
+            if refusal is not None:
+                raise refusal
             return snapshot(state.records[job_id])
 
         return self._run(verb)

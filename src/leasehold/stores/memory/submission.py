@@ -96,7 +96,8 @@ class Intake:
             known = self._state.keys.get(name)
             if known is not None:
                 job = self._state.records.get(known.job_id)
-                status = known.status if job is None else job.status
+                # Once it is forgotten, another job may have the id.
+                status = known.status if job is None or job.seq != known.seq else job.status
                 found[name] = FirstUse(known.job_id, known.digest, status)
         return found
 
@@ -130,7 +131,7 @@ class Intake:
         for place, queue, key, digest in keys:
             job = added[place]
             until = self.now + IDEMPOTENCY_MICROS
-            state.keys[queue, key] = KnownKey(job.id, digest, until, job.status)
+            state.keys[queue, key] = KnownKey(job.id, job.seq, digest, until, job.status)
         if links:
             linked = [record for record in added if record.id in links]
             for record in linked:
@@ -141,7 +142,8 @@ class Intake:
         return [Submitted(record.id, record.status) for record in added]
 
     def tell_again(self, ended: Collection[str]) -> None:
-        self._state.links.ended.extend(ended)
+        for job_id in ended:
+            self._state.links.note_ended(self._state.records[job_id])
         dependents.resolve(self._state)
 
     def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:

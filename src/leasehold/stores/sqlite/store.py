@@ -48,7 +48,7 @@ from leasehold.core.settings import SettingValue, StoredSettings
 from leasehold.core.status import Event
 from leasehold.core.transactions import Connection
 from leasehold.env import SYSTEM, Env, from_micros
-from leasehold.errors import LeaseholdError, LeaseLostError
+from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
@@ -361,7 +361,10 @@ class SQLiteStore:
         return self._on_shelf(lambda shelf: scheduling.pause_schedule(shelf, name, paused, actor))
 
     def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
-        return self._on_shelf(lambda shelf: schedules.run(shelf, name, job_id, actor))
+        answer = self._on_shelf(lambda shelf: schedules.run(shelf, name, job_id, actor))
+        if isinstance(answer, QueueFullError):
+            raise answer
+        return answer
 
     def fire_schedules(self) -> Fired:
         return self._on_shelf(schedules.fire)

@@ -28,6 +28,7 @@ from leasehold.testing.conformance.base import (
     submit,
 )
 from leasehold.testing.conformance.limiting import limit, numbered, refused
+from leasehold.testing.conformance.scheduling import set_schedule
 
 
 def chain(length: int, prefix: str = "step") -> list[Draft]:
@@ -203,3 +204,18 @@ class AdmittingClauses(ConformanceBase):
             assert (again.id, again.is_duplicate) == ("first", True)
         refused(store, draft("third", idempotency_key="other"))
         assert store.stats("default").rejected == 1
+
+    def test_lim_4_a_schedule_that_is_run_out_of_turn_is_refused_and_counted(
+        self, store: Store
+    ) -> None:
+        limit(store, max_depth=1)
+        set_schedule(store)
+        store.run_schedule("ping", job_id="first", actor="me")
+        with pytest.raises(QueueFullError, match="'default' is full with 1 pending"):
+            store.run_schedule("ping", job_id="second", actor="me")
+        with pytest.raises(DuplicateJobError):
+            store.run_schedule("ping", job_id="first", actor="me")
+        stats = store.stats("default")
+        assert (stats.rejected, stats.submitted) == (1, 1)
+        run = [each for each in store.audit_log() if each.action == "run_schedule"]
+        assert [each.detail["job"] for each in run] == ["first"]

@@ -56,6 +56,36 @@ class DependencyEndsClauses(ConformanceBase):
         assert (stats.dead, stats.cancelled) == ((2, 1) if end == "dead" else (1, 2))
         assert [lease.job_id for lease in lease_all(store)] == ["ignore"]
 
+    def test_dep_4_of_several_ends_the_first_submitted_is_named(self, store: Store) -> None:
+        submit(store, draft("a"), draft("b"), after("c", "a", "b"))
+        store.cancel(["b", "a"], reason="enough", actor="me")
+        submit(store, after("d", "b", "a"))
+        assert status(store, "c", "d") == ["cancelled"] * 2
+        assert [get(store, each).reason for each in ("c", "d")] == [
+            "dependency a was cancelled: enough"
+        ] * 2
+
+    def test_lea_6_the_end_of_a_late_job_frees_others(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(
+            store,
+            draft("late", start_within_seconds=1),
+            after("freed", "late", on_dependency_failure="ignore"),
+        )
+        clock.advance(5)
+        request = LeaseRequest(worker="worker", limit=20)
+        answer = store.exchange(request=request)
+        found = [lease.job_id for lease in answer.leases]
+        if not found:
+            assert answer.next_due_at == store.now()
+            found = [lease.job_id for lease in store.exchange(request=request).leases]
+        assert found == ["freed"]
+        # A late job that nobody waits for is no reason to look again.
+        submit(store, draft("alone", start_within_seconds=1))
+        clock.advance(5)
+        assert store.exchange(request=request).next_due_at is None
+
     def test_dep_4_whoever_ends_it(self, store: Store, clock: ManualClock) -> None:
         submit(
             store,
@@ -234,4 +264,21 @@ class DependencyEndsClauses(ConformanceBase):
         assert job_of(store.discard(["a"], actor="me")).id == "a"
         assert get(store, "b").depends_on == ("a",)
         job_of(store.discard(["b"], actor="me"))
+        assert store.check() == []
+
+    # -- ids that are used again -----------------------------------------------------------------
+
+    def test_dep_6_a_later_job_of_the_same_id_is_no_dependency(self, store: Store) -> None:
+        submit(store, draft("a"), after("b", "a"))
+        run(store, "a", Complete())
+        run(store, "b", FATAL)
+        job_of(store.discard(["a"], actor="me"))
+        submit(store, draft("a"))
+        job_of(store.cancel(["a"], reason="", actor="me"))
+        job_of(store.replay(["b"], reset_attempts=False, actor="me"))
+        assert status(store, "a", "b") == ["cancelled", "pending"]
+        graph = store.graph(["b"])
+        assert (list(graph.nodes), graph.edges) == (["b"], [])
+        # Nor does the old dependent keep it.
+        job_of(store.discard(["a"], actor="me"))
         assert store.check() == []

@@ -26,6 +26,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.limiting import limit
 from leasehold.testing.conformance.scheduling import MINUTE, known, later, set_schedule
 
 
@@ -181,3 +182,15 @@ class FiringClauses(ConformanceBase):
         schedule = known(store)
         assert (schedule.error, schedule.fired) == (None, 0)
         assert schedule.next_at == later(store.now(), MINUTE)
+
+    def test_lim_1_ticks_that_are_caught_up_find_a_queue_full(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        limit(store, max_depth=3)
+        set_schedule(store, misfire="catch_up")
+        submit(store, draft("waits"))
+        clock.advance(5 * MINUTE)
+        assert store.fire_schedules().jobs == 2
+        assert store.stats("default").counts[Status.PENDING] == 3
+        assert "'default' is full with 3 pending" in str(known(store).error)
+        assert store.check() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from leasehold.core.budget import RECOVERED_AT_ONCE
@@ -206,7 +207,14 @@ class RecoveringClauses(ConformanceBase):
         assert statuses == [Status.PENDING, Status.PENDING, Status.SCHEDULED]
 
     def test_workers_come_and_go(self, store: Store) -> None:
-        life = store.register_worker(worker_info(store, "one"))
+        ahead = store.now() + timedelta(seconds=7)
+        info = msgspec.structs.replace(
+            worker_info(store, "one"), started_at=ahead, heartbeat_at=ahead
+        )
+        life = store.register_worker(info)
+        [known] = store.workers()
+        # The store's clock counts, not the worker's.
+        assert (known.started_at, known.heartbeat_at) == (store.now(), store.now())
         other = store.register_worker(worker_info(store, "two"))
         submit(store, draft())
         lease_one(store, worker="one")

@@ -91,7 +91,9 @@ def _exchange(
     tick_at = None if tick is None else from_micros(tick)
     if len(leases) >= request.limit:
         return Exchange(settled, leases, None, tick_at, generation, at), numbers
-    due = step.now if cut_short else leasing.next_due(step)
+    # Whoever waited for a job that came too late may be available when this write is over.
+    go_on = cut_short or dependents.some_to_tell(step)
+    due = step.now if go_on else leasing.next_due(step)
     if due is None or (tick is not None and tick < due):
         return Exchange(settled, leases, tick_at, tick_at, generation, at), numbers
     return Exchange(settled, leases, from_micros(due), tick_at, generation, at), numbers

@@ -14,7 +14,7 @@ from leasehold.core.job import Draft, Job
 from leasehold.core.schedule import Fired, Schedule
 from leasehold.core.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import from_micros, to_micros
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing.people import audit
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
@@ -120,9 +120,11 @@ def find(db: apsw.Connection, name: str) -> Schedule | None:
     return found
 
 
-def run(schedules: Shelf, name: str, job_id: str, actor: str) -> Job:
+def run(schedules: Shelf, name: str, job_id: str, actor: str) -> Job | QueueFullError:
     """Submit a schedule's job now, beside its ticks."""
-    scheduling.run_schedule(schedules, name, job_id, actor)
+    refusal = scheduling.run_schedule(schedules, name, job_id, actor)
+    if refusal is not None:
+        return refusal
     answer = read_job(schedules.step.db, job_id)
     assert answer is not None
     return answer

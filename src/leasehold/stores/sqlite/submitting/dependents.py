@@ -34,7 +34,8 @@ REMEMBER: Final = """
 """
 NEXT_ENDED: Final = """
     SELECT seq, job.id, finished.status, finished.reason, purged
-    FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq) LIMIT 1
+    FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq)
+    ORDER BY seq LIMIT 1
 """
 RESOLVED: Final = "DELETE FROM resolving WHERE seq = ?"
 BLOCKED_BY: Final = """
@@ -165,6 +166,12 @@ def resolve(step: Step) -> None:
             step.hints.unresolved = step.hints.ready = True
     if step.lowered:
         inheritance.lower(step)
+
+
+def some_to_tell(step: Step) -> bool:
+    """Whether jobs have ended whose dependents are still to be told."""
+    _remember(step)
+    return step.some_unresolved
 
 
 def _remember(step: Step) -> None:

@@ -47,6 +47,8 @@ class GateBook:
         return self.step.rules.get(queue)
 
     def fill_of(self, queue: str) -> QueueFill:
+        # This write may have made jobs pending before, and the lanes must say so.
+        self.step.write_counters()
         pending, ended = self._row(FILLED, queue)
         drain = self._row(DRAIN, queue)
         return QueueFill(pending, ended, None if drain[0] is None else Drain(*drain))

@@ -181,13 +181,7 @@ def as_many_as_asked_for(step: Step) -> int:
     assert len(leases) <= request.limit, f"{len(leases)} leases"
     if len(leases) == request.limit or (again is not None and again <= step.now):
         return 0
-    # Who was freed by this very call, by a late job's end, is leased by the next one.
-    freed = {event.job_id for event in step.happened(Event.UNBLOCKED)}
-    left = [
-        job.id
-        for job in step.after.jobs.values()
-        if job.id not in freed and may_be_leased(job, step, request)
-    ]
+    left = [job.id for job in step.after.jobs.values() if may_be_leased(job, step, request)]
     assert not left, f"{left} could have been leased"
     return 1
 

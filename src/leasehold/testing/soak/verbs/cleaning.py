@@ -23,8 +23,7 @@ def begin(scene: Scene) -> Call:
         dead_seconds=random.choice((None, None, 30.0)),
         interval_seconds=random.choice((1.0, 60.0)),
         worth_cleaning=random.choice((0, 5)),
-        # Stores do not agree yet whether a job that loses its history keeps its latest error.
-        history_events_max=None if scene.swarm.prompt else random.choice((None, None, 20)),
+        history_events_max=random.choice((None, None, 20)),
     )
     settled = scene.seen.settings.values.keys() >= RETENTION_SETTINGS
     if settled and not scene.swarm.prompt and scene.luck(0.7):

@@ -21,13 +21,9 @@ def set_schedule(scene: Scene) -> Call:
     random = scene.random
     job = Draft(id="template", task="work", queue=scene.queue(), retry=None, max_retries=1)
     timing = random.choice((Every(random.choice(PERIODS)), Cron("* * * * *"), Cron("*/5 * * * *")))
-    misfires: list[Misfire] = ["run_once", "skip"]
-    if not scene.has(Feature.LIMITS):
-        # Stores do not agree yet how many ticks of one look go into a queue that becomes full.
-        misfires.append("catch_up")
+    misfires: list[Misfire] = ["run_once", "skip", "catch_up"]
     draft = ScheduleDraft(
-        # Of several that are due at once, either may be fired first: one can be compared.
-        name=NAMES[0] if scene.swarm.prompt else random.choice(NAMES),
+        name=random.choice(NAMES),
         timing=timing,
         job=job,
         misfire=random.choice(misfires),

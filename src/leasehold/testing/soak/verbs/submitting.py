@@ -55,7 +55,7 @@ def drafts(scene: Scene) -> list[Draft]:
 
 def draft(scene: Scene) -> Draft:
     random, book = scene.random, scene.book
-    reused = book.gone_ids and scene.luck(0.15) and not _keys_outlive_jobs(scene)
+    reused = book.gone_ids and scene.luck(0.15)
     known = list(scene.seen.jobs)
     job_id = random.choice(book.gone_ids) if reused else book.new_id()
     if known and scene.luck(0.04):
@@ -74,14 +74,6 @@ def draft(scene: Scene) -> Draft:
         result_ttl_seconds=random.choice((None, None, 30.0)),
     )
     return msgspec.structs.replace(made, **_extras(scene))
-
-
-def _keys_outlive_jobs(scene: Scene) -> bool:
-    """Whether a key may stand for a pruned job whose id is another job's now.
-
-    Stores do not agree yet which of the two jobs' status a duplicate is answered with.
-    """
-    return scene.has(Feature.CLEANUPS) and scene.has(Feature.IDEMPOTENCY) and scene.swarm.prompt
 
 
 def _extras(scene: Scene) -> dict[str, Any]:
