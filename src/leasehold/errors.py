@@ -43,7 +43,7 @@
         │   └── StoreBusyError         another process keeps its write lock too long
         ├── StoreFullError             no room left for new jobs
         ├── StoreCorruptError
-        ├── StoreLostError             its file is gone or replaced, or was open across a fork
+        ├── StoreLostError             its files are gone, or were open across a fork
         ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
         └── StoreClosedError
 
@@ -267,13 +267,18 @@ class StoreFullError(StoreError, code="store_full"):
 
 
 class StoreCorruptError(StoreError, code="store_corrupt"):
-    """Raised when the store's data is damaged. Nothing is repaired on its own: restore a backup."""
+    """Raised when the store's data is damaged and cannot be made anew from the rest of it.
+
+    What can be told from other rows (the store's own counters, clock and generations) the next
+    write puts right by itself, and says so in the log; for the rest, restore a backup.
+    """
 
 
 class StoreLostError(StoreError, code="store_lost"):
     """Raised when this process cannot go on with a store it had opened; nothing was changed.
 
-    Its file was deleted, moved away or replaced, or it was open when the process was forked.
+    Its file, SQLite's -wal or -shm beside it, or a file it had locked was deleted, moved away or
+    replaced; or it was open when the process was forked.
     """
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from leasehold import TaskQueue
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest
+from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
-from leasehold.errors import StoreLostError
+from leasehold.errors import StoreLostError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.disk.continuity import Continuity
 from leasehold.worker.stopping import StopReason
 from support.lives import enter
 
@@ -53,13 +58,45 @@ def run_folder_deleted(path: Path) -> None:
     shutil.rmtree(path.with_name("jobs.db-run"))
 
 
+def log_deleted(path: Path) -> None:
+    path.with_name("jobs.db-wal").unlink()
+
+
+def log_index_deleted(path: Path) -> None:
+    path.with_name("jobs.db-shm").unlink()
+
+
+def log_and_index_deleted(path: Path) -> None:
+    log_deleted(path)
+    log_index_deleted(path)
+
+
+def log_replaced(path: Path) -> None:
+    shutil.copy(path.with_name("jobs.db-wal"), path.with_name("copy"))
+    path.with_name("copy").rename(path.with_name("jobs.db-wal"))
+
+
+def continuity_deleted(path: Path) -> None:
+    (path.with_name("jobs.db-run") / "continuity").unlink()
+
+
+def write_lock_deleted(path: Path) -> None:
+    (path.with_name("jobs.db-run") / "write.lock").unlink()
+
+
+LOSSES_OF_LOCKS: list[Loss] = [run_folder_deleted, continuity_deleted, write_lock_deleted]
+"""Looked for once a second; until then a process still holds all it needs."""
 LOSSES: list[Loss] = [
     deleted,
     replaced_by_another_store,
     replaced_by_a_copy,
     folder_renamed,
     folder_deleted,
-    run_folder_deleted,
+    log_deleted,
+    log_index_deleted,
+    log_and_index_deleted,
+    log_replaced,
+    *LOSSES_OF_LOCKS,
 ]
 
 
@@ -86,8 +123,8 @@ def test_nothing_is_acknowledged_into_a_lost_file(
     store: SQLiteStore, path: Path, clock: ManualClock, lose: Loss
 ) -> None:
     lose(path)
-    if lose is run_folder_deleted:
-        clock.advance(1)  # Looked at once a second; until then it still holds all it needs.
+    if lose in LOSSES_OF_LOCKS:
+        clock.advance(1)
     for use in (
         lambda: store.submit([Draft(id="b", task="t")]),
         lambda: store.exchange((), LeaseRequest(worker="w")),
@@ -129,6 +166,87 @@ def test_a_transaction_of_the_application_is_not_committed_into_a_lost_file(
     store.close()
 
 
+@pytest.mark.parametrize("lose", [log_deleted, log_index_deleted, log_and_index_deleted])
+def test_what_was_acknowledged_before_the_log_was_deleted_survives_a_kill(
+    path: Path, lose: Loss
+) -> None:
+    script = """
+import sys
+from leasehold.core.job import Draft
+from leasehold.errors import StoreLostError
+from leasehold.stores.sqlite import SQLiteStore
+store = SQLiteStore(sys.argv[1])
+store.submit([Draft(id="a", task="t")])
+print("submitted", flush=True)
+sys.stdin.readline()
+try:
+    store.submit([Draft(id="b", task="t")])
+except StoreLostError:
+    print("lost", flush=True)
+sys.stdin.readline()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"submitted\n"
+        lose(path)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        process.kill()
+    assert answer == b"lost\n"
+    with closing(SQLiteStore(path)) as store:
+        assert store.get("a") is not None
+        assert store.get("b") is None
+        assert store.check() == []
+
+
+@pytest.mark.parametrize("lose", [log_deleted, log_index_deleted, log_and_index_deleted])
+def test_nobody_opens_a_store_whose_log_was_deleted_under_others(
+    store: SQLiteStore, path: Path, lose: Loss
+) -> None:
+    assert store.exchange((), LeaseRequest(worker="w")).leases
+    lose(path)
+    with pytest.raises(StoreUnavailableError, match=f"{path}: its -wal or its -shm .* deleted"):
+        SQLiteStore(path)
+    store.close()
+    with closing(SQLiteStore(path)) as again:
+        job = again.get("a")
+        assert job is not None
+        assert job.status is Status.RUNNING
+
+
+def test_who_has_lost_the_index_does_not_write_over_another_program_by_closing(
+    store: SQLiteStore, path: Path
+) -> None:
+    log_index_deleted(path)
+    script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])"
+    make = "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)"
+    subprocess.run([sys.executable, "-c", script, path, make], check=True)
+    with pytest.raises(StoreLostError, match="its -wal or its -shm file"):
+        store.submit([Draft(id="b", task="t")])
+    store.close()
+    with closing(apsw.Connection(str(path))) as db:
+        assert db.execute("SELECT x FROM theirs").fetchall() == [(1,)]
+        assert db.execute("SELECT id FROM job").fetchall() == [("a",)]
+
+
+def test_an_opener_waits_for_whoever_is_just_closing_the_store(path: Path) -> None:
+    """The log goes a moment before the hold on the store does."""
+    SQLiteStore(path).close()
+    hold = Continuity(path.with_name("jobs.db-run") / "continuity")
+    opened: list[SQLiteStore] = []
+    opening = threading.Thread(target=lambda: opened.append(SQLiteStore(path)))
+    opening.start()
+    hold.close()
+    opening.join(30)
+    [store] = opened
+    store.submit([Draft(id="a", task="t")])
+    store.close()
+
+
 def test_a_file_that_was_moved_back_stays_lost_until_it_is_opened_again(
     store: SQLiteStore, path: Path
 ) -> None:
@@ -165,7 +283,8 @@ def test_a_worker_whose_file_is_lost_stops_and_says_so(
 
 
 def test_a_wait_for_a_job_of_a_lost_store_ends(path: Path) -> None:
-    with TaskQueue(SQLiteStore(path), num_workers=0) as queue:
+    # A store that is handed over is the caller's to close.
+    with closing(SQLiteStore(path)) as store, TaskQueue(store, num_workers=0) as queue:
         job = queue.submit("work")
         deleted(path)
         with pytest.raises(StoreLostError):

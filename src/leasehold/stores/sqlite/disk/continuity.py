@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import apsw
+
+from leasehold.stores.sqlite.disk.files import FileId, locked_file_id
 
 _IN_USE: Final = b"in-use"
 _LEFT: Final = b"left"
@@ -61,8 +64,13 @@ class Continuity:
             # Shared from now on. Nobody else can come between: openings take turns.
             self._try(fcntl.LOCK_SH)
         except BaseException:
-            os.close(self._fd)
+            self.close()
             raise
+        _held.add(self)
+
+    @property
+    def file(self) -> FileId:
+        return locked_file_id(self._fd)
 
     @property
     def is_shared(self) -> bool:
@@ -97,7 +105,9 @@ class Continuity:
             self._note(_LEFT, now, changed_at)
 
     def close(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:  # In a forked process it was closed already.
+            os.close(self._fd)
+            self._fd = -1
 
     def _read(self) -> tuple[bytes, Progress | None, int]:
         try:
@@ -117,3 +127,16 @@ class Continuity:
         except BlockingIOError:
             return False
         return True
+
+
+_held: weakref.WeakSet[Continuity] = weakref.WeakSet()
+
+
+def _let_go_in_fork() -> None:
+    # A forked child shares its parent's hold. When the parent has ended, the child, which does not
+    # write, would make everybody believe that the store is still open.
+    for continuity in list(_held):
+        continuity.close()
+
+
+os.register_at_fork(after_in_child=_let_go_in_fork)

@@ -119,6 +119,10 @@ class StoreFiles:
         """SQLite's index of its log, which it can always make anew."""
         return self.database.with_name(self.database.name + "-shm")
 
+    def lacks_log(self) -> bool:
+        """Whether SQLite's log or its index is missing, which no open connection is without."""
+        return not (self.log.exists() and self.log_index.exists())
+
     def changed_at(self) -> int:
         """When the kernel last saw the database change; nobody can set this time."""
         with suppress(FileNotFoundError):
@@ -154,6 +158,12 @@ def create_private(path: Path) -> None:
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def locked_file_id(fd: int) -> FileId:
+    """Which file a descriptor leads to, whatever stands at its path by now."""
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def file_system(folder: Path) -> str:

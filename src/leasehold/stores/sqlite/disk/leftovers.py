@@ -10,6 +10,7 @@ that lies beside it is another's: it is moved out of the way, and kept.
 from __future__ import annotations
 
 import logging
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,9 +19,16 @@ from urllib.parse import quote
 import apsw
 
 from leasehold.errors import StoreUnavailableError
+from leasehold.stores.sqlite.disk.continuity import is_held
 from leasehold.stores.sqlite.disk.files import StoreFiles
 
 logger = logging.getLogger("leasehold.store")
+
+CLOSING_LOOKS: Final = 40
+LOOK_SECONDS: Final = 0.05
+
+_never_free: Final = threading.Lock()
+_never_free.acquire()
 
 BEARS_MARK: Final = "SELECT 1 FROM meta WHERE key = 'copy'"
 
@@ -28,6 +36,24 @@ BEARS_MARK: Final = "SELECT 1 FROM meta WHERE key = 'copy'"
 def has_log(files: StoreFiles) -> bool:
     """Whether there are writes in the log that may not be in the database."""
     return _size(files.log) > 0
+
+
+def refuse_without_log(files: StoreFiles) -> None:
+    """Raise StoreUnavailableError where others have the store open, and its log was deleted.
+
+    They would never see what is written to a new one, nor would its writer see what they wrote.
+    Call it under the store's lock: nobody is about to open the store. One who is about to close it
+    has deleted the log a moment before it lets go of the store, so this waits a little.
+    """
+    for _ in range(CLOSING_LOOKS):
+        if not (is_held(files.continuity) and files.lacks_log()):
+            return
+        _never_free.acquire(timeout=LOOK_SECONDS)
+    raise StoreUnavailableError(
+        f"cannot open {files.database}: its -wal or its -shm file was deleted while other "
+        "processes have it open. Let all of them close it, or end them, then open it again: the "
+        "first write of each, or its closing, copies what it still has of the log into the database"
+    )
 
 
 def set_foreign_log_aside(files: StoreFiles) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreBusyError
 from leasehold.interrupts import SHIELD, Interrupted
+from leasehold.stores.sqlite.disk.files import FileId, locked_file_id
 from leasehold.stores.sqlite.disk.holder import HolderNote, busy, holder_of, open_transaction_of
 
 LOCK_TIMEOUT_SECONDS: Final = 30.0
@@ -42,6 +43,10 @@ class WriteLock:
         self._line = _Line(fd)
         self._fd = fd
         _open_locks.add(self)
+
+    @property
+    def file(self) -> FileId:
+        return locked_file_id(self._fd)
 
     def acquire(self, doing: str) -> None:
         """Take the lock. Raises StoreBusyError after the time agreed, or Interrupted."""

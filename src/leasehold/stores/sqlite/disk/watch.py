@@ -6,6 +6,13 @@ most a second after the last look. What was lost once stays lost, even if the fi
 what others wrote meanwhile is unknown here. Opening the store again is for the application to
 decide.
 
+The same holds for SQLite's log and its index, without which the database is neither whole nor safe:
+what is committed to a deleted log is read by nobody else, and two processes that have an index each
+write over one another. While a connection is open, SQLite itself deletes neither. A log that was
+deleted is still whole for who has it open: it is copied into the database at once (`save_log`) if
+nobody has begun another one. If somebody has, nothing is copied any more, not even by closing: that
+could put old pages over new ones.
+
 A file that was made, deleted and made again may get the same inode, but not while it is open here.
 Closing the connections of a lost file harms nobody: SQLite deletes the write-ahead log by its name,
 which may be another file's by then, but looks whether the database has moved before it does.
@@ -14,7 +21,10 @@ which may be another file's by then, but looks whether the database has moved be
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Final, TypeVar
 
 import apsw
@@ -25,7 +35,10 @@ from leasehold.stores.sqlite.disk import forks
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
 
 LOOK_SECONDS: Final = 1.0
-"""How old the last look may be for a read, and for the run folder."""
+"""How old the last look may be for a read, and for the files that are locked."""
+
+_Logs = tuple[FileId | None, FileId | None]
+"""The log and its index."""
 
 C = TypeVar("C", bound=apsw.Connection)
 
@@ -40,6 +53,11 @@ class FileWatch:
         self._run_folder = os.fspath(files.run_folder)
         self._file: FileId | None = None
         self._folder = _file_id(self._run_folder)
+        self._log = os.fspath(files.log)
+        self._log_index = os.fspath(files.log_index)
+        self._logs: _Logs | None = None
+        self._locked: dict[str, FileId] = {}
+        self._connections: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._lost: str | None = None
         self._looked_at = float("-inf")
 
@@ -56,8 +74,12 @@ class FileWatch:
         if expected is not None:
             forks.refuse_inherited(expected, self._files.database)
         connection = connect()
+        self._connections.add(connection)
         if self._file is None:
             self._file = expected
+        if self._logs is None:
+            logs = self._logs_in_place()
+            self._logs = None if None in logs else logs
         try:
             self.check()
         except StoreLostError:
@@ -65,8 +87,17 @@ class FileWatch:
             raise
         return connection
 
+    def watch_locked(self, path: Path, file: FileId) -> None:
+        """From now on look after a file that this process has locked, too."""
+        self._locked[os.fspath(path)] = file
+
+    def all_closed(self) -> None:
+        """This process has closed every connection and lock: SQLite may have deleted its log."""
+        self._logs = None
+        self._locked.clear()
+
     def check(self) -> None:
-        """Raise StoreLostError unless the file, and now and then the folder, are in place."""
+        """Raise StoreLostError unless the files, and now and then the locks, are in place."""
         if self._lost is None:
             # Asked for every commit, so not through pathlib, which takes longer than the kernel.
             try:
@@ -76,11 +107,18 @@ class FileWatch:
             else:
                 if (status.st_dev, status.st_ino) != self._file:
                     self._lose("was replaced by another file")
+            logs = self._logs
+            if logs is not None and (in_place := self._logs_in_place()) != logs:
+                self._lose_log(logs, in_place)
             now = self._clock.monotonic()
             if now - self._looked_at >= LOOK_SECONDS:
                 self._looked_at = now
                 if _file_id(self._run_folder) != self._folder:
                     self._lose("has lost its folder of locks, which was deleted or replaced")
+                # A copy: the first write of another thread may add to it meanwhile.
+                for path, file in list(self._locked.items()):
+                    if _file_id(path) != file:
+                        self._lose(f"has lost its lock file {path}, which was deleted or replaced")
         if self._lost is not None:
             raise StoreLostError(self._lost)
 
@@ -90,6 +128,28 @@ class FileWatch:
             self._lost is not None or self._clock.monotonic() - self._looked_at >= LOOK_SECONDS
         ):
             self.check()
+
+    def save_log(self, db: apsw.Connection) -> None:
+        """Copy a log that was deleted into the database, if that can do no harm."""
+        if (
+            self._logs is not None
+            and _file_id(self._database) == self._file
+            and _file_id(self._log) is None
+        ):
+            # Where it fails, closing the last connection tries it again.
+            with suppress(apsw.Error):
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _logs_in_place(self) -> _Logs:
+        return _file_id(self._log), _file_id(self._log_index)
+
+    def _lose_log(self, opened: _Logs, in_place: _Logs) -> None:
+        self._lose("has lost its -wal or its -shm file, which was deleted or replaced")
+        if any(now not in (None, then) for then, now in zip(opened, in_place, strict=True)):
+            for connection in list(self._connections):
+                # One that is closed, or in use by another thread, refuses.
+                with suppress(apsw.Error):
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     def _lose(self, what: str) -> None:
         self._lost = self._lost or (

@@ -19,7 +19,11 @@ from leasehold.stores.sqlite.disk.connection import Durability, check_sqlite_ver
 from leasehold.stores.sqlite.disk.continuity import is_held
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
 from leasehold.stores.sqlite.disk.identity import has_store_id
-from leasehold.stores.sqlite.disk.leftovers import has_log, set_foreign_log_aside
+from leasehold.stores.sqlite.disk.leftovers import (
+    has_log,
+    refuse_without_log,
+    set_foreign_log_aside,
+)
 from leasehold.stores.sqlite.disk.life import Deaths
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
 from leasehold.stores.sqlite.disk.readers import Readers
@@ -103,8 +107,15 @@ class Database:
 
     @shielded
     def _look_at_log(self) -> None:
-        """Where a killed process has left a log, see whose it is, before anybody replays it."""
-        if has_log(self.files) and not is_held(self.files.continuity):
+        """Where a killed process has left a log, see whose it is, before anybody replays it.
+
+        Where there is none although others have the store open, see that nobody begins another.
+        """
+        if is_held(self.files.continuity):
+            if self.files.lacks_log():
+                with self.side.lock:
+                    refuse_without_log(self.files)
+        elif has_log(self.files):
             with self.side.lock:
                 if not is_held(self.files.continuity):
                     set_foreign_log_aside(self.files)
@@ -137,6 +148,7 @@ class Database:
             return "a read from it was under way"
         self.side.close()
         self.readers.close_idle()
+        self.watch.all_closed()
         return None
 
     def resume_after_fork(self) -> None:

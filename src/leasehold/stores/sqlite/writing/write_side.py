@@ -83,12 +83,19 @@ class WriteSide:
             continuity.close()
             db.close()
             raise
+        self._watch.watch_locked(self._files.continuity, continuity.file)
+        self._watch.watch_locked(self._files.write_lock, self.lock.file)
         self._continuity, self._db = continuity, db
         return db
 
     def _connect(self) -> apsw.Connection:
         busy_seconds = min(BUSY_SECONDS, self._lock_timeout_seconds)
         return open_writer(self._files.database, self._durability, busy_seconds)
+
+    def save_log(self) -> None:
+        """Where the log was deleted, keep what was acknowledged. The lock must be held."""
+        if self._db is not None:
+            self._watch.save_log(self._db)
 
     def close(self) -> None:
         """Leave a note of how far the store has come, and close everything."""

@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, TypeVar
 import apsw
 
 from leasehold.env import Env
-from leasehold.errors import StoreClosedError, StoreUnavailableError
+from leasehold.errors import StoreClosedError, StoreLostError, StoreUnavailableError
 from leasehold.interrupts import LOOK_SECONDS, SHIELD, Interrupted, shielded
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
@@ -263,10 +263,13 @@ class Writer:
             self._before_commit()
             # That a minute has ended is not worth a write: whoever next has one notes it.
             db.execute("COMMIT" if changed or not step.opens_minute else "ROLLBACK")
-        except BaseException:
+        except BaseException as error:
             # A process that was forked inside the write leaves it alone: it is the parent's.
-            if db.in_transaction and self._pid == os.getpid():
-                db.execute("ROLLBACK")
+            if self._pid == os.getpid():
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                if isinstance(error, StoreLostError):
+                    self._side.save_log()
             raise
 
     def _take(self, batch: list[_Ticket[Any]]) -> bool:
