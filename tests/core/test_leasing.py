@@ -25,6 +25,14 @@ def test_what_was_never_started_in_time_is_cancelled_and_what_was_once_leased_is
     assert not going.is_over
 
 
+def test_late_jobs_of_a_full_queue_are_left_to_the_sweep() -> None:
+    full, other = OpenQueue("full", free=1), OpenQueue("other")
+    lane = OpenLane(full, "t")
+    going = walk(9, [full, other])
+    assert going.judge(lane, None, 0, None) is Verdict.TAKE
+    assert going.judge(lane, NOW - 1, 0, None) is Verdict.PASS
+
+
 def test_late_jobs_end_a_walk_when_they_are_too_many() -> None:
     queue = OpenQueue("q")
     going = walk(9, [queue], late_max=2)

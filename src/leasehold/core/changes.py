@@ -52,8 +52,8 @@ class ChangeFeed(Protocol):
                  rules and states, of schedules, of settings, and workers that come and go. What a
                  transaction took back is not told.
         - CHG-2  At most `limit` of them, from 1 to PAGE_MAX, and the cursor of the last: nothing is
-                 told twice or left out between two calls. A cursor that is none raises
-                 InvalidJobError.
+                 told twice or left out between two calls, and when nothing is told there is no
+                 more. A cursor that is none raises InvalidJobError.
         - CHG-3  The latest CHANGES_KEPT are kept, and only while somebody follows: with a cursor
                  from before those, `gap` is true and nothing else is told.
         - CHG-4  Nothing is paid for a feed that nobody has followed for FOLLOWED_SECONDS: a sweep

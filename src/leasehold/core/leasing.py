@@ -101,13 +101,14 @@ class Walk:
         self, lane: OpenLane, start_by: int | None, lease_version: int, key: str | None
     ) -> Verdict:
         """What to do with the next candidate; what is taken is counted."""
+        queue = lane.queue
+        if lane.is_over or not queue.free:
+            # Late or not: a store need not read what is behind it, and a sweep takes the late ones.
+            return _PASS
         if start_by is not None and is_late(start_by, lease_version, self._now):
             self._late_left -= 1
             self.is_cut_short = self.is_over = self._late_left <= 0
             return _CANCEL
-        queue = lane.queue
-        if lane.is_over or not queue.free:
-            return _PASS
         if key is not None and queue.limits_keys:
             free = self.free_of_key(queue.name, key)
             if not free:

@@ -264,7 +264,9 @@ def result_is_over(job: Job, now: datetime) -> bool:
 def without_old_result(job: Job, now: datetime) -> Job:
     """The job as a caller may see it: a result past its time is gone, dropped yet or not."""
     if result_is_over(job, now):
-        return msgspec.structs.replace(job, result_data=None, result_expired=True)
+        return msgspec.structs.replace(
+            job, result_data=None, result_codec="json", result_expired=True
+        )
     return job
 
 

@@ -35,7 +35,7 @@ from leasehold.core.settings import retention_by
 from leasehold.core.settings_in_force import SettingsInForce
 from leasehold.core.span import MINUTE_MICROS, Span
 from leasehold.core.status import TERMINAL, Event, Status, check
-from leasehold.env import Env, from_micros
+from leasehold.env import Env, from_micros, to_micros
 from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
@@ -203,6 +203,11 @@ class State:
             record.expires_at += time.shift
             record.moved_by += time.shift
             record.heartbeat_at = min(record.heartbeat_at + time.shift, time.now)
+        for name, info in self.workers.items():
+            heartbeat_at = min(to_micros(info.heartbeat_at) + time.shift, time.now)
+            self.workers[name] = msgspec.structs.replace(
+                info, heartbeat_at=from_micros(heartbeat_at)
+            )
 
     def queue(self, name: str) -> MemoryQueue:
         found = self.queues.get(name)

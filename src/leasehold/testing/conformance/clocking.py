@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 
 from leasehold.core.lease import Renewal, Renewed
@@ -19,6 +20,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.recovering import worker_info
 
 HOUR = 3600
 YEARS = 14 * 365 * 24 * HOUR
@@ -151,6 +153,16 @@ class ClockClauses(ConformanceBase):
         (answer,) = store.renew("worker", [Renewal("job", lease.version, 300)])
         assert isinstance(answer, Renewed)
         settle(store, lease, Complete())
+
+    def test_clk_3_no_worker_falls_silent_while_the_machine_sleeps(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        with closing(store.register_worker(worker_info(store))):
+            clock.advance(100)
+            clock.suspend(8 * HOUR)
+            store.promote()
+            [worker] = store.workers()
+            assert worker.heartbeat_at == store.now() - timedelta(seconds=100)
 
     def test_clk_3_a_lost_lease_still_ends(self, store: Store, clock: ManualClock) -> None:
         submit(store, draft())

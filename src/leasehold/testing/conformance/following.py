@@ -139,6 +139,18 @@ class FollowingClauses(ConformanceBase):
         submit(store, draft("late"))
         assert [each.name for each in told(store, cursor)] == ["late"]
 
+    def test_chg_2_an_empty_page_is_the_last(self, store: Store, start: str) -> None:
+        """Steps of a job that was deleted may be left out: whoever reads on misses nothing."""
+        submit(store, draft("gone"))
+        store.cancel(["gone"], reason="", actor="me")
+        store.discard(["gone"], actor="me")
+        submit(store, draft("stays"))
+        cursor, found = start, []
+        while (page := store.changes(cursor, limit=1)).changes:
+            found += [(each.name, each.status) for each in page.changes]
+            cursor = page.cursor
+        assert found[-2:] == [("gone", None), ("stays", Status.PENDING)]
+
     def test_chg_2_what_is_no_cursor_is_refused(self, store: Store) -> None:
         for cursor in ("", "now", "-1"):
             with pytest.raises(InvalidJobError, match="cursor"):

@@ -11,6 +11,7 @@ from leasehold.core.job import LEFT_OUT, Job
 from leasehold.core.outcome import Complete
 from leasehold.core.search import HeavyField, JobFilter, lightened
 from leasehold.core.store import Store
+from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError, PayloadError
 from leasehold.testing.conformance.base import (
     ConformanceBase,
@@ -47,6 +48,16 @@ class SearchingClauses(ConformanceBase):
     ) -> None:
         found = find(filled, without=without)
         assert found == [lightened(get(filled, each), without) for each in "ba"]
+
+    def test_sea_2_a_result_that_is_too_old_is_gone_left_out_or_not(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(store, draft("a", result_ttl_seconds=10))
+        settle(store, lease_one(store), Complete(b'{"size":3}'))
+        clock.advance(11)
+        whole = get(store, "a")
+        assert (whole.result_data, whole.result_expired) == (None, True)
+        assert find(store, without=("result",)) == [whole]
 
     def test_sea_2_nobody_takes_it_for_the_real_thing(self, filled: Store) -> None:
         pending, completed = find(filled, without=HEAVY)

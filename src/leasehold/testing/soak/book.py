@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from leasehold.core.joblog import LogLine
 from leasehold.core.lease import Lease
-from leasehold.testing.soak.calls import Call
+from leasehold.core.replies import REPLIES_KEPT_SECONDS
+from leasehold.core.status import Event
+from leasehold.testing.soak.calls import REPEAT, Call
+
+REPLIES_KEPT: Final = timedelta(seconds=REPLIES_KEPT_SECONDS)
 
 
 @dataclass(slots=True)
@@ -48,6 +53,24 @@ class Kept:
 
 
 @dataclass(slots=True)
+class Answered:
+    """A request under an id of its own, and what it was answered."""
+
+    asked: Call
+    answer: Any
+    at: datetime
+
+
+@dataclass(slots=True)
+class Untold:
+    """What the change feed has yet to tell."""
+
+    events: dict[str, list[tuple[int, Event]]] = field(default_factory=lambda: defaultdict(list))
+    """By job, the numbers and names of its events."""
+    gone: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Book:
     """All that is remembered of one run."""
 
@@ -63,8 +86,12 @@ class Book:
     late: list[tuple[int, Call]] = field(default_factory=list)
     """Requests under way, and the step in which they arrive."""
     prune_run: tuple[int, Call] | None = None
+    requests: dict[str, Answered] = field(default_factory=dict)
+    """By their ids, the requests that were carried out."""
 
     # What judges remember.
+    untold: Untold | None = None
+    """None before anybody follows the change feed."""
     granted: dict[str, int] = field(default_factory=dict)
     """The highest lease version of each id; it outlives the job."""
     keys: dict[tuple[str, str], KnownKey] = field(default_factory=dict)
@@ -87,6 +114,17 @@ class Book:
     def new_id(self) -> str:
         self.last_number += 1
         return f"job-{self.last_number}"
+
+    def new_request_id(self) -> str:
+        self.last_number += 1
+        return f"request-{self.last_number}"
+
+    def as_repeated(self, asked: Call, now: datetime) -> Call:
+        """A call as it is; or, if it was carried out before under its id, one that repeats it."""
+        first = None if asked.request_id is None else self.requests.get(asked.request_id)
+        if first is None or first.at + REPLIES_KEPT < now:
+            return asked
+        return Call(REPEAT, {"first": asked})
 
     def let_go(self, job_id: str, version: int) -> None:
         """A lease was settled: only a careless holder still uses it."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from leasehold.core.changes import Change
 from leasehold.core.lease import Settlement
 from leasehold.core.local_store import local_part
 from leasehold.core.retention import COUNTED
@@ -21,6 +22,8 @@ from leasehold.errors import LeaseholdError, LeaseLostError, UnsupportedError
 SUBMIT_WITHIN = "submit within a transaction"
 COMPLETE_WITHIN = "complete within a transaction"
 CLEAN_UP = "clean up"
+REPEAT = "repeat a request"
+FOLLOW = "follow"
 STALE = "the holder was stale"
 
 
@@ -30,13 +33,30 @@ class Call:
 
     method: str
     arguments: Mapping[str, Any]
+    request_id: str | None = None
+    """With one, a submit or an exchange may be sent again, and is carried out once."""
 
     def __str__(self) -> str:
         given = ", ".join(f"{name}={brief(value)}" for name, value in self.arguments.items())
-        return f"{self.method}({given})"
+        under = "" if self.request_id is None else f" under {self.request_id}"
+        return f"{self.method}({given}){under}"
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.arguments.get(name, default)
+
+
+class Repeated(msgspec.Struct, frozen=True):
+    """What was answered to a request that had been carried out before."""
+
+    answer: Any
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """All that the change feed had to tell since it was read last."""
+
+    changes: list[Change]
+    cursor: str
+    gap: bool = False
 
 
 def brief(value: Any) -> str:
@@ -70,6 +90,13 @@ def carry_out(store: Store, asked: Call) -> Any:
             return _complete_within(store, **asked.arguments)
         if asked.method == CLEAN_UP:
             return _clean_up(store, **asked.arguments)
+        if asked.method == REPEAT:
+            return Repeated(carry_out(store, asked.arguments["first"]))
+        if asked.method == FOLLOW:
+            return _follow(store, **asked.arguments)
+        if asked.request_id is not None:
+            once = getattr(store, f"{asked.method}_once")
+            return once(asked.request_id, **asked.arguments)
         return getattr(store, asked.method)(**asked.arguments)
     except LeaseholdError as error:
         return error
@@ -136,6 +163,16 @@ def _clean_up(store: Store, **arguments: Any) -> Any:
         counts = {name: getattr(done, name) + getattr(report, name) for name in COUNTED}
         done = msgspec.structs.replace(done, more=more, **counts)
     return done
+
+
+def _follow(store: Store, *, cursor: str | None, limit: int) -> Followed:
+    """Read the change feed to its end, page by page."""
+    page = store.changes(cursor, limit=limit)
+    found = list(page.changes)
+    while page.changes:
+        page = store.changes(page.cursor, limit=limit)
+        found += page.changes
+    return Followed(found, page.cursor, page.gap)
 
 
 class _RolledBackError(Exception):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from leasehold.core.job import HistoryEvent
+from leasehold.core.job import HistoryEvent, Job
 from leasehold.core.lease import Exchange, Settled
 from leasehold.core.retention import PruneReport
 from leasehold.env import ManualClock
-from leasehold.testing.soak.book import Book
+from leasehold.testing.soak.book import Answered, Book
 from leasehold.testing.soak.calls import Call, brief
 from leasehold.testing.soak.comparing import (
     by_job,
@@ -192,6 +192,7 @@ class Run:
                 subject.store.promote()
             self._look_again()
         before = self._seen
+        asked = self._book.as_repeated(asked, before[0].now)
         try:
             answers = [subject.carry_out(asked) for subject in self._subjects]
             if self._swarm.prompt:
@@ -254,6 +255,10 @@ class Run:
     def _remember(self, step: Step, *, heard: bool) -> None:
         """What callers know after this."""
         book, answer = self._book, step.answer
+        request_id = step.call.request_id
+        if request_id is not None and not isinstance(answer, Exception):
+            book.requests[request_id] = Answered(step.call, answer, step.after.now)
+        self._still_to_tell(step.events, step.gone)
         book.reused.update(job.id for job in step.new if job.id in book.gone_ids)
         book.gone_ids += [job.id for job in step.gone if job.id not in book.gone_ids]
         book.gone_ids = [each for each in book.gone_ids if each not in step.after.jobs]
@@ -278,10 +283,20 @@ class Run:
         """Follow what happened beside the calls that are judged."""
         before = self._seen
         self._seen = [self._observe(subject) for subject in self._subjects]
-        for histories, subject, was, after in zip(
-            self._histories, self._subjects, before, self._seen, strict=True
-        ):
+        events = [
             histories.news(subject.store, was, after, ())
+            for histories, subject, was, after in zip(
+                self._histories, self._subjects, before, self._seen, strict=True
+            )
+        ]
+        self._still_to_tell(events[0], ())
+
+    def _still_to_tell(self, events: Iterable[HistoryEvent], gone: Iterable[Job]) -> None:
+        untold = self._book.untold
+        if untold is not None:
+            for event in events:
+                untold.events[event.job_id].append((event.sequence, event.event))
+            untold.gone.update(job.id for job in gone)
 
     def _end(self) -> None:
         """Nothing is damaged, whatever has happened."""

@@ -15,7 +15,7 @@ from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.testing.soak.calls import Call, carry_out
+from leasehold.testing.soak.calls import FOLLOW, Call, Followed, call, carry_out
 
 KEEP_ALL = RetentionPolicy(completed_seconds=None, dead_seconds=None, cancelled_seconds=None)
 """What a store forgets by itself cannot be compared: only clean-ups forget here."""
@@ -42,10 +42,16 @@ class Subject:
         self._env = Env(clock=clock, random=EvenRandom(7))
         self._outlives = outlives
         self._lives: dict[str, WorkerLife] = {}
+        self._cursor: str | None = None
+        """How far the change feed was read."""
         self.store = open_store(self._env)
 
     def carry_out(self, asked: Call) -> Any:
+        if asked.method == FOLLOW:
+            asked = call(FOLLOW, cursor=self._cursor, **asked.arguments)
         answer = carry_out(self.store, asked)
+        if isinstance(answer, Followed):
+            self._cursor = answer.cursor
         if asked.method == "register_worker" and not isinstance(answer, Exception):
             worker = asked.arguments["info"].id
             # It keeps its latest sign of life; two at once are two processes of one name.

@@ -28,6 +28,7 @@ class Feature(StrEnum):
     READS = "reads"
     REPAIRS = "clock repairs"
     """Not every store can be repaired: such a run is made on those that can."""
+    REPEATS = "repeated requests"
     REPORTS = "reports"
     SCHEDULES = "schedules"
     SETTINGS = "settings"
@@ -102,4 +103,6 @@ def _features(random: Random, share: float) -> frozenset[Feature]:
         drawn.discard(Feature.REPAIRS)
     if Feature.REPAIRS in drawn:
         drawn.add(Feature.CLOCKS)
+        # How long a reply is kept goes by the clock that is repaired.
+        drawn.discard(Feature.REPEATS)
     return frozenset({Feature.ALWAYS, *drawn})

@@ -79,7 +79,7 @@ _READ: Final = f"""
                 iif(status = {STATUS_CODE[Status.RUNNING]}, {EVENT_CODE[Event.LEASED]}, NULL))
         END
     FROM change LEFT JOIN job ON job.seq = change.seq
-    WHERE change.n > ? ORDER BY change.n LIMIT ?
+    WHERE change.n > ? AND coalesce(name, job.id) IS NOT NULL ORDER BY change.n LIMIT ?
 """  # noqa: S608  # our own names
 _BOUNDS: Final = """
     SELECT (SELECT min(n) FROM change), coalesce((SELECT seq FROM sqlite_sequence
@@ -143,9 +143,8 @@ def changes(db: apsw.Connection, cursor: str | None, limit: int, *, was_kept: bo
             sequence=sequence,
         )
         for _, kind, name, status, sequence, event in rows
-        if name is not None
     ]
-    return Changes(told, str(rows[-1][0] if rows else seen))
+    return Changes(told, str(rows[-1][0] if rows else latest))
 
 
 def _bounds(db: apsw.Connection) -> tuple[int | None, int, int | None]:

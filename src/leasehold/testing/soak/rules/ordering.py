@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from leasehold.core.filter_orders import CancelAll
 from leasehold.core.job import HistoryEvent, Job
 from leasehold.core.lease import Settled
 from leasehold.core.outcome import Cancel, Fail
@@ -188,6 +189,7 @@ def _is_ordered(step: Step, event: HistoryEvent) -> bool:
         return lost or step.method == "delete_queue"
     return (
         event.job_id in step.call.get("job_ids", ())
+        or isinstance(step.call.get("order"), CancelAll)
         or (job.cancel_requested is not None and event.before is Status.RUNNING)
         or (is_late(job, step) and event.before is not Status.RUNNING)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from leasehold.core.job import LEFT_OUT
 from leasehold.core.status import Status
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.queueing import fits
@@ -17,6 +18,17 @@ def a_search_finds_what_fits(step: Step) -> int:
     wanted = wanted[::-1][: step.call.get("limit")]
     found = [job.id for job in step.answer.jobs]
     assert found == wanted, f"found are {found}, not {wanted}"
+    without = step.call.get("without", ())
+    for job in step.answer.jobs:
+        whole = step.after.jobs[job.id]
+        payload = (b"", LEFT_OUT) if "payload" in without else (whole.payload_data, whole.codec)
+        result = (whole.result_data, whole.result_codec)
+        if "result" in without and whole.result_data is not None:
+            result = (b"", LEFT_OUT)
+        metadata = None if "metadata" in without else whole.metadata
+        assert (job.payload_data, job.codec) == payload, f"{job} without {without}"
+        assert (job.result_data, job.result_codec) == result, f"{job} without {without}"
+        assert job.metadata == metadata, f"{job} without {without}"
     return 1
 
 

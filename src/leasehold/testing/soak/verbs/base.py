@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -45,6 +45,12 @@ class Scene:
         if not known:
             return ["no-such-job"]
         return self.random.sample(known, min(len(known), self.random.randint(1, most)))
+
+    def once(self, asked: Call) -> Call:
+        """The same, in some runs under an id, so that it may be sent again."""
+        if not self.has(Feature.REPEATS) or self.luck(0.5):
+            return asked
+        return replace(asked, request_id=self.book.new_request_id())
 
     def lease(self, *, careless: float = 0.2) -> Lease | None:
         """A lease that somebody holds, or believes to hold."""

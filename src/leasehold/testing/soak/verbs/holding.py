@@ -22,7 +22,7 @@ _ERROR = JobError("OSError", "the line is dead")
 
 @verb("lease", 25)
 def lease(scene: Scene) -> Call:
-    return call("exchange", settlements=[], request=_request(scene))
+    return scene.once(call("exchange", settlements=[], request=_request(scene)))
 
 
 @verb("settle", 25)
@@ -34,7 +34,7 @@ def settle(scene: Scene) -> Call | None:
 @verb("settle and lease", 15)
 def settle_and_lease(scene: Scene) -> Call | None:
     settlements = _settlements(scene, most=4)
-    return call("exchange", settlements=settlements, request=_request(scene))
+    return scene.once(call("exchange", settlements=settlements, request=_request(scene)))
 
 
 @verb("complete within a transaction", 4, Feature.TRANSACTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leasehold.core.filter_orders import CancelAll, DiscardAll, ReplayAll, ReprioritizeAll
 from leasehold.core.search import JobFilter
 from leasehold.core.status import Status
 from leasehold.testing.soak.calls import Call, call
@@ -46,6 +47,21 @@ def discard(scene: Scene) -> Call:
 def reprioritize(scene: Scene) -> Call:
     priority = scene.random.choice((0, 40, 50, 90, 100, 101))
     return call("reprioritize", job_id=scene.some_ids(1)[0], priority=priority, actor=ACTOR)
+
+
+@verb("order by filter", 4, Feature.PEOPLE)
+def order(scene: Scene) -> Call:
+    """All that fit, found by the store itself."""
+    wanted = scene.random.choice(
+        (
+            CancelAll("all of these"),
+            ReplayAll(reset_attempts=scene.luck(0.5)),
+            DiscardAll(),
+            ReprioritizeAll(scene.random.choice((0, 60, 100))),
+        )
+    )
+    limit = scene.random.choice((2, 100))
+    return call("order", order=wanted, where=job_filter(scene), actor=ACTOR, limit=limit)
 
 
 @verb("purge a queue", 3, Feature.QUEUES)

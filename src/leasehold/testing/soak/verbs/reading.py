@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from leasehold.testing.soak.calls import Call, call
+from typing import Final, get_args
+
+from leasehold.core.search import HeavyField
+from leasehold.testing.soak.calls import FOLLOW, Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb
 from leasehold.testing.soak.verbs.ordering import job_filter
 
+HEAVY: Final = get_args(HeavyField)
+
 
 @verb("search", 3, Feature.READS)
 def search(scene: Scene) -> Call:
-    return call("search", where=job_filter(scene), limit=scene.random.choice((2, 100)))
+    return call(
+        "search",
+        where=job_filter(scene),
+        limit=scene.random.choice((2, 100)),
+        without=scene.random.choice(((), (), ("payload",), ("result", "metadata"), HEAVY)),
+    )
+
+
+@verb("follow", 3, Feature.READS)
+def follow(scene: Scene) -> Call:
+    return call(FOLLOW, limit=scene.random.choice((1, 3, 1000)))
 
 
 @verb("position", 3, Feature.READS)

@@ -20,7 +20,7 @@ TASKS = ("work", "mail", "rare")
 
 @verb("submit", 30)
 def submit(scene: Scene) -> Call:
-    return call("submit", drafts=drafts(scene), partial=scene.luck(0.4))
+    return scene.once(call("submit", drafts=drafts(scene), partial=scene.luck(0.4)))
 
 
 @verb("submit within a transaction", 6, Feature.TRANSACTIONS)
