@@ -125,20 +125,6 @@ def a_write_beside_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leasehold.stores.sqlite.writing.database.check_not_inside", lambda _: None)
 
 
-def a_refused_call_leaves_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Careless:
-        def __init__(self, db: Any) -> None:
-            self._db = db
-
-        def __enter__(self) -> None:
-            self._db.execute("SAVEPOINT operation")
-
-        def __exit__(self, *_: object) -> None:
-            self._db.execute("RELEASE operation")
-
-    monkeypatch.setattr(transaction_verbs, "_part", Careless)
-
-
 MUTANTS: list[Mutate] = [
     settings_are_read_once,
     lanes_are_remembered,
@@ -150,7 +136,6 @@ MUTANTS: list[Mutate] = [
     anybody_commits_it,
     committed_before_it_is_settled,
     a_write_beside_it_waits,
-    a_refused_call_leaves_something,
 ]
 
 

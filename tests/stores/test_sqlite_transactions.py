@@ -28,7 +28,9 @@ from leasehold.errors import (
 )
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing import application as application_module
+from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
+from leasehold.stores.sqlite.writing.step import Step
 from leasehold.testing.conformance.base import draft, get, lease_one, submit
 from leasehold.testing.conformance.waking import Ears
 
@@ -402,3 +404,17 @@ def ids(store: SQLiteStore) -> set[str]:
 
 def leases(store: SQLiteStore) -> list[Any]:
     return store.exchange(request=LeaseRequest(worker="w", limit=1000)).leases
+
+
+def test_an_operation_that_fails_half_way_leaves_nothing(
+    store: SQLiteStore, connection: ApplicationConnection
+) -> None:
+    def fails(step: Step) -> None:
+        step.execute("INSERT INTO app_row VALUES ('half')")
+        raise DuplicateJobError("as if it were")
+
+    with connection:
+        connection.execute("INSERT INTO app_row VALUES ('before')")
+        with pytest.raises(DuplicateJobError):
+            transaction_verbs.within(store._database, connection, fails)
+    assert connection.execute("SELECT id FROM app_row").fetchall() == [("before",)]

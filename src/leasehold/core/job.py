@@ -113,9 +113,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
                 _KNOWN_NAMES.add((self.queue, self.task))
         if not 0 <= self.priority <= 100:
             raise InvalidJobError(f"priority must be from 0 to 100, not {self.priority}")
-        if self.max_retries is not None and not 0 <= self.max_retries <= 1_000_000:
+        if self.max_retries is not None and not (
+            type(self.max_retries) is int and 0 <= self.max_retries <= 1_000_000
+        ):
             raise InvalidJobError(
-                f"max_retries must be from 0 (never) to 1,000,000, not {self.max_retries}"
+                "max_retries must be a whole number from 0 (never) to 1,000,000, "
+                f"not {self.max_retries!r}"
             )
         if self.metadata is not None:
             _check_metadata(self.metadata)

@@ -11,13 +11,13 @@ A policy is data: it travels with the job, so that any worker (or the sweep) can
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from random import Random
 from typing import Final
 
 import msgspec
 
+from leasehold.core.numbers import plain_number
 from leasehold.errors import JobTimeoutError, PermanentError, RetryableError
 
 DELAY_SECONDS_MAX: Final = 366 * 24 * 3600.0
@@ -25,12 +25,20 @@ DELAY_SECONDS_MAX: Final = 366 * 24 * 3600.0
 
 def _check_numbers(policy: msgspec.Struct) -> None:
     for name in policy.__struct_fields__:
-        _check_number(name, getattr(policy, name))
+        given = getattr(policy, name)
+        number = _checked(name, given)
+        if number is not given:
+            msgspec.structs.force_setattr(policy, name, number)
 
 
-def _check_number(name: str, value: float) -> None:
-    if not (0 <= value <= DELAY_SECONDS_MAX) or math.isnan(value):
-        raise ValueError(f"{name} must be between 0 and {DELAY_SECONDS_MAX:.0f}, not {value!r}")
+def _checked(name: str, value: object) -> float:
+    number = plain_number(value)
+    # The comparison also refuses NaN, which is neither above nor below anything.
+    if number is None or not 0 <= number <= DELAY_SECONDS_MAX:
+        raise ValueError(
+            f"{name} must be a number between 0 and {DELAY_SECONDS_MAX:.0f}, not {value!r}"
+        )
+    return number
 
 
 class Exponential(msgspec.Struct, frozen=True, tag="exponential", forbid_unknown_fields=True):
@@ -87,8 +95,8 @@ class Delays(msgspec.Struct, frozen=True, tag="delays", forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         if not self.seconds:
             raise ValueError("Delays needs at least one delay")
-        for value in self.seconds:
-            _check_number("seconds", value)
+        numbers = tuple(_checked("seconds", value) for value in self.seconds)
+        msgspec.structs.force_setattr(self, "seconds", numbers)
 
     def delay_seconds(self, attempt: int, random: Random) -> float:
         return float(self.seconds[min(attempt, len(self.seconds)) - 1])

@@ -15,6 +15,7 @@ import msgspec
 
 from leasehold.core.job import Draft
 from leasehold.core.limits import SECONDS_MAX
+from leasehold.core.numbers import plain_number, whole_number
 from leasehold.core.ticks import latest_ticks
 from leasehold.core.timing import Timing
 from leasehold.errors import (
@@ -56,6 +57,12 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
     """How late a tick may be before the policy `skip` passes over it."""
     overlap: Overlap = "allow"
 
+    def __post_init__(self) -> None:
+        for name in ("catch_up_max", "grace_seconds"):
+            number = plain_number(getattr(self, name))
+            if number is not None:
+                msgspec.structs.force_setattr(self, name, number)
+
     def check(self) -> None:
         """Raise InvalidScheduleError (or what the job's own check raises) for what no store keeps.
 
@@ -70,18 +77,13 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidScheduleError(f"{what} is one of {choices}, not {value!r}")
         if not isinstance(self.timing, Timing):
             raise InvalidScheduleError(f"a timing is Cron(...) or Every(...), not {self.timing!r}")
-        if (
-            isinstance(self.catch_up_max, bool)
-            or not isinstance(self.catch_up_max, int)
-            or not 1 <= self.catch_up_max <= CATCH_UP_MAX
-        ):
+        catch_up_max = whole_number(self.catch_up_max)
+        if catch_up_max is None or not 1 <= catch_up_max <= CATCH_UP_MAX:
             raise InvalidScheduleError(
                 f"catch_up_max is from 1 to {CATCH_UP_MAX}, not {self.catch_up_max!r}"
             )
-        if (
-            not isinstance(self.grace_seconds, int | float)
-            or not 0 <= self.grace_seconds <= SECONDS_MAX
-        ):
+        grace_seconds = plain_number(self.grace_seconds)
+        if grace_seconds is None or not 0 <= grace_seconds <= SECONDS_MAX:
             raise InvalidScheduleError(
                 f"grace_seconds is from 0 to ten years in seconds, not {self.grace_seconds!r}"
             )

@@ -28,6 +28,7 @@ from typing import Final
 import msgspec
 
 from leasehold.core.limits import SECONDS_MAX
+from leasehold.core.numbers import plain_number
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidScheduleError
 
@@ -58,16 +59,14 @@ class Every(msgspec.Struct, frozen=True, tag="every", forbid_unknown_fields=True
     """The first tick; none comes before it."""
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.seconds, bool)
-            or not isinstance(self.seconds, int | float)
-            # The comparison also refuses NaN, which is neither above nor below anything.
-            or not EVERY_SECONDS_MIN <= self.seconds <= SECONDS_MAX
-        ):
+        seconds = plain_number(self.seconds)
+        # The comparison also refuses NaN, which is neither above nor below anything.
+        if seconds is None or not EVERY_SECONDS_MIN <= seconds <= SECONDS_MAX:
             raise InvalidScheduleError(
                 f"an interval is from {EVERY_SECONDS_MIN} seconds to ten years, "
                 f"not {self.seconds!r}"
             )
+        msgspec.structs.force_setattr(self, "seconds", seconds)
         if self.starting is not None and (
             not isinstance(self.starting, datetime) or self.starting.utcoffset() is None
         ):

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
 from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
+from leasehold.core.numbers import plain_number
 from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.core.text import is_text
 from leasehold.core.transactions import Connection
@@ -141,8 +142,11 @@ def draft_fields(options: JobOptions) -> dict[str, Any]:
         if translate is not None:
             field, convert = translate
             fields[field] = convert(value)
-        elif name in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise InvalidJobError(f"{name} must be a number, not {value!r}")
+        elif name in _NUMBERS:
+            number = plain_number(value)
+            if number is None:
+                raise InvalidJobError(f"{name} must be a number, not {value!r}")
+            fields[name] = number
         else:
             fields[name] = value
     return fields

@@ -54,11 +54,12 @@ OUT_OF_WAITING: Final = f"""
     RETURNING {_STATE}, {whole("coalesce(due, since)", MOMENT_MAX)}, 0, {whole("status")}
 """  # noqa: S608  # our own names
 # What is known of it elsewhere: neither a version nor an event number is used twice.
-REACHED: Final = """
-    SELECT coalesce((SELECT max(version) FROM attempt WHERE seq = ?1), 0),
-           coalesce((SELECT max(ended_event) FROM attempt WHERE seq = ?1), 0),
-           coalesce((SELECT max(n) FROM event WHERE seq = ?1), 0)
-"""
+# What is no number there is passed over: one more than 1e308 is 1e308.
+REACHED: Final = f"""
+    SELECT coalesce((SELECT max({whole("version")}) FROM attempt WHERE seq = ?1), 0),
+           coalesce((SELECT max({whole("ended_event")}) FROM attempt WHERE seq = ?1), 0),
+           coalesce((SELECT max({whole("n")}) FROM event WHERE seq = ?1), 0)
+"""  # noqa: S608  # our own names
 IDENTITY: Final = f"""
     SELECT iif(typeof(job.id) = 'text', CAST(job.id AS BLOB), NULL), lane.id,
            iif(typeof(priority) = 'integer' AND priority BETWEEN 0 AND 100, priority, NULL),
