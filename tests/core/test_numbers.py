@@ -66,7 +66,12 @@ def test_so_are_the_numbers_of_a_schedule(field: str) -> None:
 
 def test_what_was_accepted_can_be_read_again(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "jobs.db")
-    policies = [Exponential(Metres(1)), Linear(Count(1)), Constant(Metres(2)), Delays((Metres(1),))]
+    policies: list[RetryPolicy] = [
+        Exponential(Metres(1)),
+        Linear(Count(1)),
+        Constant(Metres(2)),
+        Delays((Metres(1),)),
+    ]
     store.submit([Draft(id=str(n), task="t", retry=each) for n, each in enumerate(policies)])
     timing = Every(Metres(5))
     store.set_schedule(
