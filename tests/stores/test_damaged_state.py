@@ -12,9 +12,10 @@ import pytest
 from leasehold.core.job import Draft
 from leasehold.core.lease import LeaseRequest, Settlement
 from leasehold.core.outcome import Complete, Fail, JobError
+from leasehold.core.queue_config import QueueConfig
 from leasehold.core.status import Status
 from leasehold.env import Env, ManualClock
-from leasehold.errors import StoreCorruptError
+from leasehold.errors import QueueFullError, StoreCorruptError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.own_state import LANE_COLUMNS, STATE_COLUMNS
 
@@ -167,3 +168,33 @@ def test_what_would_wait_for_ever_is_told(damaged: Damaged, statement: str) -> N
     assert damaged.store.check() == []
     damaged.damage(statement)
     assert damaged.store.check() != []
+
+
+def spoil(path: Path, statement: str) -> None:
+    db = apsw.Connection(str(path))
+    db.execute(statement)
+    db.close()
+
+
+@pytest.mark.parametrize("column", ["older_at", "older_ended", "newer_at", "newer_ended"])
+@pytest.mark.parametrize("garbage", ["'x'", "''", "x'00ff'", "1e308", "NULL"])
+def test_how_a_queue_drains_is_measured_anew(tmp_path: Path, column: str, garbage: str) -> None:
+    store = SQLiteStore(tmp_path / "jobs.db")
+    store.create_queue("q", QueueConfig(max_depth=1), actor="me")
+    store.submit([Draft(id="a", task="t", queue="q")])
+    spoil(tmp_path / "jobs.db", f"UPDATE queue SET {column} = {garbage}")
+    with pytest.raises(QueueFullError):
+        store.submit([Draft(id="b", task="t", queue="q")])
+    [lease] = store.exchange((), LeaseRequest(worker="w", queues=("q",))).leases
+    store.exchange([Settlement(lease.job_id, lease.version, Complete())])
+    store.submit([Draft(id="c", task="t", queue="q")])
+    store.close()
+
+
+def test_a_bucket_that_cannot_be_read_is_full(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "jobs.db")
+    store.create_queue("q", QueueConfig(rate_per_second=1), actor="me")
+    store.submit([Draft(id="a", task="t", queue="q")])
+    spoil(tmp_path / "jobs.db", "UPDATE bucket SET full_at = 'x'")
+    store.submit([Draft(id="b", task="t", queue="q")])
+    store.close()

@@ -186,6 +186,22 @@ def test_a_backup_is_whole_and_its_leases_never_repeat_a_version(tmp_path: Path)
     copy.close()
 
 
+def test_who_follows_changes_is_told_of_a_gap_after_a_restore(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "jobs.db")
+    store.changes()
+    store.backup(str(tmp_path / "copy.db"))
+    store.submit([Draft(id=f"old-{number}", task="t") for number in range(5)])
+    seen = store.changes().cursor
+    store.close()
+    copy = SQLiteStore(tmp_path / "copy.db")
+    copy.submit([Draft(id=f"new-{number}", task="t") for number in range(20)])
+    answer = copy.changes(seen)
+    assert answer.gap
+    copy.submit([Draft(id="newest", task="t")])
+    assert [change.name for change in copy.changes(answer.cursor).changes] == ["newest"]
+    copy.close()
+
+
 def test_a_backup_never_overwrites(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "jobs.db")
     (tmp_path / "copy.db").write_text("precious")

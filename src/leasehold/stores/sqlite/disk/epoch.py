@@ -48,6 +48,13 @@ RAISE: Final = f"""
     UPDATE store_state SET
         version_floor = max(((max(version_floor, ?) >> {FLOOR_SHIFT}) + 1) << {FLOOR_SHIFT}, ?)
 """  # noqa: S608  # our own number
+# As with versions, so with the numbers of changes: who has seen some that this store knows nothing
+# of is told of a gap, and not given others under the same numbers.
+FORGET_CHANGES: Final = """
+    DELETE FROM change;
+    DELETE FROM sqlite_sequence WHERE name = 'change';
+    INSERT INTO sqlite_sequence SELECT 'change', version_floor FROM store_state;
+"""
 
 
 def open_epoch(
@@ -71,6 +78,7 @@ def open_epoch(
             left = continuity.noted()
             floor = 0 if left is None else left.version_floor
             db.execute(RAISE, (floor, (env.now_micros() << FLOOR_SHIFT) // 1_000_000))
+            db.execute(FORGET_CHANGES)
             db.execute(UNMARK)
         if before != now:
             for key, value in now.items():

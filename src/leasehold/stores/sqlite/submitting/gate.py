@@ -51,7 +51,9 @@ class GateBook:
         self.step.write_counters()
         pending, ended = self._row(FILLED, queue)
         drain = self._row(DRAIN, queue)
-        return QueueFill(pending, ended, None if drain[0] is None else Drain(*drain))
+        # None before the first look; and what is damaged is measured anew.
+        is_known = all(type(each) is int for each in drain)
+        return QueueFill(pending, ended, Drain(*drain) if is_known else None)
 
     def _row(self, statement: str, queue: str) -> Any:
         return self.step.execute(statement, (queue,)).fetchone()
@@ -63,8 +65,9 @@ class GateBook:
         )
 
     def full_at(self, queue: str, bucket: str) -> int:
-        row = self.step.execute(FULL_AT, (queue, bucket)).fetchone()
-        return 0 if row is None else int(row[0])
+        row: Any = self.step.execute(FULL_AT, (queue, bucket)).fetchone()
+        # A bucket that cannot be read is as good as none: it is full.
+        return row[0] if row is not None and type(row[0]) is int else 0
 
     def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
         self.step.execute(FORGET_FULL_BUCKETS, (self.now * 1000,))
