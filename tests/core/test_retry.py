@@ -80,11 +80,11 @@ def test_delays_repeat_the_last() -> None:
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, DELAY_SECONDS_MAX + 1])
 def test_what_is_no_delay_is_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="must be between 0"):
+    with pytest.raises(ValueError, match="must be a number between 0"):
         Constant(bad)
-    with pytest.raises(ValueError, match="must be between 0"):
+    with pytest.raises(ValueError, match="must be a number between 0"):
         Exponential(initial_seconds=bad)
-    with pytest.raises(ValueError, match="must be between 0"):
+    with pytest.raises(ValueError, match="must be a number between 0"):
         Delays((1, bad))
     with pytest.raises(ValueError, match="at least one"):
         Delays(())

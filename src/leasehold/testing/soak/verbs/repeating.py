@@ -13,7 +13,7 @@ def send_again(scene: Scene) -> Call | None:
     return scene.random.choice(requests).asked if requests else None
 
 
-@verb("send another request under its id", 0.5, Feature.REPEATS)
+@verb("send another request under its id", 1, Feature.REPEATS)
 def send_another(scene: Scene) -> Call | None:
     """A caller that gives one id to two requests, of which one submits and one leases."""
     requests = list(scene.book.requests.values())[-20:]
