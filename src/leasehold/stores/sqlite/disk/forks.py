@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from contextlib import suppress
@@ -35,7 +36,7 @@ from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.disk.files import FileId
 
 RESEND_SECONDS: Final = 0.001
-"""After that time the fork has returned, and a signal is the application's to hear."""
+"""After that time the fork has mostly returned, and a signal is the application's to hear."""
 EXIT_SECONDS: Final = 1.0
 """How long the end of the process waits for the reads and writes of each store."""
 PATIENCE_SECONDS: Final = 5.0
@@ -194,7 +195,26 @@ def _open_shield() -> None:
     noted = SHIELD.take_noted()
     SHIELD.__exit__(None, None, None)
     for signum in noted:
-        threading.Timer(RESEND_SECONDS, os.kill, (os.getpid(), signum)).start()
+        threading.Timer(RESEND_SECONDS, _send_anew, (signum, threading.get_ident())).start()
+
+
+def _send_anew(signum: int, forking: int) -> None:
+    """Send a signal once the thread that forked is out of our hook: on a busy machine it may be
+    there for long.
+    """
+    pause = threading.Event()
+    while _is_in_hook(forking):
+        pause.wait(RESEND_SECONDS)
+    os.kill(os.getpid(), signum)
+
+
+def _is_in_hook(thread: int) -> bool:
+    frame = sys._current_frames().get(thread)  # noqa: SLF001  # the one way to see where it is
+    while frame is not None:
+        if frame.f_code in _HOOKS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _notice_unannounced_fork() -> None:
@@ -245,6 +265,8 @@ def _close_at_exit() -> None:
             store.close_for_fork(EXIT_SECONDS)
         store.resume_after_fork()
 
+
+_HOOKS: Final = frozenset({_after_in_parent.__code__, _after_in_child.__code__})
 
 atexit.register(_close_at_exit)
 os.register_at_fork(
