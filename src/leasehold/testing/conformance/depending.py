@@ -268,3 +268,12 @@ class DependingClauses(ConformanceBase):
         assert graph.is_finished
         assert store.graph(["alone", "nobody"]).edges == []
         assert list(store.graph(["alone", "nobody"]).nodes) == ["alone"]
+
+    def test_dep_8_not_by_way_of_a_job_that_is_gone(self, store: Store) -> None:
+        submit(store, draft("a"))
+        submit(store, *(after(name, "a", on_dependency_failure="ignore") for name in ("b", "c")))
+        store.cancel(["a"], reason="no", actor="me")
+        for lease in lease_all(store):
+            settle(store, lease, Complete())
+        store.discard(["a"], actor="me")
+        assert set(store.graph(["b"]).nodes) == {"b"}

@@ -11,10 +11,11 @@ import msgspec
 from leasehold.core.graph import Graph, GraphNode, graph_of
 from leasehold.stores.sqlite.schema.codes import POLICY_OF, STATUS_OF
 
+# Not by way of a job that is gone: its dependents have nothing to do with each other.
 _LINKED: Final = """
     WITH RECURSIVE linked (seq) AS (
         SELECT seq FROM job WHERE id IN (SELECT value FROM json_each(?))
-        UNION SELECT needs FROM linked JOIN dependency USING (seq)
+        UNION SELECT needs FROM linked JOIN dependency USING (seq) JOIN job ON job.seq = needs
         UNION SELECT dependency.seq FROM linked JOIN dependency ON needs = linked.seq
     )
 """
