@@ -32,7 +32,7 @@ def test_one_bad_line_and_nothing_is_stored(shell: Shell) -> None:
     assert done.err.splitlines() == [
         "line 2: the job is not JSON: Expecting value: line 1 column 1 (char 0)",
         f"line 3: unknown field 'colour'; there are {', '.join(FIELDS)}",
-        "line 4: max_retries must be from 0 (never) to 1,000,000, not -1",
+        "line 4: max_retries must be a whole number from 0 (never) to 1,000,000, not -1",
         "line 5: the id 'a' is that of line 1 too",
         "4 bad line(s): nothing was stored",
     ]

@@ -458,16 +458,19 @@ def test_a_child_that_may_not_use_the_store_does_not_hold_it(path: Path) -> None
     submit(store, "before")
     connection = store.connect()  # Keeps the store from being closed for the fork.
     end, ended = os.pipe()
+    forked, tell_forked = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(ended)
+        os.write(tell_forked, b".")
         os.read(end, 1)
         os._exit(0)
     try:
+        os.read(forked, 1)  # What a fork does in the child is done when it returns there.
         connection.close()
         store.close()
         assert not is_held(path.with_name("jobs.db-run") / "continuity")
     finally:
-        os.close(ended)
-        os.close(end)
+        for each in (end, ended, forked, tell_forked):
+            os.close(each)
         os.waitpid(child, 0)
