@@ -9,6 +9,8 @@ from leasehold.worker.stopping import StopReason
 
 HALF_STUCK_SECONDS_MAX: Final = 60.0
 """How long half of the slots may be filled by code that does not stop."""
+ALL_STUCK_SECONDS_MAX: Final = 2.0
+"""How long all of them may be: code that was told to stop gets a moment in which to do so."""
 MEMORY_CHECK_SECONDS: Final = 1.0
 
 
@@ -21,6 +23,7 @@ class Wear:
         self._max_memory_mb = max_memory_mb
         self._memory_checked_at = float("-inf")
         self._half_stuck_since: float | None = None
+        self._all_stuck_since: float | None = None
 
     def jobs_left(self, started_jobs: int) -> float:
         """How many more jobs may be started."""
@@ -37,14 +40,15 @@ class Wear:
         return None
 
     def next_moment(self) -> float:
-        """When half of the slots will have been stuck for too long."""
-        if self._half_stuck_since is None:
-            return float("inf")
-        return self._half_stuck_since + HALF_STUCK_SECONDS_MAX
+        """When slots will have been stuck for too long."""
+        return min(
+            _end(self._half_stuck_since, HALF_STUCK_SECONDS_MAX),
+            _end(self._all_stuck_since, ALL_STUCK_SECONDS_MAX),
+        )
 
     def stuck_were_replaced(self) -> None:
         """There are new slots in place of the stuck ones."""
-        self._half_stuck_since = None
+        self._half_stuck_since = self._all_stuck_since = None
 
     def _memory_is_used_up(self, now: float) -> bool:
         limit_mb = self._max_memory_mb
@@ -54,9 +58,16 @@ class Wear:
         return resident_mb() > limit_mb
 
     def _too_many_stuck(self, now: float, stuck: int) -> bool:
-        if stuck == 0 or stuck * 2 < self._slots:
-            self._half_stuck_since = None
-            return False
-        if self._half_stuck_since is None:
-            self._half_stuck_since = now
-        return stuck >= self._slots or now >= self.next_moment()
+        half = stuck > 0 and stuck * 2 >= self._slots
+        self._half_stuck_since = _since(self._half_stuck_since, now) if half else None
+        every = stuck >= self._slots
+        self._all_stuck_since = _since(self._all_stuck_since, now) if every else None
+        return now >= self.next_moment()
+
+
+def _since(before: float | None, now: float) -> float:
+    return now if before is None else before
+
+
+def _end(since: float | None, seconds_max: float) -> float:
+    return float("inf") if since is None else since + seconds_max
