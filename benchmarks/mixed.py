@@ -8,8 +8,8 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.bench import Bench, Row
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.connection import Durability

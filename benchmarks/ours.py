@@ -19,11 +19,11 @@ from pathlib import Path
 from benchmarks import tasks
 from leasehold import NewJob, Status, TaskQueue
 from leasehold.connect import connect
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.retention import Scope
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.retention import Scope
 from leasehold.env import SYSTEM
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite.disk.connection import Durability, open_writer

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from leasehold.codec import CallCodec, decode_document, encode_document, signed
 from leasehold.codec.hints import converter
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import InvalidJobError, PayloadError, PayloadTooLargeError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold import errors
-from leasehold.core.error_documents import error_document, error_from
+from leasehold.core.model.error_documents import error_document, error_from
 
 LINE = re.compile(r"^    (?P<branch>[│├└─ ]*)(?P<name>[A-Z]\w+Error)\b", re.MULTILINE)
 PAGE: Final = Path(__file__).parent.parent / "docs/errors.md"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.interrupts import SHIELD, Interrupted, shielded
 from leasehold.stores.memory import MemoryStore
@@ -280,7 +280,7 @@ def test_sigterm_that_is_left_to_the_system_ends_the_process_at_once(tmp_path: P
 
 RESETS = """
 import os, signal, sys
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite import SQLiteStore
 

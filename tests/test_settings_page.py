@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leasehold.core.settings import DEFINITIONS, SettingDefinition
+from leasehold.core.model.settings import DEFINITIONS, SettingDefinition
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 COLUMNS = ("setting", "default", "may be", "what it means", "it acts")

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from leasehold.aio import AsyncJobHandle, AsyncTaskQueue, AwaitedTask
-    from leasehold.core.archive import ArchivedJob
-    from leasehold.core.breaker import Breaker
-    from leasehold.core.graph import Graph, GraphNode
-    from leasehold.core.histogram import Durations
-    from leasehold.core.job import Attempt, HistoryEvent, Job, Priority
-    from leasehold.core.joblog import JobLog, LogLine
-    from leasehold.core.lease import Lease, Renewed, Settled
-    from leasehold.core.metrics import DayPoint, MinutePoint, QueueMetrics
-    from leasehold.core.outcome import Cancel, JobError, Retry, Snooze
-    from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-    from leasehold.core.queue_retention import QueueRetention
-    from leasehold.core.reason import Reason, ReasonKind
-    from leasehold.core.records import AuditRecord, WorkerInfo
-    from leasehold.core.retention import CleanUp, RetentionPolicy
-    from leasehold.core.retry import Constant, Delays, Exponential, Linear
-    from leasehold.core.schedule import Schedule
-    from leasehold.core.search import JobFilter, Page
-    from leasehold.core.status import Event, Status
-    from leasehold.core.timing import Cron, Every
-    from leasehold.core.transactions import Connection
+    from leasehold.core.contract.transactions import Connection
+    from leasehold.core.model.archive import ArchivedJob
+    from leasehold.core.model.breaker import Breaker
+    from leasehold.core.model.graph import Graph, GraphNode
+    from leasehold.core.model.histogram import Durations
+    from leasehold.core.model.job import Attempt, HistoryEvent, Job, Priority
+    from leasehold.core.model.joblog import JobLog, LogLine
+    from leasehold.core.model.lease import Lease, Renewed, Settled
+    from leasehold.core.model.outcome import Cancel, JobError, Retry, Snooze
+    from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+    from leasehold.core.model.queue_retention import QueueRetention
+    from leasehold.core.model.reason import Reason, ReasonKind
+    from leasehold.core.model.records import AuditRecord, WorkerInfo
+    from leasehold.core.model.retention import CleanUp, RetentionPolicy
+    from leasehold.core.model.retry import Constant, Delays, Exponential, Linear
+    from leasehold.core.model.schedule import Schedule
+    from leasehold.core.model.search import JobFilter, Page
+    from leasehold.core.model.status import Event, Status
+    from leasehold.core.model.timing import Cron, Every
+    from leasehold.core.rules.metrics import DayPoint, MinutePoint, QueueMetrics
     from leasehold.errors import (
         BlobDamagedError,
         BlobError,
@@ -213,26 +213,26 @@ __all__ = [
 
 _HOMES: Final = {
     "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue", "AwaitedTask"),
-    "leasehold.core.archive": ("ArchivedJob",),
-    "leasehold.core.breaker": ("Breaker",),
-    "leasehold.core.graph": ("Graph", "GraphNode"),
-    "leasehold.core.histogram": ("Durations",),
-    "leasehold.core.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
-    "leasehold.core.joblog": ("JobLog", "LogLine"),
-    "leasehold.core.lease": ("Lease", "Renewed", "Settled"),
-    "leasehold.core.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
-    "leasehold.core.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
-    "leasehold.core.retention": ("CleanUp", "RetentionPolicy"),
-    "leasehold.core.retry": ("Constant", "Delays", "Exponential", "Linear"),
-    "leasehold.core.schedule": ("Schedule",),
-    "leasehold.core.queue_config": ("QueueConfig", "QueueInfo", "QueueState"),
-    "leasehold.core.queue_retention": ("QueueRetention",),
-    "leasehold.core.reason": ("Reason", "ReasonKind"),
-    "leasehold.core.search": ("JobFilter", "Page"),
-    "leasehold.core.status": ("Event", "Status"),
-    "leasehold.core.records": ("AuditRecord", "WorkerInfo"),
-    "leasehold.core.timing": ("Cron", "Every"),
-    "leasehold.core.transactions": ("Connection",),
+    "leasehold.core.model.archive": ("ArchivedJob",),
+    "leasehold.core.model.breaker": ("Breaker",),
+    "leasehold.core.model.graph": ("Graph", "GraphNode"),
+    "leasehold.core.model.histogram": ("Durations",),
+    "leasehold.core.model.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
+    "leasehold.core.model.joblog": ("JobLog", "LogLine"),
+    "leasehold.core.model.lease": ("Lease", "Renewed", "Settled"),
+    "leasehold.core.rules.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
+    "leasehold.core.model.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
+    "leasehold.core.model.retention": ("CleanUp", "RetentionPolicy"),
+    "leasehold.core.model.retry": ("Constant", "Delays", "Exponential", "Linear"),
+    "leasehold.core.model.schedule": ("Schedule",),
+    "leasehold.core.model.queue_config": ("QueueConfig", "QueueInfo", "QueueState"),
+    "leasehold.core.model.queue_retention": ("QueueRetention",),
+    "leasehold.core.model.reason": ("Reason", "ReasonKind"),
+    "leasehold.core.model.search": ("JobFilter", "Page"),
+    "leasehold.core.model.status": ("Event", "Status"),
+    "leasehold.core.model.records": ("AuditRecord", "WorkerInfo"),
+    "leasehold.core.model.timing": ("Cron", "Every"),
+    "leasehold.core.contract.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
     "leasehold.queue.options": ("NewJob",),

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from typing import Final, Literal, cast
 
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.retention import RetentionPolicy
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnsupportedError
 from leasehold.interrupts import import_whole

@@ -50,7 +50,7 @@
 Each has a `code`, under which it crosses a network and comes back as the same class.
 
 `PermanentError` and `RetryableError` are for tasks to raise (and for errors about blobs, which a
-task may meet); see `core.retry`.
+task may meet); see `core.model.retry`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CodedError(Exception):
     """What has a code: a short word that stays the same, for programs, logs and other languages.
 
     A class that is defined elsewhere without a code of its own has that of the class it extends,
-    and comes back from another machine as that class (`leasehold.core.error_documents`).
+    and comes back from another machine as that class (`leasehold.core.model.error_documents`).
     """
 
     code: str = ""

@@ -15,8 +15,8 @@ from leasehold.blobs import cleaning
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.contract import BlobStore
 from leasehold.blobs.memory import MemoryBlobs
-from leasehold.core.blob_retention import GRACE_SECONDS
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
+from leasehold.core.rules.blob_retention import GRACE_SECONDS
 from leasehold.env import Env, ManualClock
 from leasehold.testing import drain
 from leasehold.worker.pruner import Pruner

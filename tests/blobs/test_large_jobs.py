@@ -38,10 +38,10 @@ from leasehold import (
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.folder import FolderBlobs
 from leasehold.blobs.memory import memory_blobs_of
-from leasehold.core.blob import BLOB_CODEC, decode_reference
-from leasehold.core.job import Draft, Job
-from leasehold.core.lease import Lease
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.blob import BLOB_CODEC, decode_reference
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing import InlineQueue, assert_submitted, drain

@@ -29,10 +29,10 @@ from leasehold import (
 )
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.folder import FolderBlobs
-from leasehold.core.blob import BLOB_CODEC, decode_reference
-from leasehold.core.blob_retention import GRACE_SECONDS
-from leasehold.core.lease import Lease
-from leasehold.core.status import Event
+from leasehold.core.model.blob import BLOB_CODEC, decode_reference
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.status import Event
+from leasehold.core.rules.blob_retention import GRACE_SECONDS
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing import drain

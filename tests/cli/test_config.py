@@ -7,7 +7,7 @@ import pytest
 from cli.conftest import Shell
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
-from leasehold.core.settings import DEFINITIONS
+from leasehold.core.model.settings import DEFINITIONS
 
 
 def test_set_get_unset(shell: Shell) -> None:

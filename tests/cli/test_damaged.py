@@ -6,10 +6,10 @@ import apsw
 import pytest
 
 from cli.conftest import Shell
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.timing import Every
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.timing import Every
 from leasehold.stores.sqlite import SQLiteStore
 
 BAD_TEXT = "CAST(x'ff00fe' AS TEXT)"

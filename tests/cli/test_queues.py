@@ -7,7 +7,7 @@ from typing import Any
 from cli.conftest import Shell
 from cli.seed import golden, kill, run_here, store_of
 from leasehold.cli.exits import Exit
-from leasehold.core.queue_config import QueueConfig
+from leasehold.core.model.queue_config import QueueConfig
 
 FIGURES = [
     "scheduled", "blocked", "pending", "running", "failed", "completed", "dead", "cancelled",

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from leasehold.cli import rules
-from leasehold.core.retry import RetryPolicy
+from leasehold.core.model.retry import RetryPolicy
 
 
 class Later(msgspec.Struct, frozen=True, kw_only=True):

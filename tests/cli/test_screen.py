@@ -16,7 +16,7 @@ from leasehold.cli.keys import parse
 from leasehold.cli.overview import Overview
 from leasehold.cli.screen import HELP, SORTS, Quit, SetState, View
 from leasehold.cli.session import Session
-from leasehold.core.records import Stats
+from leasehold.core.model.records import Stats
 from leasehold.errors import StoreUnavailableError
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

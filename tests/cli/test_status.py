@@ -7,7 +7,7 @@ from cli.seed import golden, kill, run_here, store_of
 from cli.test_queues import FIGURES
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo
 from leasehold.env import SYSTEM, from_micros
 
 

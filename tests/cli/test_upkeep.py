@@ -12,7 +12,7 @@ import pytest
 from cli.conftest import Shell
 from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
-from leasehold.core.retention import CleanUp
+from leasehold.core.model.retention import CleanUp
 from leasehold.env import SYSTEM, Env, ManualClock
 
 

@@ -14,7 +14,7 @@ from cli.crews import WAIT, Gate, crews, gate
 from cli.seed import run_here, store_of
 from leasehold.cli.exits import Exit
 from leasehold.cli.logs import LINE_BYTES_MAX, Tail, _logged
-from leasehold.core.joblog import JobLog, LogLine
+from leasehold.core.model.joblog import JobLog, LogLine
 from leasehold.testing.conformance.base import SAID_AT
 
 __all__ = ["crews", "gate"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.blob import (
+from leasehold.core.model.blob import (
     BLOB_CODEC,
     BlobKey,
     BlobReference,
@@ -19,14 +19,14 @@ from leasehold.core.blob import (
     decode_reference,
     parse_key,
 )
-from leasehold.core.blob_retention import (
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
+from leasehold.core.rules.blob_retention import (
     GRACE_SECONDS,
     belongs_to_job,
     own_blobs,
     references_of,
 )
-from leasehold.core.job import Job
-from leasehold.core.status import Status
 from leasehold.errors import BlobDamagedError
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=255)

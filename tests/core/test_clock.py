@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.clock import (
+from leasehold.core.rules.clock import (
     DOUBT_MICROS,
     OFF_MICROS_MAX,
     TOLERANCE_MICROS,

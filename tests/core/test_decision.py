@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.decision import Decision, decide, decide_recovery
-from leasehold.core.outcome import (
+from leasehold.core.model.outcome import (
     Cancel,
     Complete,
     Fail,
@@ -19,8 +18,9 @@ from leasehold.core.outcome import (
     Retry,
     Snooze,
 )
-from leasehold.core.retry import DELAY_SECONDS_MAX, Constant, RetryPolicy
-from leasehold.core.status import TERMINAL, Event, Status, allowed
+from leasehold.core.model.retry import DELAY_SECONDS_MAX, Constant, RetryPolicy
+from leasehold.core.model.status import TERMINAL, Event, Status, allowed
+from leasehold.core.rules.decision import Decision, decide, decide_recovery
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 ERROR = JobError("OSError", "bad luck")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.dependencies import Plan, consequence, told
-from leasehold.core.graph import GraphNode, dependencies_first, graph_of
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
-from leasehold.core.status import Status
+from leasehold.core.model.graph import GraphNode, dependencies_first, graph_of
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.status import Status
+from leasehold.core.rules.dependencies import Plan, consequence, told
 from leasehold.errors import (
     CycleError,
     DuplicateJobError,

@@ -8,7 +8,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.histogram import BOUNDS, bucket_of, middle_of, percentile, sum_of, summary
+from leasehold.core.model.histogram import BOUNDS, bucket_of, middle_of, percentile, sum_of, summary
 
 # From nothing at all to a year and a half, small ones as likely as large ones.
 micros = st.integers(0, 45).flatmap(lambda octave: st.integers(0, 2**octave))

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.inheritance import lowered, raised
+from leasehold.core.rules.inheritance import lowered, raised
 
 graphs = st.lists(
     st.tuples(st.integers(0, 100), st.sets(st.integers(0, 19), max_size=4)), min_size=1, max_size=20

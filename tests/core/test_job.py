@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.job import Attempt, Draft, Job, Priority, priority_of
-from leasehold.core.status import Status
+from leasehold.core.model.job import Attempt, Draft, Job, Priority, priority_of
+from leasehold.core.model.status import Status
 from leasehold.errors import InvalidJobError, PayloadError
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from bisect import insort
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.key_limits import Rank, free_slots, is_shown
+from leasehold.core.model.key_limits import Rank, free_slots, is_shown
 
 turns = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 1000)), unique=True, max_size=30)
 

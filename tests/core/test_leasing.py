@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from leasehold.core.breaker import Breaker, BreakerState
-from leasehold.core.budget import TURNED_AWAY_AT_ONCE
-from leasehold.core.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
+from leasehold.core.model.breaker import Breaker, BreakerState
+from leasehold.core.model.budget import TURNED_AWAY_AT_ONCE
+from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
 
 NOW = 1_000_000
 

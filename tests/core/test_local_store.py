@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from leasehold.core.local_store import LocalVerbs, local_part
-from leasehold.core.store import Store
+from leasehold.core.contract.local_store import LocalVerbs, local_part
+from leasehold.core.contract.store import Store
 from leasehold.errors import UnsupportedError
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore

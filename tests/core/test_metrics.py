@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.metrics import MinutePoint, active_workers, estimated_start
-from leasehold.core.span import (
+from leasehold.core.model.span import (
     MINUTE_MICROS,
     SUMMED,
     QueueSpans,
@@ -21,6 +20,7 @@ from leasehold.core.span import (
     first_minute,
     side_by_side,
 )
+from leasehold.core.rules.metrics import MinutePoint, active_workers, estimated_start
 
 NOW = datetime(2030, 1, 1, 12, 0, 30, tzinfo=UTC)
 

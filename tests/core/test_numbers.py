@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.numbers import plain_number, whole_number
-from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.timing import Every
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.numbers import plain_number, whole_number
+from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.timing import Every
 from leasehold.errors import InvalidJobError, InvalidScheduleError
 from leasehold.stores.sqlite import SQLiteStore
 

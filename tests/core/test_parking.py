@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core import parking
-from leasehold.core.budget import SHOWN_AT_ONCE
-from leasehold.core.key_limits import Rank, free_slots
-from leasehold.core.parking import COUNTED_MAX
+from leasehold.core.model.budget import SHOWN_AT_ONCE
+from leasehold.core.model.key_limits import Rank, free_slots
+from leasehold.core.rules import parking
+from leasehold.core.rules.parking import COUNTED_MAX
 
 LANES = ("one", "two")
 Account = tuple[str, str]

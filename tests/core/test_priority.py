@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.priority import (
+from leasehold.core.model.priority import (
     BANDS_MAX,
     DEFAULT_SCORING,
     EFFECTIVE_MAX,
@@ -18,7 +18,7 @@ from leasehold.core.priority import (
     score,
     score_limit,
 )
-from leasehold.core.queue_config import QueueConfig
+from leasehold.core.model.queue_config import QueueConfig
 from leasehold.errors import InvalidQueueError
 
 SECOND = 1_000_000

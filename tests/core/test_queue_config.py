@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.admission import QUEUE_BUCKET, Admission, client_bucket, key_bucket
-from leasehold.core.drain import RETRY_SECONDS_MAX, RETRY_SECONDS_MIN, SAMPLE_MICROS, Drain
-from leasehold.core.job import Draft
-from leasehold.core.queue_config import QueueConfig, QueueState, check_queue_name
-from leasehold.core.rate import NANOS, Rate
-from leasehold.core.retry import Constant, Exponential
+from leasehold.core.model.drain import RETRY_SECONDS_MAX, RETRY_SECONDS_MIN, SAMPLE_MICROS, Drain
+from leasehold.core.model.job import Draft
+from leasehold.core.model.queue_config import QueueConfig, QueueState, check_queue_name
+from leasehold.core.model.rate import NANOS, Rate
+from leasehold.core.model.retry import Constant, Exponential
+from leasehold.core.rules.admission import QUEUE_BUCKET, Admission, client_bucket, key_bucket
 from leasehold.errors import (
     InvalidQueueError,
     QueueClosedError,

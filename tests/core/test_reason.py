@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import Job
-from leasehold.core.outcome import JobError
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.reason import ReasonKind, reason_for
-from leasehold.core.records import WorkerInfo
-from leasehold.core.status import Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.model.reason import ReasonKind, reason_for
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.status import Status
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=90)

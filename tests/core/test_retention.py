@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.archive import RESULT_SUMMARY_CHARS, error_summary, summary_of
-from leasehold.core.outcome import JobError
-from leasehold.core.queue_retention import is_worth_it
-from leasehold.core.retention import (
+from leasehold.core.model.archive import RESULT_SUMMARY_CHARS, error_summary, summary_of
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.queue_retention import is_worth_it
+from leasehold.core.model.retention import (
     BATCH_MAX,
     BATCH_MIN,
     DAILY,
@@ -28,7 +28,7 @@ from leasehold.core.retention import (
     next_batch_size,
     pause_seconds,
 )
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
 from leasehold.errors import InvalidRetentionError
 
 NOW = datetime(2030, 5, 5, 12, tzinfo=UTC)

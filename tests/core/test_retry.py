@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.retry import (
+from leasehold.core.model.retry import (
     DELAY_SECONDS_MAX,
     PERMANENT,
     RETRYABLE,

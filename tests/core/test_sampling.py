@@ -9,14 +9,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.sampling import (
+from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT, Span
+from leasehold.core.rules.sampling import (
     KeptSpan,
     Resolution,
     end_minute,
     since_last_look,
     spans_of,
 )
-from leasehold.core.span import DAYS_KEPT, MINUTES_KEPT, Span
 
 DAY = 24 * 60
 

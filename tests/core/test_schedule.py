@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.job import Draft
-from leasehold.core.schedule import (
+from leasehold.core.model.job import Draft
+from leasehold.core.model.schedule import (
     REFUSED_AGAIN_SECONDS,
     Schedule,
     ScheduleDraft,
@@ -19,8 +19,8 @@ from leasehold.core.schedule import (
     paused,
     resumed,
 )
-from leasehold.core.ticks import ticks_between
-from leasehold.core.timing import Cron, Every, Timing
+from leasehold.core.model.ticks import ticks_between
+from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.errors import DuplicateJobError, LeaseholdError, QueueFullError
 
 START = datetime(2030, 3, 30, 23, 59, tzinfo=UTC)  # the night in which Berlin skips an hour

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import Job
-from leasehold.core.outcome import JobError
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = START + timedelta(seconds=1)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.job import Draft
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.retry import Constant, Exponential
-from leasehold.core.settings import (
+from leasehold.core.model.job import Draft
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.retry import Constant, Exponential
+from leasehold.core.model.settings import (
     DEFINITIONS,
     RETENTION_NAMES,
     DraftDefaults,

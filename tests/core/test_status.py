@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from leasehold.core.status import (
+from leasehold.core.model.status import (
     DONE,
     TERMINAL,
     TRANSITIONS,

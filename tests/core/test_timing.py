@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.limits import SECONDS_MAX
-from leasehold.core.ticks import latest_ticks, ticks_between
-from leasehold.core.timing import SHORTHANDS, Cron, Every, Timing
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.ticks import latest_ticks, ticks_between
+from leasehold.core.model.timing import SHORTHANDS, Cron, Every, Timing
 from leasehold.errors import InvalidScheduleError, LeaseholdError
 
 MINUTE = timedelta(minutes=1)

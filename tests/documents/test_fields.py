@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from leasehold import NewJob, TaskQueue, WorkerInfo
-from leasehold.core.timing import Every
+from leasehold.core.model.timing import Every
 from leasehold.documents.jobs import attempt_document, job_document, letter_document
 from leasehold.documents.metrics import metrics_document, point_document
 from leasehold.documents.queues import queue_document, totals_document

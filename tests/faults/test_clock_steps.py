@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Renewal, Renewed, Settled, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError
-from leasehold.core.retry import Constant
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Renewal, Renewed, Settled, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.retry import Constant
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from leasehold.core.lease import LeaseRequest
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.env import Env
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite import SQLiteStore

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from leasehold.core.budget import DEPENDENTS_AT_ONCE
-from leasehold.core.job import Draft, Job
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.status import Event, Status
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.status import Event, Status
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays
 from support.acknowledged import Acknowledged

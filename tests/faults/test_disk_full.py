@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settled, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settled, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.errors import StoreFullError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.reserve import DISK_RESERVE_BYTES

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.errors import LeaseholdError, StoreLostError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk import forks as store_forks

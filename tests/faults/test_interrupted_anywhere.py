@@ -20,10 +20,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Renewal, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.env import SYSTEM
 from leasehold.interrupts import SHIELD
 from leasehold.stores.memory import MemoryStore
@@ -125,7 +125,7 @@ class SQLiteScene:
 
 OTHER = """
 import sys
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 store = SQLiteStore(sys.argv[1], durability="normal", lock_timeout_seconds=10)

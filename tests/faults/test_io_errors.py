@@ -12,9 +12,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.errors import (
     DuplicateJobError,
     LeaseLostError,

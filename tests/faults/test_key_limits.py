@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.status import Status
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.status import Status
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.step import Step
 from support.acknowledged import Acknowledged

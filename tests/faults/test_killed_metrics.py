@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from leasehold.core.span import COUNTED, MINUTES_KEPT
+from leasehold.core.model.span import COUNTED, MINUTES_KEPT
 from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore
 from support.acknowledged import Acknowledged

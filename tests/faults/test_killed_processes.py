@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from leasehold.core.status import Event
+from leasehold.core.model.status import Event
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays
 from support.acknowledged import Acknowledged

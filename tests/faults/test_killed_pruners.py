@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from leasehold.core.search import JobFilter
+from leasehold.core.model.search import JobFilter
 from leasehold.stores.sqlite import SQLiteStore
 from support.acknowledged import Acknowledged
 from support.killing import under_fire

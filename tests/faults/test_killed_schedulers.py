@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
-from leasehold.core.ticks import ticks_between
-from leasehold.core.timing import Cron, Every, Timing
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.ticks import ticks_between
+from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.env import Env, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from support.killing import all_jobs, kill_again_and_again

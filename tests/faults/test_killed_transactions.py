@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from leasehold import NewJob, Status, TaskQueue
-from leasehold.core.status import Event
+from leasehold.core.model.status import Event
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays

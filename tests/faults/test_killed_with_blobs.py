@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import Status, TaskQueue
-from leasehold.core.blob_retention import GRACE_SECONDS
+from leasehold.core.rules.blob_retention import GRACE_SECONDS
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.testing import drain
 from support import large_tasks

@@ -14,9 +14,9 @@ import apsw
 import pytest
 
 from leasehold import TaskQueue
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreLostError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
@@ -172,7 +172,7 @@ def test_what_was_acknowledged_before_the_log_was_deleted_survives_a_kill(
 ) -> None:
     script = """
 import sys
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.errors import StoreLostError
 from leasehold.stores.sqlite import SQLiteStore
 store = SQLiteStore(sys.argv[1])

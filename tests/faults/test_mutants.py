@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from leasehold.core.clock import ClockBasis, StoreTime
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, SweepReport
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, SweepReport
+from leasehold.core.model.status import Status
+from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
 from leasehold.stores.sqlite import SQLiteStore

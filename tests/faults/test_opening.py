@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.stores.sqlite import SQLiteStore
 from support.acknowledged import Acknowledged
 from support.zygote import zygote

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.step import Step
 from support.acknowledged import Acknowledged

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.status import Status
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
 
@@ -168,7 +168,7 @@ def test_a_store_that_was_killed_and_then_restored_repeats_no_version(path: Path
     copy_of_a_closed_store(path)
     script = (
         "import os, sys; from leasehold.stores.sqlite import SQLiteStore\n"
-        "from leasehold.core.lease import LeaseRequest\n"
+        "from leasehold.core.model.lease import LeaseRequest\n"
         "s = SQLiteStore(sys.argv[1])\n"
         "ls = s.exchange((), LeaseRequest(worker='w', limit=2, lease_seconds=3600)).leases\n"
         "print(max(l.version for l in ls), flush=True); os.kill(os.getpid(), 9)"
@@ -220,7 +220,7 @@ def test_a_note_that_cannot_be_read_counts_for_nothing(path: Path) -> None:
 
 LEAVE_A_LOG = """
 import os, sys
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.stores.sqlite import SQLiteStore
 
 store = SQLiteStore(sys.argv[1])

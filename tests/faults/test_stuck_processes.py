@@ -15,7 +15,7 @@ import pytest
 from cli.conftest import Shell
 from leasehold import StoreBusyError, TaskQueue
 from leasehold.cli.exits import Exit
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.holder import holder_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.lease import Settled, Settlement
+from leasehold.core.model.lease import Settled, Settlement
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.rules.settings import KnownSettings

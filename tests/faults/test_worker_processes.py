@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from leasehold import NewJob, TaskQueue
-from leasehold.core.status import Event, Status
+from leasehold.core.model.status import Event, Status
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import StuckJob
-from leasehold.core.records import WorkerInfo
-from leasehold.core.schedule import ScheduleDraft, declared, refused
-from leasehold.core.timing import Every
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import StuckJob
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.schedule import ScheduleDraft, declared, refused
+from leasehold.core.model.timing import Every
 from leasehold.observe.findings import Finding, Level
 from leasehold.observe.health import CHECKS, Facts, examine
 

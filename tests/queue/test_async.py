@@ -20,8 +20,8 @@ from leasehold import (
     Status,
     TaskQueue,
 )
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold import Breaker, Status
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing import drain, memory_queue

@@ -14,7 +14,7 @@ from leasehold import (
     Status,
     TaskQueue,
 )
-from leasehold.core.budget import LATE_AT_ONCE, PASSED_OVER_AT_ONCE
+from leasehold.core.model.budget import LATE_AT_ONCE, PASSED_OVER_AT_ONCE
 from leasehold.env import ManualClock
 
 WAIT = 30

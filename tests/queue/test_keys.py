@@ -16,7 +16,7 @@ from leasehold import (
     TaskQueue,
     Workflow,
 )
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo
 
 from .conftest import MakeQueue
 

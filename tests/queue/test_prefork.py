@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from leasehold import Status, TaskQueue
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.errors import StoreLostError
 
 FORK = multiprocessing.get_context("fork")

@@ -32,7 +32,7 @@ from leasehold import (
     WorkflowRun,
     chain,
 )
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo
 from leasehold.env import ManualClock
 
 from .conftest import MakeQueue

@@ -16,7 +16,7 @@ from leasehold import (
     RetentionPolicy,
     TaskQueue,
 )
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 
 DAY = 24 * 3600

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from leasehold import InvalidJobError, NewJob, Status, TaskNotImportableError, TaskQueue
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo
 from leasehold.errors import StoreBusyError, StoreClosedError
 from leasehold.stores.memory import MemoryStore
 from leasehold.worker.emptiness import Emptiness

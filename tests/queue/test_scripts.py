@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import JobFailedError, Status, TaskQueue
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 
 WAIT = 60
 

@@ -21,7 +21,7 @@ from leasehold import (
     Status,
     TaskQueue,
 )
-from leasehold.core.settings import DEFINITIONS
+from leasehold.core.model.settings import DEFINITIONS
 from leasehold.env import ManualClock
 
 from .conftest import MakeQueue

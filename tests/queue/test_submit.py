@@ -21,7 +21,7 @@ from leasehold import (
     TaskNotImportableError,
     TaskQueue,
 )
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.env import ManualClock
 from leasehold.queue.options import draft_fields
 

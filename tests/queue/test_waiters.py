@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from leasehold import Job, JobNotFoundError, QueueClosedError, Status
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.records import Listener
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.records import Listener
 from leasehold.env import Env, ManualClock
 from leasehold.queue.waiters import POLL_SECONDS, Ended, Waiters
 from leasehold.stores.memory import MemoryStore

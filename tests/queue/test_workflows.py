@@ -25,8 +25,8 @@ from leasehold import (
     current_job,
     group,
 )
-from leasehold.core.lease import Lease, Settlement
-from leasehold.core.outcome import Complete
+from leasehold.core.model.lease import Lease, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.testing import drain
 
 WAIT = 30

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.core.status import TRANSITIONS
+from leasehold.core.model.status import TRANSITIONS
 from leasehold.testing.soak import RULES, SAME, VERBS, Coverage, Scenario, run, shrink, stage
 from leasehold.testing.soak.__main__ import main
 from leasehold.testing.soak.rules.base import rule

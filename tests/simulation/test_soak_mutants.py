@@ -6,15 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from leasehold.core.job import Draft, HistoryEvent, Job
-from leasehold.core.lease import Exchange, LeaseRequest, Settlement, SweepReport
-from leasehold.core.queue_config import QueueInfo
-from leasehold.core.queue_rules import Purged
-from leasehold.core.rate import Rate
-from leasehold.core.records import Submitted
-from leasehold.core.schedule import Fired
-from leasehold.core.search import JobFilter, Page
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Draft, HistoryEvent, Job
+from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement, SweepReport
+from leasehold.core.model.queue_config import QueueInfo
+from leasehold.core.model.rate import Rate
+from leasehold.core.model.records import Purged, Submitted
+from leasehold.core.model.schedule import Fired
+from leasehold.core.model.search import JobFilter, Page
+from leasehold.core.model.status import Event, Status
 from leasehold.errors import DuplicateJobError, LeaseholdError
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing.soak import Scenario, run

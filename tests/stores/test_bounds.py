@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, cast
 import apsw
 import pytest
 
-from leasehold.core import queue_orders
-from leasehold.core.breaker import Breaker
-from leasehold.core.budget import (
+from leasehold.core.contract.local_store import LocalStore
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.budget import (
     BURIED_AT_ONCE,
     DEPENDENTS_AT_ONCE,
     FORGOTTEN_AT_ONCE,
@@ -30,25 +30,25 @@ from leasehold.core.budget import (
     TURNED_AWAY_AT_ONCE,
     batched,
 )
-from leasehold.core.filter_orders import (
+from leasehold.core.model.job import Draft
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.retention import BATCH_MAX, RetentionPolicy, Scope
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
+from leasehold.core.model.timing import Every
+from leasehold.core.rules import queue_orders
+from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
     CancelAll,
     Order,
     Ordered,
     ReplayAll,
 )
-from leasehold.core.job import Draft
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
-from leasehold.core.local_store import LocalStore
-from leasehold.core.outcome import Complete, Fail, JobError
-from leasehold.core.queue_config import QueueConfig, QueueState
-from leasehold.core.records import WorkerInfo
-from leasehold.core.retention import BATCH_MAX, RetentionPolicy, Scope
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
-from leasehold.core.timing import Every
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore

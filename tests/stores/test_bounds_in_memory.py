@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.breaker import Breaker
-from leasehold.core.budget import (
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.budget import (
     BURIED_AT_ONCE,
     LATE_AT_ONCE,
     PASSED_OVER_AT_ONCE,
@@ -19,11 +19,11 @@ from leasehold.core.budget import (
     PROMOTED_AT_ONCE,
     SHOWN_AT_ONCE,
 )
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Fail, JobError
-from leasehold.core.queue_config import QueueConfig, QueueState
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Fail, JobError
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore, heaps, lanes, parking
 from leasehold.stores.memory.record import Record

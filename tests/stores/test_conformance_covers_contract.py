@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from leasehold.core import store as contract
+from leasehold.core.contract import store as contract
 from leasehold.testing.conformance import StoreConformance
 
 
 def clauses() -> set[str]:
-    core = Path(contract.__file__).parent
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted(core.glob("*.py")))
+    core = Path(contract.__file__).parent.parent
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(core.rglob("*.py")))
     return set(re.findall(r"^\s*- ([A-Z]{3}-\d+)  ", text, flags=re.MULTILINE))
 
 

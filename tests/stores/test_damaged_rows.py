@@ -15,16 +15,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.job import Draft, Job
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.retry import Constant
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.search import JobFilter
-from leasehold.core.status import TERMINAL, Status
-from leasehold.core.timing import Every
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import TERMINAL, Status
+from leasehold.core.model.timing import Every
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore
@@ -179,7 +179,7 @@ def test_a_failed_attempt_whose_retry_policy_cannot_be_read_is_a_dead_letter(
 def test_a_probe_that_cannot_be_read_does_not_use_up_the_turn_of_its_breaker(
     damaged: Damaged,
 ) -> None:
-    from leasehold.core.breaker import Breaker
+    from leasehold.core.model.breaker import Breaker
 
     damaged.store.submit([Draft(id=f"job-{n}", task="t") for n in range(3)])
     [first] = damaged.store.exchange(request=LeaseRequest(worker="w")).leases

@@ -9,11 +9,11 @@ from typing import Any, Final
 import apsw
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import QueueFullError, StoreCorruptError
 from leasehold.stores.sqlite import SQLiteStore

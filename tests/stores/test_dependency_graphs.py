@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.job import DependencyPolicy, Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DependencyPolicy, Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore, dependents

@@ -15,16 +15,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from leasehold.core import leasing as walking
-from leasehold.core.job import Draft, Job
-from leasehold.core.lease import Lease, LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.priority import service_order
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.retry import Constant
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.lease import Lease, LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.priority import service_order
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.rules import leasing as walking
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore

@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError
-from leasehold.core.records import WorkerInfo
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import QueueFullError, UnsupportedError
 from leasehold.stores.memory import MemoryStore

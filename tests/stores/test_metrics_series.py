@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.retry import Constant
-from leasehold.core.span import COUNTED, MINUTES_KEPT
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome, Release
+from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.span import COUNTED, MINUTES_KEPT
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore

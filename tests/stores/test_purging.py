@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.job import DependencyPolicy, Draft
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DependencyPolicy, Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore, dependents
 from leasehold.stores.sqlite import SQLiteStore

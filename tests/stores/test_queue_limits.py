@@ -12,15 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Lease, LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.queue_config import QueueConfig, QueueState
-from leasehold.core.records import Submitted
-from leasehold.core.retry import Constant
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError, QueueFullError
 from leasehold.stores.memory import MemoryStore

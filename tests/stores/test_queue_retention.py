@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.retention import RetentionPolicy, Scope
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retention import RetentionPolicy, Scope
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.keeping import finding

@@ -19,18 +19,18 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from leasehold.core.breaker import Breaker
-from leasehold.core.job import DependencyPolicy, Draft
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease, LeaseRequest, Renewal, Settlement
-from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.queue_config import QueueConfig, QueueState
-from leasehold.core.retry import Constant
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
-from leasehold.core.timing import Every
+from leasehold.core.contract.store import Store
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.job import DependencyPolicy, Draft
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
+from leasehold.core.model.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore

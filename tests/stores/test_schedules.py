@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.budget import SCHEDULED_JOBS_AT_ONCE
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.schedule import REFUSED_AGAIN_SECONDS, ScheduleDraft
-from leasehold.core.store import Store
-from leasehold.core.timing import Every
+from leasehold.core.contract.store import Store
+from leasehold.core.model.budget import SCHEDULED_JOBS_AT_ONCE
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.schedule import REFUSED_AGAIN_SECONDS, ScheduleDraft
+from leasehold.core.model.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import InvalidScheduleError, StoreFullError
 from leasehold.stores.memory import MemoryStore

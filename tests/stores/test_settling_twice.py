@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError, Release
-from leasehold.core.status import Event
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError, Release
+from leasehold.core.model.status import Event
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseConflictError, LeaseLostError
 from leasehold.stores.memory import MemoryStore

@@ -9,12 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import LeaseRequest, Renewal, Renewed, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.retention import RetentionPolicy, Scope
-from leasehold.core.search import JobFilter
+from leasehold.core.model.job import Draft
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import LeaseRequest, Renewal, Renewed, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.retention import RetentionPolicy, Scope
+from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing import clock_repair as repairing

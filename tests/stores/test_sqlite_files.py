@@ -12,9 +12,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.env import Env, ManualClock
 from leasehold.errors import (
     InvalidJobError,
@@ -154,7 +154,7 @@ def test_unknown_durability_is_refused(tmp_path: Path) -> None:
 def test_many_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
     script = (
         "import sys; from leasehold.stores.sqlite import SQLiteStore; "
-        "from leasehold.core.job import Draft; "
+        "from leasehold.core.model.job import Draft; "
         "s = SQLiteStore(sys.argv[1]); s.submit([Draft(id=sys.argv[2], task='t')]); s.close()"
     )
     path = tmp_path / "jobs.db"

@@ -9,13 +9,13 @@ from typing import Any
 import apsw
 import pytest
 
-from leasehold.core import metrics as core
-from leasehold.core.budget import FORGOTTEN_AT_ONCE
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.sampling import KeptSpan, Resolution
-from leasehold.core.span import Span
+from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.span import Span
+from leasehold.core.rules import metrics as core
+from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing

@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from leasehold.core.budget import PLACED_AT_ONCE
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.priority import default_tier
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.queue_orders import update
+from leasehold.core.model.budget import PLACED_AT_ONCE
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.priority import default_tier
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.rules.queue_orders import update
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import order, ready, rebalance

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome
-from leasehold.core.retention import RetentionPolicy, Scope
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
+from leasehold.core.model.retention import RetentionPolicy, Scope
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.keeping import finding, removing

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.search import JobFilter
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock
 from leasehold.errors import (
     DuplicateJobError,

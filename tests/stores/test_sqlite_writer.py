@@ -11,10 +11,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.records import WorkerInfo
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import DuplicateJobError, LeaseholdError, StoreUnavailableError
 from leasehold.interrupts import Interrupted
@@ -291,7 +291,7 @@ class Recorder:
 SUBMITTER = """
 import sys
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 store = SQLiteStore(sys.argv[1])
 store.submit([Draft(id="from-afar", task="t")])
 store.close()
@@ -344,8 +344,8 @@ def worker_info(worker: str) -> WorkerInfo:
 
 HOLDER = """
 import sys
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.records import WorkerInfo
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 store = SQLiteStore(sys.argv[1])

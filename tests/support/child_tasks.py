@@ -14,7 +14,7 @@ import threading
 from typing import Any
 
 from leasehold.codec import CallCodec
-from leasehold.core.outcome import Cancel, Retry, Snooze
+from leasehold.core.model.outcome import Cancel, Retry, Snooze
 from leasehold.errors import PermanentError
 from leasehold.worker.context import current_job
 from leasehold.worker.executors.role import is_child_process

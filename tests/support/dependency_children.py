@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from random import Random
 
-from leasehold.core.job import DependencyPolicy, Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome
-from leasehold.core.status import Status
+from leasehold.core.model.job import DependencyPolicy, Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome
+from leasehold.core.model.status import Status
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing import step
 from support.victims import open_as_worker, tell, wait_to_be_killed

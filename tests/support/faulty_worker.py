@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import TaskQueue
-from leasehold.core.lease import Lease
+from leasehold.core.model.lease import Lease
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite import SQLiteStore

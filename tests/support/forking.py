@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import count
 
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.stores.sqlite import SQLiteStore
 
 JOBS = 12

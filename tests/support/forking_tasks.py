@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 
-from leasehold.core.joblog import LogLine
-from leasehold.core.outcome import Complete
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.outcome import Complete
 from leasehold.env import SYSTEM
 from leasehold.worker.context import current_job
 from leasehold.worker.executors.wire import Ended, LeaseKey, Log, to_frame

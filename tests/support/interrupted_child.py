@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.search import JobFilter
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.search import JobFilter
 from leasehold.stores.sqlite import SQLiteStore
 
 LOOK_CLOSELY_EVERY: Final = 1000

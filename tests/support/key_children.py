@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from leasehold.core import key_limits
-from leasehold.core.job import Draft
+from leasehold.core.model import key_limits
+from leasehold.core.model.job import Draft
 from leasehold.stores.sqlite.leasing import parking
 from support.victims import race
 

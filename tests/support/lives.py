@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo
 from leasehold.env import EPOCH
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.life import LockedLife

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
-from leasehold.core.lease import (
+from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.model.lease import (
     Exchange,
     Lease,
     LeaseRequest,
@@ -18,10 +18,10 @@ from leasehold.core.lease import (
     Settlement,
     SweepReport,
 )
-from leasehold.core.records import Stats, Submitted
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.retry import Constant
-from leasehold.core.status import Event, Status
+from leasehold.core.model.records import Stats, Submitted
+from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env
 from leasehold.errors import LeaseExpiredError, LeaseholdError, LeaseLostError
 from leasehold.stores.memory import MemoryStore

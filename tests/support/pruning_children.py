@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.retention import RetentionPolicy, Scope
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.stores.sqlite import SQLiteStore
 from support.victims import tell
 

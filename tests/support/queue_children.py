@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from leasehold.core.gate import Gate
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
+from leasehold.core.rules.gate import Gate
 from leasehold.stores.sqlite.leasing import queue_limits
 from leasehold.stores.sqlite.writing.step import Step
 from support.victims import race

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from leasehold.codec import CallCodec
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease
-from leasehold.core.outcome import Complete, Fail, Outcome
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.outcome import Complete, Fail, Outcome
 from leasehold.worker.context import JobContext
 from leasehold.worker.run import Run
 from leasehold.worker.task import COMMAND_TASK, ExecutorKind, TaskDefinition

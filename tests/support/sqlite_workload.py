@@ -13,12 +13,12 @@ from typing import Any
 
 import apsw
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Renewal, Settlement
-from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.retry import Constant
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.connection import Durability

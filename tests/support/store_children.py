@@ -7,12 +7,12 @@ import threading
 from collections.abc import Sequence
 from random import Random
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.records import Submitted
-from leasehold.core.retry import Constant
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.status import Status
 from leasehold.env import ClockReading, Env, SystemClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.step import Step

@@ -9,8 +9,8 @@ import threading
 import time
 from random import Random
 
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.env import ClockReading, Env
 from leasehold.stores.sqlite import SQLiteStore
 

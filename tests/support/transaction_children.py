@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from leasehold import TaskQueue
-from leasehold.core.lease import Lease
+from leasehold.core.model.lease import Lease
 from leasehold.env import SYSTEM
 from leasehold.worker.context import current_job
 from support.faulty_worker import hold

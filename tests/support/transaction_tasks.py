@@ -8,7 +8,7 @@ import signal
 from typing import Any
 
 from leasehold import Cancel, Retry, Snooze
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.worker.context import current_job
 
 MAKE_ROWS = "CREATE TABLE app_row (id TEXT, pid INTEGER)"

@@ -11,10 +11,10 @@ import signal
 from collections.abc import Callable, Iterable
 from random import Random
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Lease, LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Release
-from leasehold.core.records import Submitted, WorkerInfo
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Release
+from leasehold.core.model.records import Submitted, WorkerInfo
 from leasehold.env import SYSTEM, Env
 from leasehold.stores.sqlite import SQLiteStore
 

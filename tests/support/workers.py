@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from leasehold.codec import CallCodec
-from leasehold.core.job import Draft, Job
-from leasehold.core.lease import (
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
     Renewal,
@@ -17,8 +17,8 @@ from leasehold.core.lease import (
     Settlement,
     SweepReport,
 )
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, StoreUnavailableError
 from leasehold.stores.memory import MemoryStore

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.codec import CallCodec
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease
-from leasehold.core.outcome import Cancel, Complete, Fail, Outcome, Retry, Snooze
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.outcome import Cancel, Complete, Fail, Outcome, Retry, Snooze
 from leasehold.errors import JobCancelledError, PermanentError, RetryableError
 from leasehold.worker.attempt import BROKE_OFF, attempt
 from leasehold.worker.context import JobContext, StopCause, current_job

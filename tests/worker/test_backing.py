@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from leasehold.core.lease import Lease
-from leasehold.core.outcome import Complete, Release
-from leasehold.core.status import Event
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.outcome import Complete, Release
+from leasehold.core.model.status import Event
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseLostError, StoreUnavailableError, UnsupportedError
 from leasehold.testing.conformance.base import said

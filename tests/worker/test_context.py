@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease
 from leasehold.env import Env, ManualClock
 from leasehold.errors import JobCancelledError, JobTimeoutError, LeaseLostError, PayloadError
 from leasehold.worker.context import JobContext, StopCause, current_job

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.lease import Lease
-from leasehold.core.records import WorkerInfo
-from leasehold.core.status import Event
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.status import Event
 from leasehold.env import Env, ManualClock
 from leasehold.errors import (
     LeaseConflictError,

@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import pytest
 
 from leasehold import TaskNotImportableError, TaskQueue
-from leasehold.core.outcome import Complete, Fail, Outcome
-from leasehold.core.status import Status
+from leasehold.core.model.outcome import Complete, Fail, Outcome
+from leasehold.core.model.status import Status
 from leasehold.env import SYSTEM
 from leasehold.worker.executors.aio import AsyncExecutor
 from leasehold.worker.executors.command import CommandExecutor

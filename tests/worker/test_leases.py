@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.outcome import JobError
-from leasehold.core.status import Event, Status
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
 from leasehold.errors import LeaseConflictError, LeaseExpiredError, LeaseLostError
 from leasehold.worker.leases import LeaseManager

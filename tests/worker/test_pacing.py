@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.lease import Lease
+from leasehold.core.model.lease import Lease
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.prefetch import JOBS_MAX, RUN_SECONDS_MAX, WORK_SECONDS, Prefetch
 from leasehold.worker.stopping import KILL_SECONDS, LAST_SECONDS, Stopping, StopReason

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from leasehold.core.lease import Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.retention import (
+from leasehold.core.model.lease import Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.retention import (
     BATCH_START,
     CleanUpMode,
     PruneReport,
     RetentionPolicy,
     Scope,
 )
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreUnavailableError
 from leasehold.worker.leases import LeaseManager

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease
-from leasehold.core.limits import LOG_LINES_MAX
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.limits import LOG_LINES_MAX
 from leasehold.env import Env, ManualClock
 from leasehold.worker.context import JobContext
 from leasehold.worker.leases import LeaseManager

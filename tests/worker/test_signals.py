@@ -15,7 +15,7 @@ PROGRAM = textwrap.dedent("""
     import sys
     import threading
     from leasehold.codec import CallCodec
-    from leasehold.core.job import Draft
+    from leasehold.core.model.job import Draft
     from leasehold.stores.memory import MemoryStore
     from leasehold.worker.context import current_job
     from leasehold.worker.task import TaskDefinition, TaskRegistry

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.supervisor import Supervisor

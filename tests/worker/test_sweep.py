@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.sweep import ProvesDeath, RecoverySweep

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.timing import Every
+from leasehold.core.model.job import Draft
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreUnavailableError
 from leasehold.stores.memory import MemoryStore

@@ -26,10 +26,10 @@ from leasehold import (
     current_job,
 )
 from leasehold.codec import CallCodec
-from leasehold.core.job import Draft
-from leasehold.core.joblog import LogLine
-from leasehold.core.outcome import Complete
-from leasehold.core.status import Event
+from leasehold.core.model.job import Draft
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.status import Event
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing import drain
 from leasehold.worker.attempt import attempt

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from leasehold.core.retention import PruneReport
-from leasehold.core.settings import StoredSettings
-from leasehold.core.status import Event, Status
+from leasehold.core.model.retention import PruneReport
+from leasehold.core.model.settings import StoredSettings
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.pruner import Pruner

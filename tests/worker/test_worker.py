@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.lease import Lease
-from leasehold.core.outcome import Cancel, Retry, Snooze
-from leasehold.core.status import Event, Status
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.outcome import Cancel, Retry, Snooze
+from leasehold.core.model.status import Event, Status
 from leasehold.worker.context import JobContext, current_job
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.stopping import StopReason

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from leasehold.core.lease import Exchange, Lease, LeaseRequest, Settlement
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import Complete, Snooze
-from leasehold.core.status import Event, Status
+from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settlement
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import Complete, Snooze
+from leasehold.core.model.status import Event, Status
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.context import JobContext, current_job
 from leasehold.worker.hooks import Hooks

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from leasehold.core.job import Draft
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.status import Status
 from leasehold.worker.worker import Worker
 from support import child_tasks
 from support.workers import MoodyStore, Tasks, submit_to

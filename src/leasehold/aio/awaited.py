@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.transactions import Connection
 from leasehold.queue.awaiting import Bridge
 
 T = TypeVar("T")

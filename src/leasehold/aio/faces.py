@@ -21,12 +21,14 @@ from leasehold.aio.awaited import AsyncItems, Awaited
 from leasehold.blobs.place import BlobPlace
 from leasehold.codec import CallCodec
 from leasehold.connect import Durability
-from leasehold.core.archive import ArchivedJob
-from leasehold.core.breaker import Breaker
-from leasehold.core.changes import Changes
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.graph import Graph
-from leasehold.core.job import (
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.archive import ArchivedJob
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.graph import Graph
+from leasehold.core.model.job import (
     DEFAULT_QUEUE,
     Attempt,
     DependencyPolicy,
@@ -36,23 +38,21 @@ from leasehold.core.job import (
     MetadataValue,
     PriorityLike,
 )
-from leasehold.core.joblog import JobLog
-from leasehold.core.lease import Lease, Renewed, Settled, StuckJob, SweepReport
-from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
-from leasehold.core.outcome import JobError
-from leasehold.core.pages import AuditPage, HistoryPage, LogPage
-from leasehold.core.queue_config import QueueConfig, QueueInfo
-from leasehold.core.reason import Reason
-from leasehold.core.records import AuditRecord, WorkerInfo
-from leasehold.core.retention import CleanUp, RetentionPolicy
-from leasehold.core.retry import Backoff
-from leasehold.core.schedule import Schedule
-from leasehold.core.search import HeavyField, JobFilter, Page
-from leasehold.core.settings import SettingValue
-from leasehold.core.status import Status
-from leasehold.core.store import Store
-from leasehold.core.timing import Timing
-from leasehold.core.transactions import Connection
+from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.lease import Lease, Renewed, Settled, StuckJob, SweepReport
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo
+from leasehold.core.model.reason import Reason
+from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.retention import CleanUp, RetentionPolicy
+from leasehold.core.model.retry import Backoff
+from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.settings import SettingValue
+from leasehold.core.model.status import Status
+from leasehold.core.model.timing import Timing
+from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
 from leasehold.queue.archive import Archive

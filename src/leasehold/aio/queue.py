@@ -10,9 +10,9 @@ from typing import Any, Self, Unpack
 
 from leasehold.aio.awaited import AsyncItems
 from leasehold.aio.faces import AsyncJobHandle, AsyncQueueCalls
-from leasehold.core.archive import ArchivedJob
-from leasehold.core.job import Job
-from leasehold.core.search import JobFilter
+from leasehold.core.model.archive import ArchivedJob
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
 from leasehold.errors import LeaseholdError
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.options import JobRef, NewJob

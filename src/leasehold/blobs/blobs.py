@@ -14,19 +14,19 @@ from leasehold.blobs.cleaning import BlobsCleaned, clean_up
 from leasehold.blobs.contract import BlobStore
 from leasehold.blobs.memory import MemoryBlobs
 from leasehold.blobs.place import BlobPlace, open_place
-from leasehold.core.blob import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.blob import (
     BLOB_CODEC,
     BlobKey,
     BlobReference,
     OwnerKind,
     decode_reference,
 )
-from leasehold.core.blob_retention import own_blobs
-from leasehold.core.job import Draft, Job
-from leasehold.core.lease import Lease
-from leasehold.core.limits import BLOB_BYTES_MAX, PAYLOAD_BYTES_MAX
-from leasehold.core.records import Submitted
-from leasehold.core.store import Store
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.limits import BLOB_BYTES_MAX, PAYLOAD_BYTES_MAX
+from leasehold.core.model.records import Submitted
+from leasehold.core.rules.blob_retention import own_blobs
 from leasehold.env import SYSTEM, Env, to_micros
 from leasehold.errors import (
     BlobError,

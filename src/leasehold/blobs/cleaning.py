@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 
 from leasehold.blobs.contract import BlobStore
-from leasehold.core.blob import BLOB_CODEC, BlobKey, decode_reference, parse_key
-from leasehold.core.blob_retention import belongs_to_job, is_young
-from leasehold.core.job import Job
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.blob import BLOB_CODEC, BlobKey, decode_reference, parse_key
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.rules.blob_retention import belongs_to_job, is_young
 from leasehold.env import to_micros
 
 KEYS_PER_PASS: Final = 100_000

@@ -19,7 +19,7 @@ from typing import Protocol
 
 
 class BlobStore(Protocol):
-    """Where blobs live. Keys are those of `core.blob.BlobKey`."""
+    """Where blobs live. Keys are those of `core.model.blob.BlobKey`."""
 
     @property
     def kind(self) -> str:

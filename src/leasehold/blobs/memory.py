@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
 
 _lock: Final = threading.Lock()
 _by_store: Final[WeakKeyDictionary[Store, MemoryBlobs]] = WeakKeyDictionary()

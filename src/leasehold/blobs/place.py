@@ -6,7 +6,7 @@ import os
 from typing import Literal
 
 from leasehold.blobs.contract import BlobStore
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
 from leasehold.errors import UnsupportedError
 
 BlobPlace = str | os.PathLike[str] | Literal[False] | None

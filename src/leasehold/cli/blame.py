@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from leasehold.core.search import JobFilter
+from leasehold.core.model.search import JobFilter
 from leasehold.errors import DuplicateJobError, LeaseholdError
 from leasehold.queue.facade import TaskQueue
 from leasehold.queue.options import NewJob, draft_fields

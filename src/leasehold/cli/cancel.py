@@ -7,7 +7,7 @@ import click
 from leasehold.cli.command import command
 from leasehold.cli.orders import Chosen, Order, give, takes_jobs
 from leasehold.cli.session import Session
-from leasehold.core.status import WAITING, Status
+from leasehold.core.model.status import WAITING, Status
 
 
 @command()

@@ -23,7 +23,7 @@ COLUMNS: Final = (
 
 
 def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    from leasehold.core.settings import DEFINITIONS
+    from leasehold.core.model.settings import DEFINITIONS
 
     return [name for name in DEFINITIONS if name.startswith(incomplete)]
 

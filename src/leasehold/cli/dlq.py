@@ -18,9 +18,9 @@ from leasehold.cli.orders import Answer, Chosen, Order, give, takes_jobs
 from leasehold.cli.output import Column, cell, emit, emit_one, print_fields
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.core.job import Job
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.documents.jobs import attempt_document, letter_document, why_dead
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 

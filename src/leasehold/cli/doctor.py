@@ -18,8 +18,8 @@ from leasehold.errors import StoreError
 from leasehold.observe.findings import Finding, Level, worst
 
 if TYPE_CHECKING:
-    from leasehold.core.queue_config import QueueInfo
-    from leasehold.core.records import WorkerInfo
+    from leasehold.core.model.queue_config import QueueInfo
+    from leasehold.core.model.records import WorkerInfo
     from leasehold.observe.alerts import QueueFigures
     from leasehold.observe.health import Facts
     from leasehold.queue.facade import TaskQueue
@@ -109,7 +109,7 @@ def gather(queue: TaskQueue, stale_pids: list[int]) -> Facts:
 
 def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue) -> QueueFigures:
     """The figures of one queue that the alert rules judge: as it stands, and of the time before."""
-    from leasehold.core.queue_config import QueueState
+    from leasehold.core.model.queue_config import QueueState
     from leasehold.observe.alerts import QueueFigures
 
     lost = set(queue.lost_workers())

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from leasehold.cli.session import Session
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.job import Job
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.job import Job
 from leasehold.documents.jobs import job_document, plain
 from leasehold.errors import BlobError
 

@@ -10,8 +10,8 @@ import click
 
 from leasehold.cli.complete import queue_names
 from leasehold.cli.options import MOMENT, NAMES, PRIORITY, TAG
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,7 +10,7 @@ import msgspec
 
 from leasehold.cli.options import DURATION, MOMENT, PRIORITY
 from leasehold.codec.document import decode_document
-from leasehold.core.job import MetadataValue
+from leasehold.core.model.job import MetadataValue
 from leasehold.errors import InvalidJobError
 from leasehold.queue.commands import command_job
 from leasehold.queue.options import NewJob

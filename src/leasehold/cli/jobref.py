@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leasehold.cli.session import Session
-from leasehold.core.refusals import no_job
+from leasehold.core.model.refusals import no_job
 from leasehold.errors import JobNotFoundError, LeaseholdError
 
 NEAR_MAX: Final = 3

@@ -15,7 +15,7 @@ from leasehold.cli.filters import filter_options
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of
-from leasehold.core.search import HeavyField, JobFilter
+from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.documents.jobs import job_document
 from leasehold.documents.records import document_of
 from leasehold.worker.task import COMMAND_TASK

@@ -15,8 +15,8 @@ from leasehold.cli.jobref import job_id_of
 from leasehold.cli.output import Column, emit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.core.job import Job
-from leasehold.core.joblog import JobLog
+from leasehold.core.model.job import Job
+from leasehold.core.model.joblog import JobLog
 from leasehold.documents.records import document_of
 from leasehold.errors import ResultTimeoutError
 from leasehold.queue.facade import TaskQueue

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from leasehold.core.job import priority_of
+from leasehold.core.model.job import priority_of
 from leasehold.env import SYSTEM, from_micros
 from leasehold.errors import InvalidJobError
 

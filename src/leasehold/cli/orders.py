@@ -16,9 +16,9 @@ from leasehold.cli.jobref import AmbiguousIdError, job_id_of
 from leasehold.cli.output import Document, emit, jobs_counted
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.core.job import Job
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.errors import JobNotFoundError, LeaseholdError
 
 Answer = Job | LeaseholdError

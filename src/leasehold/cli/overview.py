@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.cli.session import Session
-from leasehold.core.queue_config import QueueState
-from leasehold.core.status import Status
+from leasehold.core.model.queue_config import QueueState
+from leasehold.core.model.status import Status
 from leasehold.documents.queues import queue_figures
 from leasehold.documents.records import document_of
 

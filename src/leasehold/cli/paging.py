@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from leasehold.cli.session import Session
-from leasehold.core.refusals import PAGE_MAX
+from leasehold.core.model.refusals import PAGE_MAX
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,8 +8,8 @@ from leasehold.cli.command import command
 from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.output import emit_one
 from leasehold.cli.session import Session
-from leasehold.core.retention import CleanUp
-from leasehold.core.status import Status
+from leasehold.core.model.retention import CleanUp
+from leasehold.core.model.status import Status
 from leasehold.documents.records import document_of
 
 

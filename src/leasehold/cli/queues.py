@@ -23,9 +23,9 @@ from leasehold.cli.output import (
 )
 from leasehold.cli.rules import rule_options
 from leasehold.cli.session import Session
-from leasehold.core.queue_config import QueueConfig, QueueInfo
-from leasehold.core.search import JobFilter
-from leasehold.core.status import WAITING, Status
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import WAITING, Status
 from leasehold.documents.queues import queue_document
 from leasehold.documents.records import document_of
 from leasehold.errors import QueueNotEmptyError, QueueNotFoundError

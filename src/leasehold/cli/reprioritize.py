@@ -8,7 +8,7 @@ from leasehold.cli.command import command
 from leasehold.cli.options import PRIORITY
 from leasehold.cli.orders import Chosen, Order, give, takes_jobs
 from leasehold.cli.session import Session
-from leasehold.core.status import WAITING
+from leasehold.core.model.status import WAITING
 
 
 @command()

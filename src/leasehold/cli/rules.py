@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from leasehold.cli.options import DURATION
-from leasehold.core.queue_config import QueueConfig
+from leasehold.core.model.queue_config import QueueConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
 

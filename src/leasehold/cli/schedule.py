@@ -14,8 +14,8 @@ from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.options import DURATION, JSON, MOMENT, PRIORITY, TAG
 from leasehold.cli.output import Column, cell, emit, emit_one
 from leasehold.cli.session import Session
-from leasehold.core.schedule import Misfire, Overlap, Schedule
-from leasehold.core.timing import Cron, Every, Timing
+from leasehold.core.model.schedule import Misfire, Overlap, Schedule
+from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.documents.jobs import job_document
 from leasehold.documents.schedules import schedule_document
 

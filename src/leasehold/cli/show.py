@@ -17,8 +17,8 @@ from leasehold.cli.listing import error_line
 from leasehold.cli.output import Column, emit, emit_one, json_text, print_fields
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.core.graph import Graph, GraphNode
-from leasehold.core.job import Job
+from leasehold.core.model.graph import Graph, GraphNode
+from leasehold.core.model.job import Job
 from leasehold.documents.jobs import attempt_document
 from leasehold.documents.records import document_of
 from leasehold.errors import JobNotFoundError

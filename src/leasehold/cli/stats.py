@@ -14,7 +14,7 @@ from leasehold.cli.options import DURATION
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of, took
-from leasehold.core.span import DAYS_KEPT, MINUTES_KEPT
+from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT
 from leasehold.documents.metrics import metrics_document, point_document
 from leasehold.documents.queues import totals_document
 

@@ -10,7 +10,7 @@ from leasehold.cli.command import command
 from leasehold.cli.output import Column, Document, cell, emit, emit_one, jobs_counted
 from leasehold.cli.overview import look, warnings_of
 from leasehold.cli.session import Session
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
 
 ALWAYS_SHOWN = (Status.PENDING, Status.RUNNING)
 WORKER_COLUMNS = (

@@ -12,8 +12,8 @@ from leasehold.cli.options import DURATION
 from leasehold.cli.output import Column, cell, emit, emit_one, json_text
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
-from leasehold.core.job import Job
-from leasehold.core.status import Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
 from leasehold.documents.jobs import job_document
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.task import COMMAND_TASK

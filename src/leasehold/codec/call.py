@@ -13,7 +13,7 @@ import msgspec
 from leasehold.codec import signed
 from leasehold.codec.hints import Converter, converter, hints_of
 from leasehold.codec.values import check_size, decode, encode, encode_value, holds_nan, why_changed
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import InvalidJobError, PayloadError
 
 

@@ -10,7 +10,7 @@ import math
 from typing import Any, Final
 
 from leasehold.codec.values import check_size, decode, encode_value, why_changed
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import PayloadError
 
 DEPTH_MAX: Final = 64

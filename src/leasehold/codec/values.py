@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.errors import PayloadError, PayloadTooLargeError
 
 _JSON_TYPES: Final = (str, int, float, bool, type(None), list, dict)

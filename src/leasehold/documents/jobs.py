@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leasehold.core.job import Attempt, Job
+from leasehold.core.model.job import Attempt, Job
 from leasehold.documents.records import document_of
 from leasehold.errors import PayloadError
 

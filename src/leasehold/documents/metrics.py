@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from leasehold.core.histogram import Durations
-from leasehold.core.metrics import DayPoint, Figures, MinutePoint, QueueMetrics
-from leasehold.core.span import COUNTED
-from leasehold.core.status import Status
+from leasehold.core.model.histogram import Durations
+from leasehold.core.model.span import COUNTED
+from leasehold.core.model.status import Status
+from leasehold.core.rules.metrics import DayPoint, Figures, MinutePoint, QueueMetrics
 
 STANDING = (Status.PENDING, Status.RUNNING, Status.SCHEDULED, Status.BLOCKED)
 """Statuses of which it is told how many jobs stand in them; in the others they only arrive."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leasehold.core.queue_config import QueueInfo
-from leasehold.core.status import Status
+from leasehold.core.model.queue_config import QueueInfo
+from leasehold.core.model.status import Status
 from leasehold.documents.records import document_of, in_utc
 
 

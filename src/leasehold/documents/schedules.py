@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.schedule import Schedule
-from leasehold.core.timing import Cron, Every, Timing
+from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.documents.records import in_utc
 
 NEXT_RUNS: Final = 3

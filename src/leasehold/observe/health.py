@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.lease import StuckJob
-from leasehold.core.records import WorkerInfo
-from leasehold.core.schedule import Schedule
+from leasehold.core.model.lease import StuckJob
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
 
 SKEW_SECONDS_WARNING: Final = 2.0

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Unpack
 
-from leasehold.core.archive import ArchivedJob
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.archive import ArchivedJob
+from leasehold.core.model.search import JobFilter
 from leasehold.errors import JobNotFoundError
 from leasehold.queue.filters import PAGE_SIZE, FilterFields, filter_of
 from leasehold.queue.options import JobRef, id_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
 from leasehold.env import Env
 
 

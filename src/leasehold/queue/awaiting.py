@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
-from leasehold.core.lease import Lease, LeaseRequest
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.errors import QueueFullError
 from leasehold.queue.funnel import Funnel
 from leasehold.queue.ready import Ready

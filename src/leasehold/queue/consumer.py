@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import encode_document
-from leasehold.core.breaker import Breaker
-from leasehold.core.job import Job
-from leasehold.core.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import JobError
-from leasehold.core.priority import service_order
-from leasehold.core.search import JobFilter
-from leasehold.core.settings import SettingValue
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.job import Job
+from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.priority import service_order
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.settings import SettingValue
+from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.errors import LeaseLostError, UnknownTaskError
 from leasehold.interrupts import import_whole

@@ -8,11 +8,11 @@ from typing import Unpack
 import msgspec
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.core.filter_orders import DiscardAll, ReplayAll
-from leasehold.core.job import Job
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import DiscardAll, ReplayAll
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.options import JobRef, id_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leasehold.codec import encode_document
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.env import Env
 from leasehold.errors import InvalidJobError
 from leasehold.queue.options import JobOptions, NewJob, draft_fields, draft_safe, merged

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from leasehold.blobs.place import BlobPlace
 from leasehold.codec.signed import check_key
 from leasehold.connect import Durability, connect
-from leasehold.core.job import DEFAULT_QUEUE, Draft, Job
-from leasehold.core.lease import Lease, Settled
-from leasehold.core.local_store import local_part
-from leasehold.core.outcome import JobError
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.settings import retention_values
-from leasehold.core.status import Status
-from leasehold.core.store import Store
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.local_store import local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import DEFAULT_QUEUE, Draft, Job
+from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.settings import retention_values
+from leasehold.core.model.status import Status
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, QueueClosedError, StoreError
 from leasehold.interrupts import import_whole

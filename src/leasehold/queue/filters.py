@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
-from leasehold.core.job import Job, MetadataValue
-from leasehold.core.search import HeavyField, JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Job, MetadataValue
+from leasehold.core.model.search import HeavyField, JobFilter
+from leasehold.core.model.status import Status
 from leasehold.errors import InvalidJobError
 from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.task import TaskLike, name_of

@@ -8,9 +8,9 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
 from leasehold.errors import QueueClosedError
 
 logger = logging.getLogger(__name__)

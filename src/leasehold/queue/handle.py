@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from leasehold.codec import CallCodec
-from leasehold.core.job import Job
-from leasehold.core.status import Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
 
 if TYPE_CHECKING:
     from leasehold.queue.facade import TaskQueue

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.job import Draft
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.records import Submitted
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.records import Submitted
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.worker.large import fetch
 

@@ -9,14 +9,14 @@ from typing import Any, Unpack
 import msgspec
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.core.changes import Changes
-from leasehold.core.job import Attempt, HistoryEvent, Job
-from leasehold.core.joblog import JobLog
-from leasehold.core.pages import AuditPage, HistoryPage, LogPage
-from leasehold.core.records import AuditRecord, WorkerInfo
-from leasehold.core.search import HeavyField, JobFilter, Page
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.status import Status
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.large import inline
 from leasehold.queue.missing import not_found

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from leasehold.core.metrics import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.queue_config import QueueState
+from leasehold.core.model.status import Status
+from leasehold.core.rules.metrics import (
     RATE_MINUTES,
     WINDOW_SECONDS,
     DayPoint,
@@ -12,9 +15,6 @@ from leasehold.core.metrics import (
     QueueMetrics,
     estimated_start,
 )
-from leasehold.core.queue_config import QueueState
-from leasehold.core.status import Status
-from leasehold.core.store import Store
 from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.core.refusals import no_job
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.refusals import no_job
 from leasehold.errors import JobNotFoundError
 
 

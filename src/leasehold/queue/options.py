@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
-from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
-from leasehold.core.numbers import plain_number
-from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
-from leasehold.core.text import is_text
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
+from leasehold.core.model.numbers import plain_number
+from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.model.text import is_text
 from leasehold.errors import InvalidJobError, JobNotFoundError
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Unpack
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.core.filter_orders import CancelAll, Order
-from leasehold.core.job import Job, PriorityLike, priority_of
-from leasehold.core.refusals import no_job
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Job, PriorityLike, priority_of
+from leasehold.core.model.refusals import no_job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.rules.filter_orders import CancelAll, Order
 from leasehold.errors import InvalidJobError, JobNotFoundError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.options import JobRef, id_of

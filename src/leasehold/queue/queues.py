@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.reason import Reason, reason_for
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.reason import Reason, reason_for
+from leasehold.core.model.search import JobFilter
 from leasehold.errors import InvalidJobError, InvalidQueueError, QueueNotFoundError
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.looking import Looking

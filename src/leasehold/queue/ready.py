@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Final
 
-from leasehold.core.lease import Exchange
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Exchange
 from leasehold.env import Env
 
 POLL_SECONDS: Final = 5.0

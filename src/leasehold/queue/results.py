@@ -8,9 +8,9 @@ from typing import Any, overload
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import CallCodec
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.job import Job
-from leasehold.core.status import Status
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
 from leasehold.errors import (
     JobCancelledError,
     JobFailedError,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.core.retention import CleanUp, RetentionPolicy, Scope
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.retention import CleanUp, RetentionPolicy, Scope
 from leasehold.env import Env
 from leasehold.interrupts import import_whole
 

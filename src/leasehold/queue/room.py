@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from leasehold.core.store import Store
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
 from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,

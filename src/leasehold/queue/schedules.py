@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core.schedule import Schedule, not_found
+from leasehold.core.model.schedule import Schedule, not_found
 from leasehold.env import Env
 from leasehold.queue.handle import JobHandle
 

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.core.job import DependencyPolicy, MetadataValue, PriorityLike
-from leasehold.core.schedule import Misfire, Overlap, Schedule, ScheduleDraft
-from leasehold.core.store import Store
-from leasehold.core.timing import Cron, Every, Timing
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike
+from leasehold.core.model.schedule import Misfire, Overlap, Schedule, ScheduleDraft
+from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.errors import InvalidScheduleError
 from leasehold.queue.commands import command_job
 from leasehold.queue.drafting import Drafting

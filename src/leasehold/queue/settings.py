@@ -7,7 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from leasehold.core.settings import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.settings import (
     DEFINITIONS,
     SettingDefinition,
     SettingValue,
@@ -15,7 +16,6 @@ from leasehold.core.settings import (
     parse_setting,
     setting_definition,
 )
-from leasehold.core.store import Store
 
 
 class SettingSource(StrEnum):

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.core.job import Draft
-from leasehold.core.local_store import LocalVerbs, local_part
-from leasehold.core.records import Submitted
-from leasehold.core.store import Store
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.local_store import LocalVerbs, local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError
 from leasehold.interrupts import import_whole

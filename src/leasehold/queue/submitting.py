@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import msgspec
 
-from leasehold.core.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
-from leasehold.core.records import Submitted
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
+from leasehold.core.model.records import Submitted
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.queue.commands import command_job
 from leasehold.queue.drafting import Drafting

@@ -8,7 +8,7 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.transactions import Connection
 from leasehold.errors import InvalidJobError
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import (

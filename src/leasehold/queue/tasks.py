@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from leasehold.codec import CallCodec
-from leasehold.core.breaker import Breaker
-from leasehold.core.job import MetadataValue, PriorityLike
-from leasehold.core.retry import PERMANENT, RETRYABLE, Backoff
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.job import MetadataValue, PriorityLike
+from leasehold.core.model.retry import PERMANENT, RETRYABLE, Backoff
 from leasehold.errors import InvalidJobError, TaskNotImportableError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.options import JobOptions, RetryLike, draft_safe

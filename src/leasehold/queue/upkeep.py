@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.lease import StuckJob, SweepReport
-from leasehold.core.local_store import local_part
-from leasehold.core.store import Store
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.contract.local_store import local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import StuckJob, SweepReport
 from leasehold.interrupts import import_whole
 
 

@@ -14,10 +14,10 @@ import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from leasehold.core.job import Job
-from leasehold.core.search import JobFilter
-from leasehold.core.status import TERMINAL, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import TERMINAL, Status
 from leasehold.env import Env
 from leasehold.errors import (
     LeaseholdError,

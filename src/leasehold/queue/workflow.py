@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.core.graph import Graph
-from leasehold.core.job import Job
-from leasehold.core.status import Status
+from leasehold.core.model.graph import Graph
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
 from leasehold.errors import InvalidJobError
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import NewJob

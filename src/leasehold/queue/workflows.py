@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leasehold.core.graph import Graph
-from leasehold.core.job import Draft, Job
-from leasehold.core.refusals import no_job
-from leasehold.core.status import Status
-from leasehold.core.store import Store
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.graph import Graph
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.refusals import no_job
+from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,

@@ -26,12 +26,12 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from leasehold.core.job import Job
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease, Settled
-from leasehold.core.outcome import Fail, JobError, Outcome
-from leasehold.core.status import Event
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Job
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.outcome import Fail, JobError, Outcome
+from leasehold.core.model.status import Event
 from leasehold.env import Env, ManualClock
 from leasehold.errors import ResultTimeoutError, UnknownTaskError
 from leasehold.queue.facade import TaskQueue

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final
 
-from leasehold.core.transactions import JobTransaction
+from leasehold.core.contract.transactions import JobTransaction
 
 _turns: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = (
     weakref.WeakKeyDictionary()

@@ -13,11 +13,11 @@ from contextvars import copy_context
 from types import CoroutineType
 from typing import Any, Final
 
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.lease import Lease
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Retry, Snooze
-from leasehold.core.retry import DELAY_SECONDS_MAX, is_retryable
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Retry, Snooze
+from leasehold.core.model.retry import DELAY_SECONDS_MAX, is_retryable
 from leasehold.errors import JobCancelledError, RetryableError
 from leasehold.worker.context import JobContext, enter_context
 from leasehold.worker.copies import copies_end_here, here, leave_copy

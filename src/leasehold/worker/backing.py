@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from leasehold.core.lease import Lease
-from leasehold.core.local_store import LocalVerbs, local_part
-from leasehold.core.store import Store
-from leasehold.core.transactions import JobTransaction
+from leasehold.core.contract.local_store import LocalVerbs, local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import JobTransaction
+from leasehold.core.model.lease import Lease
 from leasehold.errors import LeaseLostError
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.inhand import InHand

@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol, TypeVar, overload
 
 from leasehold.codec import encode_document
 from leasehold.codec.hints import converter
-from leasehold.core.job import MetadataValue
-from leasehold.core.joblog import LogLine, bounded
-from leasehold.core.lease import Lease, Settled
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.joblog import LogLine, bounded
+from leasehold.core.model.lease import Lease, Settled
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import (
     JobCancelledError,

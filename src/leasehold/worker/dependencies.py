@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.codec import CallCodec
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.refusals import no_job
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.refusals import no_job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.worker.large import LargeData, fetch
 
 READ_AT_ONCE: Final = 500

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from leasehold.core.outcome import JobError
+from leasehold.core.model.outcome import JobError
 
 TRACEBACK_LENGTH_MAX: Final = 16 * 1024
 MESSAGE_LENGTH_MAX: Final = 4 * 1024

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from leasehold.core.queue_config import QueueState
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.queue_config import QueueState
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.worker.unrunnable import is_handed_back
 
 LEFT_TO_DO: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)

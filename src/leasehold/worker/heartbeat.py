@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from leasehold.core.lease import Lease, Renewal
-from leasehold.core.status import Event
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Lease, Renewal
+from leasehold.core.model.status import Event
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError
 from leasehold.worker.safelog import safe_logger

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ParamSpec
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Lease, Settled
-from leasehold.core.outcome import JobError
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.outcome import JobError
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.copies import here, leave_copy
 from leasehold.worker.safelog import safe_logger

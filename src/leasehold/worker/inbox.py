@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Collection
 
-from leasehold.core.lease import Lease
+from leasehold.core.model.lease import Lease
 from leasehold.env import Env
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.context import StopCause

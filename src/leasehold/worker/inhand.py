@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from leasehold.core.lease import Lease, Settled
-from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.outcome import Fail, JobError, Outcome
 from leasehold.worker.executors.team import KILLING
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import msgspec
 
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.lease import Lease
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import Complete, Outcome
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import Complete, Outcome
 from leasehold.errors import BlobUnavailableError
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Leases for one worker: take jobs, keep them, and say what became of them.
 
 >>> from leasehold.stores.memory import MemoryStore
->>> from leasehold.core.job import Draft
+>>> from leasehold.core.model.job import Draft
 >>> store = MemoryStore()
 >>> _ = store.submit([Draft(id="job-1", task="resize")])
 >>> leases = LeaseManager(store, "my-worker")
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from leasehold.core.breaker import Breaker
-from leasehold.core.job import DEFAULT_QUEUE
-from leasehold.core.lease import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.lease import (
     Exchange,
     Lease,
     LeaseRequest,
@@ -25,9 +26,8 @@ from leasehold.core.lease import (
     Settled,
     Settlement,
 )
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.retry import is_retryable
-from leasehold.core.store import Store
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.retry import is_retryable
 from leasehold.errors import LeaseLostError
 from leasehold.worker.describe import describe_error
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from leasehold.core.lease import Exchange, Lease, Settlement
-from leasehold.core.outcome import Cancel, Fail, JobError, Outcome, Release
+from leasehold.core.model.lease import Exchange, Lease, Settlement
+from leasehold.core.model.outcome import Cancel, Fail, JobError, Outcome, Release
 from leasehold.env import Env
 from leasehold.errors import (
     StoreClosedError,

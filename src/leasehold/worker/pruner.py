@@ -10,8 +10,9 @@ import msgspec
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.cleaning import KEYS_PER_PASS
-from leasehold.core.outcome import JobError
-from leasehold.core.retention import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.retention import (
     BATCH_START,
     DAILY,
     CleanUp,
@@ -20,7 +21,6 @@ from leasehold.core.retention import (
     next_batch_size,
     pause_seconds,
 )
-from leasehold.core.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import BlobError
 from leasehold.worker.describe import describe_error

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from leasehold.core.joblog import LogLine, LogTail
-from leasehold.core.lease import Lease
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.joblog import LogLine, LogTail
+from leasehold.core.model.lease import Lease
 from leasehold.env import Env
 from leasehold.errors import (
     LeaseLostError,

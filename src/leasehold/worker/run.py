@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leasehold.core.lease import Lease
-from leasehold.core.outcome import Outcome, Release
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.outcome import Outcome, Release
 from leasehold.worker.copies import leave_copy
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from leasehold.core.lease import Lease, Settled
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome
-from leasehold.core.status import Event
+from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
+from leasehold.core.model.status import Event
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.hooks import Hooks, call_hook
 from leasehold.worker.safelog import safe_logger

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from leasehold.core.lease import StuckJob
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import StuckJob
+from leasehold.core.model.status import Status
 from leasehold.errors import LeaseholdError, StoreError
 
 

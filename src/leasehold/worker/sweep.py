@@ -8,9 +8,9 @@ from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
-from leasehold.core.job import DEFAULT_LEASE_SECONDS
-from leasehold.core.lease import SweepReport
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DEFAULT_LEASE_SECONDS
+from leasehold.core.model.lease import SweepReport
 from leasehold.env import SYSTEM, Env
 from leasehold.worker.describe import describe_error
 from leasehold.worker.safelog import safe_logger

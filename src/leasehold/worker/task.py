@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from leasehold.codec import CallCodec
-from leasehold.core.breaker import Breaker
-from leasehold.core.outcome import Fail, Outcome
-from leasehold.core.retry import PERMANENT, RETRYABLE
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.outcome import Fail, Outcome
+from leasehold.core.model.retry import PERMANENT, RETRYABLE
 from leasehold.errors import InvalidJobError, TaskNotImportableError, UnknownTaskError
 from leasehold.worker.describe import message_of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
 from leasehold.env import Env
 
 LOOK_SECONDS_MAX: Final = 60.0

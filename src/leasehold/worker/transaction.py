@@ -13,10 +13,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leasehold.core.joblog import LogLine, LogTail
-from leasehold.core.lease import Lease, Settled, Settlement
-from leasehold.core.outcome import Complete, Outcome, within_limits
-from leasehold.core.transactions import Connection, JobTransaction
+from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.model.joblog import LogLine, LogTail
+from leasehold.core.model.lease import Lease, Settled, Settlement
+from leasehold.core.model.outcome import Complete, Outcome, within_limits
 from leasehold.errors import TransactionError
 
 if TYPE_CHECKING:

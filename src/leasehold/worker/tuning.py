@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from leasehold.core.settings import DEFINITIONS, SettingValue
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.settings import DEFINITIONS, SettingValue
 from leasehold.errors import StoreError
 from leasehold.worker.safelog import safe_logger
 

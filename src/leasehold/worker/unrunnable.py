@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from leasehold.core.job import Job
-from leasehold.core.lease import Lease
-from leasehold.core.outcome import Release
+from leasehold.core.model.job import Job
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.outcome import Release
 
 DELAY_SECONDS_FIRST: Final = 1.0
 DELAY_SECONDS_MAX: Final = 300.0

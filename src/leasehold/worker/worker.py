@@ -14,11 +14,11 @@ from typing import Final, Literal
 import msgspec
 
 from leasehold.blobs.blobs import Blobs
-from leasehold.core.job import DEFAULT_QUEUE
-from leasehold.core.records import WorkerInfo, WorkerLife
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.settings import RETENTION_NAMES
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.records import WorkerInfo, WorkerLife
+from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.settings import RETENTION_NAMES
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, StoreError, StoreVersionError
 from leasehold.worker.emptiness import LOOK_SECONDS

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from leasehold.core.outcome import Cancel, Retry
+from leasehold.core.model.outcome import Cancel, Retry
 from support.zoo.members import EVERYWHERE, hostile
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from leasehold import NewJob, Status, TaskQueue
-from leasehold.core.job import Job
+from leasehold.core.model.job import Job
 from leasehold.queue.commands import command_job
 from support.zoo.host import SLOTS
 from support.zoo.members import Ends, Member, Where

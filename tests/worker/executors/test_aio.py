@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasehold.core.outcome import Cancel, Complete, Fail
+from leasehold.core.model.outcome import Cancel, Complete, Fail
 from leasehold.worker.context import StopCause, current_job
 from leasehold.worker.executors.aio import AsyncExecutor
 from support.runs import call_run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.outcome import Release
+from leasehold.core.model.outcome import Release
 from leasehold.env import SYSTEM
 from leasehold.worker.executors.aio import AsyncExecutor
 from leasehold.worker.executors.base import Executor

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.outcome import Cancel, Fail, JobError, Release
+from leasehold.core.model.outcome import Cancel, Fail, JobError, Release
 from leasehold.env import SYSTEM
 from leasehold.worker.executors.command import CommandExecutor
 from leasehold.worker.executors.output import TAIL_BYTES_MAX

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.core.outcome import Complete, Fail
+from leasehold.core.model.outcome import Complete, Fail
 from leasehold.env import SYSTEM
 from leasehold.worker.executors.aio import AsyncExecutor
 from leasehold.worker.executors.processes import ProcessExecutor

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from leasehold.codec import CallCodec
-from leasehold.core.limits import LOG_LINE_LENGTH_MAX
-from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Release, Snooze
+from leasehold.core.model.limits import LOG_LINE_LENGTH_MAX
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Release, Snooze
 from leasehold.env import SYSTEM
 from leasehold.worker.context import StopCause
 from leasehold.worker.executors.processes import ProcessExecutor

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from leasehold.core.outcome import Complete, Release
+from leasehold.core.model.outcome import Complete, Release
 from leasehold.worker.context import current_job
 from leasehold.worker.executors.threads import ThreadExecutor
 from support.runs import WatchedRun, call_run

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from leasehold.cli.showcase.stage import Stage
-from leasehold.core.job import Attempt
+from leasehold.core.model.job import Attempt
 
 
 class StepFailedError(Exception):

@@ -10,10 +10,10 @@ from leasehold.cli.showcase import tasks
 from leasehold.cli.showcase.stage import WAIT_SECONDS, Stage
 from leasehold.cli.showcase.step import Step, StepFailedError, expect, most_at_once
 from leasehold.cli.showcase.surroundings import SURROUNDINGS
-from leasehold.core.reason import ReasonKind
-from leasehold.core.retry import Exponential
-from leasehold.core.status import Event, Status
-from leasehold.core.timing import Every
+from leasehold.core.model.reason import ReasonKind
+from leasehold.core.model.retry import Exponential
+from leasehold.core.model.status import Event, Status
+from leasehold.core.model.timing import Every
 from leasehold.errors import JobFailedError, QueueFullError
 from leasehold.queue.options import NewJob
 from leasehold.queue.workflow import Workflow

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from leasehold.cli.workers.pidfile import PidFile
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo
 from leasehold.env import SYSTEM
 from leasehold.queue.facade import TaskQueue
 

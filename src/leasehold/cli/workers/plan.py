@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from leasehold.cli.session import sqlite_path
-from leasehold.core.job import DEFAULT_QUEUE
+from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.errors import StoreUnavailableError
 
 READY: Final = b"r"

@@ -18,7 +18,7 @@ from leasehold.cli.session import actor
 from leasehold.cli.workers.loglines import log_to_stderr, logger
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan
-from leasehold.core.lease import Lease, Settled
+from leasehold.core.model.lease import Lease, Settled
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError
 from leasehold.queue.facade import TaskQueue

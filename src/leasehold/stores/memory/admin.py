@@ -1,13 +1,13 @@
-"""What people do to jobs, as the memory store does it; the verbs are in `core.people`."""
+"""What people do to jobs, as the memory store does it; the verbs are in `core.rules.people`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from leasehold.core.job import Job
-from leasehold.core.people import Replay
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.people import Replay
 from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.record import Record, snapshot

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final, NamedTuple
 
-from leasehold.core.archive import (
+from leasehold.core.model.archive import (
     SUMMARY_BYTES,
     ArchivedJob,
     ArchivePage,
@@ -17,12 +17,12 @@ from leasehold.core.archive import (
     fits,
     summary_of,
 )
-from leasehold.core.job import MetadataValue
-from leasehold.core.outcome import JobError
-from leasehold.core.refusals import check_page
-from leasehold.core.retention import DAY_SECONDS
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.refusals import check_page
+from leasehold.core.model.retention import DAY_SECONDS
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.memory.record import Record, moment
 

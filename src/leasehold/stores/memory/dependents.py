@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from leasehold.core import resolving
-from leasehold.core.budget import DEPENDENTS_AT_ONCE
-from leasehold.core.dependencies import still_to_wait_for
-from leasehold.core.graph import Graph, GraphNode, graph_of, order_of
-from leasehold.core.intake import NewLinks
-from leasehold.core.resolving import Dependent, Ended
-from leasehold.core.status import Event, Status
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE
+from leasehold.core.model.graph import Graph, GraphNode, graph_of, order_of
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules import resolving
+from leasehold.core.rules.dependencies import still_to_wait_for
+from leasehold.core.rules.intake import NewLinks
+from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.memory import inheritance
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
@@ -33,7 +33,7 @@ def link(state: State, record: Record, links: NewLinks) -> None:
 
 
 class Ends:
-    """See `leasehold.core.resolving.Links`."""
+    """See `leasehold.core.rules.resolving.Links`."""
 
     def __init__(self, state: State) -> None:
         self._state = state

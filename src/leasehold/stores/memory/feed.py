@@ -6,9 +6,9 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from leasehold.core.changes import CHANGES_KEPT, FOLLOWED_SECONDS, Change, ChangeKind, Changes
-from leasehold.core.pages import check_cursor
-from leasehold.core.status import Event, Status
+from leasehold.core.model.changes import CHANGES_KEPT, FOLLOWED_SECONDS, Change, ChangeKind, Changes
+from leasehold.core.model.pages import check_cursor
+from leasehold.core.model.status import Event, Status
 
 if TYPE_CHECKING:
     from leasehold.stores.memory.state import State

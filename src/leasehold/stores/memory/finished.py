@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from heapq import merge
 from typing import Final
 
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
 from leasehold.stores.memory.record import Record
 
 ENDED: Final = (Status.COMPLETED, Status.DEAD, Status.CANCELLED)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from leasehold.core.priority import Scoring, score
+from leasehold.core.model.priority import Scoring, score
 from leasehold.stores.memory.record import Entry, Record
 
 REBUILD_ENTRIES_MIN: Final = 100

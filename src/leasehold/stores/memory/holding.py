@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from leasehold.core import fence
-from leasehold.core.joblog import LogLine, LogTail, bounded, check_progress
-from leasehold.core.lease import Renewal, Renewed, RunningLease, decide_renewal
-from leasehold.core.status import Event
+from leasehold.core.model.joblog import LogLine, LogTail, bounded, check_progress
+from leasehold.core.model.lease import Renewal, Renewed, RunningLease, decide_renewal
+from leasehold.core.model.status import Event
+from leasehold.core.rules import fence
 from leasehold.env import from_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
 from leasehold.stores.memory.record import Record

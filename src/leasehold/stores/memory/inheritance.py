@@ -1,17 +1,17 @@
-"""Bases of jobs that others wait for, kept as high as `core.inheritance` says."""
+"""Bases of jobs that others wait for, kept as high as `core.rules.inheritance` says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from leasehold.core import inheritance
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
+from leasehold.core.rules import inheritance
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
 class Bases:
-    """See `leasehold.core.inheritance.Bases`; jobs go by their ids."""
+    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their ids."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from leasehold.core.sampling import since_last_look
-from leasehold.core.status import TERMINAL, Status, allowed
+from leasehold.core.model.status import TERMINAL, Status, allowed
+from leasehold.core.rules.sampling import since_last_look
 from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.meter import Spans
 from leasehold.stores.memory.queues import running_by_key

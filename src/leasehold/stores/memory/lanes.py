@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from leasehold.core.budget import PLACED_AT_ONCE
-from leasehold.core.priority import DEFAULT_SCORING, Scoring, default_tier, place
-from leasehold.core.status import Status
+from leasehold.core.model.budget import PLACED_AT_ONCE
+from leasehold.core.model.priority import DEFAULT_SCORING, Scoring, default_tier, place
+from leasehold.core.model.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.memory.heaps import LazyHeap, Stream, Tiers
 from leasehold.stores.memory.parking import Shelf

@@ -1,4 +1,4 @@
-"""Lease: promote what is due, then take the best available jobs; `core.leasing` says which."""
+"""Lease: promote what is due, then take the best available jobs; `rules.leasing` says which."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from leasehold.core.breaker import BreakerState
-from leasehold.core.budget import PROMOTED_AT_ONCE
-from leasehold.core.lease import Lease, LeaseRequest
-from leasehold.core.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
-from leasehold.core.limits import ATTEMPT_RECORDS_MAX
-from leasehold.core.messages import not_started_by
-from leasehold.core.outcome import Complete, Fail, Outcome
-from leasehold.core.queue_limits import UNLIMITED, free_slots
-from leasehold.core.status import Event, Status
+from leasehold.core.model.breaker import BreakerState
+from leasehold.core.model.budget import PROMOTED_AT_ONCE
+from leasehold.core.model.lease import Lease, LeaseRequest
+from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.model.outcome import Complete, Fail, Outcome
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
+from leasehold.core.rules.messages import not_started_by
+from leasehold.core.rules.queue_limits import UNLIMITED, free_slots
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import Stream, in_order
 from leasehold.stores.memory.record import AttemptRow, Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasehold.core.lease import Exchange, LeaseRequest, Settlement
+from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.lease import lease, next_due

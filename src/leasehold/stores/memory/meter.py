@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leasehold.core.histogram import BOUNDS, Histogram, bucket_of
-from leasehold.core.sampling import KeptSpan, Resolution
-from leasehold.core.span import Span
+from leasehold.core.model.histogram import BOUNDS, Histogram, bucket_of
+from leasehold.core.model.span import Span
+from leasehold.core.rules.sampling import KeptSpan, Resolution
 
 if TYPE_CHECKING:
     from leasehold.stores.memory.state import MemoryQueue, State
@@ -33,7 +33,7 @@ class Measured:
 
 
 class Meter:
-    """What one queue did, minute by minute and day by day; core.sampling says what is kept."""
+    """What one queue did, minute by minute and day by day; rules.sampling says what is kept."""
 
     __slots__ = ("kept", "runs", "waits")
 
@@ -62,7 +62,7 @@ class Meter:
 
 
 class Spans:
-    """The meters of all queues, as core.sampling asks for them."""
+    """The meters of all queues, as core.rules.sampling asks for them."""
 
     def __init__(self, state: State) -> None:
         self._state = state

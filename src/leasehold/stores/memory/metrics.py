@@ -1,19 +1,19 @@
-"""Metrics: reading what the queues keep, without a look at any job. The rules: core.metrics."""
+"""Metrics: reading what the queues keep, without a look at any job. The rules: rules.metrics."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from leasehold.core.span import band_of
-from leasehold.core.status import Status
+from leasehold.core.model.span import band_of
+from leasehold.core.model.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.memory.meter import Spans
 from leasehold.stores.memory.state import State
 
 
 class Look(Spans):
-    """The state as core.metrics asks for it."""
+    """The state as core.rules.metrics asks for it."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state)

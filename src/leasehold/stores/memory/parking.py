@@ -1,4 +1,4 @@
-"""Limits per key: the shelf that `core.parking` works on, of one queue.
+"""Limits per key: the shelf that `core.rules.parking` works on, of one queue.
 
 A parked job is in heaps of its own, by key, task and tier, where no lease looks but one that is
 narrowed to its group: that asks each key of the group for its best.
@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from leasehold.core import parking
-from leasehold.core.key_limits import free_slots
+from leasehold.core.model.key_limits import free_slots
+from leasehold.core.rules import parking
 from leasehold.stores.memory.heaps import Tiers
 from leasehold.stores.memory.record import Record
 
@@ -111,7 +111,7 @@ class Shelf:
             parking.fill_all(self, account)
             accounts -= 1
 
-    # -- what `core.parking` asks for --------------------------------------------------------
+    # -- what `core.rules.parking` asks for --------------------------------------------------------
 
     @property
     def shown_left(self) -> int:

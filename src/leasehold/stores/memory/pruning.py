@@ -1,4 +1,4 @@
-"""Prune: one bounded piece of a clean-up, under the store's one lock. core.cleaning decides."""
+"""Prune: one bounded piece of a clean-up, under the store's one lock. rules.cleaning decides."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from datetime import datetime
 from heapq import heappop
 from typing import Any
 
-from leasehold.core import cleaning
-from leasehold.core.cleanup_store import (
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retention import CleanUp, PruneReport, RetentionPolicy, Scope
+from leasehold.core.model.status import Status
+from leasehold.core.rules import cleaning
+from leasehold.core.rules.cleanup_store import (
     Bookmark,
     CleanedStore,
     CleanUpWrite,
@@ -18,9 +21,6 @@ from leasehold.core.cleanup_store import (
     Found,
     Progress,
 )
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.retention import CleanUp, PruneReport, RetentionPolicy, Scope
-from leasehold.core.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
@@ -45,7 +45,7 @@ def prune(
 
 
 class Keeper:
-    """The state as core.cleaning sees it: looks and writes are one here, under one lock."""
+    """The state as core.rules.cleaning sees it: looks and writes are one here, under one lock."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""Queues and their rules: how they are kept and counted; `core.queue_orders` decides."""
+"""Queues and their rules: how they are kept and counted; `core.rules.queue_orders` decides."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from leasehold.core import queue_orders
-from leasehold.core.priority import DEFAULT_SCORING
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueRule, QueueState
-from leasehold.core.queue_rules import Purged
-from leasehold.core.search import JobFilter
-from leasehold.core.status import WAITING, Status
+from leasehold.core.model.priority import DEFAULT_SCORING
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueRule, QueueState
+from leasehold.core.model.records import Purged
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import WAITING, Status
+from leasehold.core.rules import queue_orders
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.reading import search
@@ -52,7 +52,7 @@ def bury(state: State, queue: str, jobs: Sequence[str], buried: int) -> queue_or
 
 
 class QueueBook:
-    """See `leasehold.core.queue_orders.QueueBook`; jobs go by their ids."""
+    """See `leasehold.core.rules.queue_orders.QueueBook`; jobs go by their ids."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -8,9 +8,9 @@ from itertools import count, islice
 
 import msgspec
 
-from leasehold.core.job import Attempt, HistoryEvent, Job
-from leasehold.core.joblog import JobLog
-from leasehold.core.pages import (
+from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.pages import (
     AuditPage,
     HistoryPage,
     LogPage,
@@ -19,11 +19,11 @@ from leasehold.core.pages import (
     history_page,
     log_page,
 )
-from leasehold.core.records import WorkerInfo
-from leasehold.core.refusals import check_page, not_a_cursor
-from leasehold.core.retention import without_old_result
-from leasehold.core.search import HeavyField, JobFilter, Page, check_left_out, lightened
-from leasehold.core.status import Status
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.refusals import check_page, not_a_cursor
+from leasehold.core.model.retention import without_old_result
+from leasehold.core.model.search import HeavyField, JobFilter, Page, check_left_out, lightened
+from leasehold.core.model.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import order_of
 from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import msgspec
 
-from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
-from leasehold.core.joblog import LogTail
-from leasehold.core.outcome import JobError
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.model.joblog import LogTail
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.status import Event, Status
 from leasehold.env import from_micros
 
 Entry = tuple[int, int, "Record"]
@@ -83,7 +83,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     """Its own priority, or the higher one that it has from those that wait for it."""
     tier: int = 0
     turn: int = 0
-    """Where it stands while it is ready; `core.priority` says what these are."""
+    """Where it stands while it is ready; `core.model.priority` says what these are."""
     crosses_at: int | None = None
     counted: bool = False
     """It is ready, and counted for its key."""

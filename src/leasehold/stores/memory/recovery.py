@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from leasehold.core.budget import PROMOTED_AT_ONCE
-from leasehold.core.decision import Decision
-from leasehold.core.fence import is_held
-from leasehold.core.lease import Settled, StuckJob, SweepReport
-from leasehold.core.recovery import HeldJob, report_of, sweep
+from leasehold.core.model.budget import PROMOTED_AT_ONCE
+from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.fence import is_held
+from leasehold.core.rules.recovery import HeldJob, report_of, sweep
 from leasehold.env import from_micros
 from leasehold.stores.memory.holding import Histories
 from leasehold.stores.memory.lease import cancel_late, promote

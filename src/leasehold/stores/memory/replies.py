@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from leasehold.core.lease import Exchange, LeaseRequest, Settlement
-from leasehold.core.records import Submitted
-from leasehold.core.replies import (
+from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
+from leasehold.core.model.records import Submitted
+from leasehold.core.rules.replies import (
     REPLIES_KEPT_SECONDS,
     REPLIES_MAX,
     exchange_again,

@@ -1,13 +1,13 @@
-"""Schedules: kept beside the jobs, fired by whoever leases. The rules: core.scheduling."""
+"""Schedules: kept beside the jobs, fired by whoever leases. The rules: core.rules.scheduling."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from leasehold.core import scheduling
-from leasehold.core.job import Draft
-from leasehold.core.schedule import Schedule
+from leasehold.core.model.job import Draft
+from leasehold.core.model.schedule import Schedule
+from leasehold.core.rules import scheduling
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory.state import State
@@ -15,7 +15,7 @@ from leasehold.stores.memory.submission import submit
 
 
 class Shelf:
-    """The schedules, as core.scheduling asks for them. What leaves it shares nothing with it."""
+    """The schedules, as rules.scheduling asks for them. What leaves it shares nothing with it."""
 
     def __init__(self, state: State) -> None:
         self._state = state

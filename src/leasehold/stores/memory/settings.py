@@ -1,12 +1,12 @@
-"""Settings of a memory store; what a change is, and what it means, is in core.settings_in_force."""
+"""Settings of a memory store; what a change means is in rules.settings_in_force."""
 
 from __future__ import annotations
 
 from msgspec import UNSET
 
-from leasehold.core.retention import MEMORY_RETENTION
-from leasehold.core.settings import DEFINITIONS, StoredSettings, retention_values
-from leasehold.core.settings_in_force import (
+from leasehold.core.model.retention import MEMORY_RETENTION
+from leasehold.core.model.settings import DEFINITIONS, StoredSettings, retention_values
+from leasehold.core.rules.settings_in_force import (
     SettingChange,
     SettingsInForce,
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from leasehold.core.decision import Decision, decide
-from leasehold.core.fence import is_held
-from leasehold.core.lease import Settled, Settlement
-from leasehold.core.outcome import Complete, Fail, within_limits
-from leasehold.core.status import Status
+from leasehold.core.model.lease import Settled, Settlement
+from leasehold.core.model.outcome import Complete, Fail, within_limits
+from leasehold.core.model.status import Status
+from leasehold.core.rules.decision import Decision, decide
+from leasehold.core.rules.fence import is_held
 from leasehold.env import to_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.holding import refuse

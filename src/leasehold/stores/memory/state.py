@@ -13,28 +13,28 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.breaker import BreakerState
-from leasehold.core.budget import LATE_AT_ONCE, SHOWN_AT_ONCE
-from leasehold.core.changes import ChangeKind
-from leasehold.core.cleanup_store import Progress
-from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
-from leasehold.core.decision import Decision, end_of_waiting
-from leasehold.core.drain import Drain
-from leasehold.core.queue_config import QueueRule
-from leasehold.core.queue_limits import lets_somebody_go_on
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.records import AuditRecord, Stats, WorkerInfo
-from leasehold.core.retention import (
+from leasehold.core.model.breaker import BreakerState
+from leasehold.core.model.budget import LATE_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.changes import ChangeKind
+from leasehold.core.model.drain import Drain
+from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.records import AuditRecord, Stats, WorkerInfo
+from leasehold.core.model.retention import (
     CLEANUP_RECORDS_MAX,
     MEMORY_RETENTION,
     RetentionPolicy,
 )
-from leasehold.core.sampling import end_minute
-from leasehold.core.schedule import Schedule
-from leasehold.core.settings import retention_by
-from leasehold.core.settings_in_force import SettingsInForce
-from leasehold.core.span import MINUTE_MICROS, Span
-from leasehold.core.status import TERMINAL, Event, Status, check
+from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.settings import retention_by
+from leasehold.core.model.span import MINUTE_MICROS, Span
+from leasehold.core.model.status import TERMINAL, Event, Status, check
+from leasehold.core.rules.cleanup_store import Progress
+from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
+from leasehold.core.rules.decision import Decision, end_of_waiting
+from leasehold.core.rules.queue_limits import lets_somebody_go_on
+from leasehold.core.rules.sampling import end_minute
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env, from_micros, to_micros
 from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.feed import Feed

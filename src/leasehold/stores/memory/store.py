@@ -14,24 +14,15 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from leasehold.core import metrics, people, scheduling
-from leasehold.core.archive import ArchivedJob, ArchivePage
-from leasehold.core.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
-from leasehold.core.changes import Changes
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.dependencies import SortedOut
-from leasehold.core.filter_orders import (
-    ORDERED_AT_ONCE,
-    Order,
-    Ordered,
-    carry_out,
-    is_oldest_first,
-    narrowed,
-)
-from leasehold.core.graph import Graph
-from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
-from leasehold.core.joblog import JobLog, LogLine
-from leasehold.core.lease import (
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.graph import Graph
+from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
     Renewal,
@@ -41,14 +32,10 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
-from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
-from leasehold.core.pages import AuditPage, HistoryPage, LogPage
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import Purged
-from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
-from leasehold.core.recovery import recover_one
-from leasehold.core.replies import check_request_id
-from leasehold.core.retention import (
+from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.model.records import AuditRecord, Listener, Purged, Stats, Submitted, WorkerInfo
+from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
     CleanUp,
@@ -56,12 +43,24 @@ from leasehold.core.retention import (
     RetentionPolicy,
     Scope,
 )
-from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import HeavyField, JobFilter, Page
-from leasehold.core.settings import SettingValue, StoredSettings
-from leasehold.core.settings_in_force import setting_to_set, setting_to_unset
-from leasehold.core.status import Event
-from leasehold.core.transactions import Connection, JobTransaction
+from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.status import Event
+from leasehold.core.rules import metrics, people, scheduling
+from leasehold.core.rules.dependencies import SortedOut
+from leasehold.core.rules.filter_orders import (
+    ORDERED_AT_ONCE,
+    Order,
+    Ordered,
+    carry_out,
+    is_oldest_first,
+    narrowed,
+)
+from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.recovery import recover_one
+from leasehold.core.rules.replies import check_request_id
+from leasehold.core.rules.settings_in_force import setting_to_set, setting_to_unset
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
 from leasehold.interrupts import SHIELD, Interrupted

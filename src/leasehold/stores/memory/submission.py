@@ -1,14 +1,19 @@
-"""Submit: what is known of drafts, and how jobs are added; `core.submitting` decides."""
+"""Submit: what is known of drafts, and how jobs are added; `core.rules.submitting` decides."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from leasehold.core import submitting
-from leasehold.core.drain import Drain
-from leasehold.core.gate import QueueFill
-from leasehold.core.intake import (
+from leasehold.core.model.drain import Drain
+from leasehold.core.model.job import Draft
+from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.refusals import id_is_taken
+from leasehold.core.model.status import Status
+from leasehold.core.rules import submitting
+from leasehold.core.rules.gate import QueueFill
+from leasehold.core.rules.intake import (
     IDEMPOTENCY_MICROS,
     Answer,
     Crowd,
@@ -17,12 +22,7 @@ from leasehold.core.intake import (
     NewKey,
     NewLinks,
 )
-from leasehold.core.job import Draft
-from leasehold.core.queue_config import QueueRule
-from leasehold.core.records import Submitted
-from leasehold.core.refusals import id_is_taken
-from leasehold.core.status import Status
-from leasehold.core.submitting import due_at
+from leasehold.core.rules.submitting import due_at
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.record import Record, record_of
@@ -36,7 +36,7 @@ def submit(
     *,
     partial: bool = False,
 ) -> Sequence[Answer]:
-    """See `leasehold.core.submitting.submit`."""
+    """See `leasehold.core.rules.submitting.submit`."""
     if state.keys:
         state.drop_expired_keys()
     answers = submitting.submit(Intake(state), drafts, refused, partial=partial)
@@ -46,7 +46,7 @@ def submit(
 
 
 class Intake:
-    """See `leasehold.core.intake.Intake`."""
+    """See `leasehold.core.rules.intake.Intake`."""
 
     __slots__ = ("_state", "defaults", "has_rules", "now")
 

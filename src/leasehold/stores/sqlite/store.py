@@ -10,23 +10,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from leasehold.core import fence, metrics, people, queue_orders, recovery, scheduling
-from leasehold.core.archive import ArchivedJob, ArchivePage
-from leasehold.core.budget import PURGE_AT_ONCE
-from leasehold.core.changes import Changes
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.filter_orders import (
-    ORDERED_AT_ONCE,
-    Order,
-    Ordered,
-    carry_out,
-    is_oldest_first,
-    narrowed,
-)
-from leasehold.core.graph import Graph
-from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
-from leasehold.core.joblog import JobLog, LogLine, check_progress
-from leasehold.core.lease import (
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.budget import PURGE_AT_ONCE
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.graph import Graph
+from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.model.joblog import JobLog, LogLine, check_progress
+from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
     Renewal,
@@ -36,17 +28,31 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
-from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
-from leasehold.core.pages import AuditPage, HistoryPage, LogPage
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import Purged
-from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo
-from leasehold.core.retention import BATCH_MAX, DAILY, CleanUp, PruneReport, RetentionPolicy, Scope
-from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import HeavyField, JobFilter, Page
-from leasehold.core.settings import SettingValue, StoredSettings
-from leasehold.core.status import Event
-from leasehold.core.transactions import Connection
+from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.model.records import AuditRecord, Listener, Purged, Stats, Submitted, WorkerInfo
+from leasehold.core.model.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
+from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.status import Event
+from leasehold.core.rules import fence, metrics, people, queue_orders, recovery, scheduling
+from leasehold.core.rules.filter_orders import (
+    ORDERED_AT_ONCE,
+    Order,
+    Ordered,
+    carry_out,
+    is_oldest_first,
+    narrowed,
+)
+from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.outcome import Complete, Release
-from leasehold.core.records import Submitted
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.outcome import Complete, Release
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import (
     DuplicateJobError,

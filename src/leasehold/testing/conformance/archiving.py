@@ -6,15 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.job import Job
-from leasehold.core.lease import Settlement
-from leasehold.core.outcome import Complete, JobError
-from leasehold.core.retention import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Job
+from leasehold.core.model.lease import Settlement
+from leasehold.core.model.outcome import Complete, JobError
+from leasehold.core.model.retention import (
     Scope,
 )
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError
 from leasehold.testing.conformance.base import (

@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from leasehold.core.job import Draft, HistoryEvent, Job
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease, LeaseRequest, Settled, Settlement
-from leasehold.core.local_store import local_part
-from leasehold.core.outcome import Fail, JobError, Outcome
-from leasehold.core.records import Submitted
-from leasehold.core.retry import Constant
-from leasehold.core.status import Event, Status, allowed
-from leasehold.core.store import Store
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.local_store import local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import Draft, HistoryEvent, Job
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.model.outcome import Fail, JobError, Outcome
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.status import Event, Status, allowed
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, UnsupportedError
 

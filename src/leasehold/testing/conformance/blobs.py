@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from leasehold.blobs.contract import BlobStore
-from leasehold.core.blob import BlobKey, OwnerKind
+from leasehold.core.model.blob import BlobKey, OwnerKind
 from leasehold.errors import BlobUnavailableError
 from leasehold.testing.conformance.base import at_once
 

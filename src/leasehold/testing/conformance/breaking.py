@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from leasehold.core.breaker import Breaker
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.outcome import Complete, Fail, JobError, Release
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.outcome import Complete, Fail, JobError, Release
 from leasehold.env import ManualClock
 from leasehold.testing.conformance.base import (
     FAILURE,

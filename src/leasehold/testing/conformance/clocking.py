@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import timedelta
 
-from leasehold.core.lease import Renewal, Renewed
-from leasehold.core.outcome import Complete
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Renewal, Renewed
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.testing.conformance.base import (
     ConformanceBase,

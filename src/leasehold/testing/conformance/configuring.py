@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_RETRIES
-from leasehold.core.lease import LeaseRequest, Renewal, Renewed, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.retry import Constant, Exponential
-from leasehold.core.settings import SettingValue
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_RETRIES
+from leasehold.core.model.lease import LeaseRequest, Renewal, Renewed, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.retry import Constant, Exponential
+from leasehold.core.model.settings import SettingValue
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidSettingError
 from leasehold.testing.conformance.base import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.budget import DEPENDENTS_AT_ONCE
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Cancel, Complete
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Cancel, Complete
+from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
 from leasehold.errors import (
     InvalidTransitionError,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.lease import Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.retention import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.retention import (
     CleanUpMode,
     RetentionPolicy,
     Scope,
 )
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import IdempotencyConflictError
 from leasehold.testing.conformance.base import (

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.outcome import Complete
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
-from leasehold.core.timing import Cron, Every
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.model.timing import Cron, Every
 from leasehold.env import ManualClock
 from leasehold.testing.conformance.base import (
     FAILURE,

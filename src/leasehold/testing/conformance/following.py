@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from leasehold.core import changes as feed
-from leasehold.core.changes import FOLLOWED_SECONDS, Change
-from leasehold.core.local_store import local_part
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig, QueueState
-from leasehold.core.records import WorkerInfo
-from leasehold.core.refusals import PAGE_MAX
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
-from leasehold.core.timing import Every
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.local_store import local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model import changes as feed
+from leasehold.core.model.changes import FOLLOWED_SECONDS, Change
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.refusals import PAGE_MAX
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.status import Event, Status
+from leasehold.core.model.timing import Every
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError
 from leasehold.testing.conformance.base import (

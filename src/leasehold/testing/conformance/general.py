@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.lease import LeaseRequest, Renewal, Settlement
-from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
 from leasehold.errors import LeaseholdError, StoreClosedError
 from leasehold.testing.conformance.base import (

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.joblog import JobLog
-from leasehold.core.lease import Renewal, Renewed, next_heartbeat_seconds
-from leasehold.core.limits import EXTENSION_SECONDS_MAX, LOG_LINE_LENGTH_MAX
-from leasehold.core.outcome import Complete, Release
-from leasehold.core.records import WorkerInfo
-from leasehold.core.status import Event
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.lease import Renewal, Renewed, next_heartbeat_seconds
+from leasehold.core.model.limits import EXTENSION_SECONDS_MAX, LOG_LINE_LENGTH_MAX
+from leasehold.core.model.outcome import Complete, Release
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.status import Event
 from leasehold.env import ManualClock
 from leasehold.errors import (
     InvalidTransitionError,

@@ -7,12 +7,12 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.job import Draft
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.testing.conformance.base import (
     FATAL,

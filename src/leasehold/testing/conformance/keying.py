@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Lease, LeaseRequest, Settlement
-from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.records import Submitted
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Lease, LeaseRequest, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError, InvalidQueueError, RateLimitedError
 from leasehold.testing.conformance.base import (

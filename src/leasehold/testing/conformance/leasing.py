@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.budget import PASSED_OVER_AT_ONCE
-from leasehold.core.job import Draft, MetadataValue
-from leasehold.core.lease import Lease, LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Release
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.budget import PASSED_OVER_AT_ONCE
+from leasehold.core.model.job import Draft, MetadataValue
+from leasehold.core.model.lease import Lease, LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Release
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.testing.conformance.base import (
     FAILURE,

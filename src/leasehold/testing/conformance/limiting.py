@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError, Release
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.records import Submitted
-from leasehold.core.retry import Constant
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError, Release
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import (
     LeaseholdError,

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.metrics import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.retention import RetentionPolicy, Scope
+from leasehold.core.model.span import COUNTED, DAYS_KEPT, MINUTES_KEPT
+from leasehold.core.model.status import Status
+from leasehold.core.rules.metrics import (
     DayPoint,
     Figures,
     MinutePoint,
 )
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.retention import RetentionPolicy, Scope
-from leasehold.core.span import COUNTED, DAYS_KEPT, MINUTES_KEPT
-from leasehold.core.status import Status
-from leasehold.core.store import Store
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidWindowError, LeaseholdError
 from leasehold.testing.conformance.base import (

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.metrics import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.span import BANDS
+from leasehold.core.rules.metrics import (
     ACTIVE_SECONDS,
 )
-from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
-from leasehold.core.records import WorkerInfo
-from leasehold.core.span import BANDS
-from leasehold.core.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.testing.conformance.base import (
     FAILURE,

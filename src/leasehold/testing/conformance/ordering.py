@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.filter_orders import (
+from leasehold.core.contract.store import Store
+from leasehold.core.model.refusals import PAGE_MAX
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import (
     CancelAll,
     DiscardAll,
     Order,
@@ -12,10 +16,6 @@ from leasehold.core.filter_orders import (
     ReplayAll,
     ReprioritizeAll,
 )
-from leasehold.core.refusals import PAGE_MAX
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
 from leasehold.errors import InvalidJobError
 from leasehold.testing.conformance.base import (
     ConformanceBase,

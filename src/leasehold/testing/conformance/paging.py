@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.limits import LOG_LINES_MAX
-from leasehold.core.outcome import Complete, Snooze
-from leasehold.core.refusals import PAGE_MAX
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.limits import LOG_LINES_MAX
+from leasehold.core.model.outcome import Complete, Snooze
+from leasehold.core.model.refusals import PAGE_MAX
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError
 from leasehold.testing.conformance.base import (

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.outcome import Complete
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.testing.conformance.base import (

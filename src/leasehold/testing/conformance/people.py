@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.outcome import Complete, Release
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Complete, Release
+from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError, InvalidTransitionError, JobNotFoundError
 from leasehold.testing.conformance.base import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.budget import BURIED_AT_ONCE
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.budget import BURIED_AT_ONCE
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     QueueNotEmptyError,
     QueueNotFoundError,

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig, QueueState
-from leasehold.core.retry import Delays
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.retry import Delays
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import (
     InvalidQueueError,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.outcome import Complete, Fail, JobError, Snooze
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Complete, Fail, JobError, Snooze
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
 from leasehold.testing.conformance.base import (
     FAILURE,

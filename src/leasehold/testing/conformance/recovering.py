@@ -7,12 +7,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from leasehold.core.budget import RECOVERED_AT_ONCE
-from leasehold.core.lease import Renewal
-from leasehold.core.outcome import Complete, Release
-from leasehold.core.records import WorkerInfo
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.budget import RECOVERED_AT_ONCE
+from leasehold.core.model.lease import Renewal
+from leasehold.core.model.outcome import Complete, Release
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
 from leasehold.errors import LeaseLostError
 from leasehold.testing.conformance.base import (

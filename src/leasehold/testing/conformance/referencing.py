@@ -8,15 +8,15 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.blob import BLOB_CODEC, BlobKey, BlobReference
-from leasehold.core.job import Draft
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.records import Submitted
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
-from leasehold.core.timing import Every
+from leasehold.core.contract.store import Store
+from leasehold.core.model.blob import BLOB_CODEC, BlobKey, BlobReference
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.timing import Every
 from leasehold.env import Env, ManualClock
 from leasehold.errors import IdempotencyConflictError
 from leasehold.testing.conformance.base import ConformanceBase, MakeStore

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.breaker import Breaker
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.job import Draft, Job
-from leasehold.core.lease import Renewal, Renewed
-from leasehold.core.local_store import LocalStore
-from leasehold.core.outcome import Fail, JobError
-from leasehold.core.records import Submitted, WorkerInfo
-from leasehold.core.retry import Constant
-from leasehold.core.schedule import ScheduleDraft
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.timing import Every
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.contract.local_store import LocalStore
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.lease import Renewal, Renewed
+from leasehold.core.model.outcome import Fail, JobError
+from leasehold.core.model.records import Submitted, WorkerInfo
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.model.timing import Every
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidTransitionError, UnsupportedError
 from leasehold.testing.conformance.base import (

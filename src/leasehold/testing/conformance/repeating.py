@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.lease import LeaseRequest, Renewal, Renewed, Settled, Settlement
-from leasehold.core.outcome import Complete
-from leasehold.core.records import Submitted
-from leasehold.core.replies import REPLIES_KEPT_SECONDS
-from leasehold.core.retry import Constant
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import LeaseRequest, Renewal, Renewed, Settled, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.retry import Constant
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS
 from leasehold.env import ManualClock
 from leasehold.errors import DuplicateJobError, InvalidJobError, LeaseLostError
 from leasehold.testing.conformance.base import (

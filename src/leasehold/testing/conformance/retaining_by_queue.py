@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.retention import RetentionPolicy, Scope
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retention import RetentionPolicy, Scope
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.testing.conformance.base import (
     FATAL,

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.schedule import Schedule, ScheduleDraft
-from leasehold.core.status import Status
-from leasehold.core.store import Store
-from leasehold.core.timing import Cron, Every
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.schedule import Schedule, ScheduleDraft
+from leasehold.core.model.status import Status
+from leasehold.core.model.timing import Cron, Every
 from leasehold.env import ManualClock
 from leasehold.errors import (
     InvalidJobError,

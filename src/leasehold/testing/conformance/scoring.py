@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from leasehold.core.outcome import Fail, JobError
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Fail, JobError
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock
 from leasehold.errors import InvalidQueueError
 from leasehold.testing.conformance.base import (

@@ -10,14 +10,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from leasehold.core.job import Job
-from leasehold.core.lease import LeaseRequest, Settlement
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.priority import Scoring, effective
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Job
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.priority import Scoring, effective
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock, to_micros
 from leasehold.testing.conformance.base import (
     draft,

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from leasehold.core.job import LEFT_OUT, Job
-from leasehold.core.outcome import Complete
-from leasehold.core.search import HeavyField, JobFilter, lightened
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import LEFT_OUT, Job
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.search import HeavyField, JobFilter, lightened
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError, PayloadError
 from leasehold.testing.conformance.base import (

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.core.lease import LeaseRequest, Settled, Settlement
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import LeaseRequest, Settled, Settlement
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
+from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
 from leasehold.errors import LeaseConflictError, LeaseLostError
 from leasehold.testing.conformance.base import (

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import Complete
-from leasehold.core.records import Submitted
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.errors import (
     DuplicateJobError,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.search import JobFilter
 from leasehold.errors import InvalidJobError, LeaseholdError
 from leasehold.testing.conformance.base import ConformanceBase, draft, get, submit
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.job import Draft
-from leasehold.core.local_store import LocalStore, local_part
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.records import Submitted
-from leasehold.core.status import Status
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.local_store import LocalStore, local_part
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import Draft
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.status import Status
 from leasehold.env import Env
 from leasehold.errors import (
     DuplicateJobError,

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from leasehold.core.lease import Lease, Settlement
-from leasehold.core.local_store import LocalStore
-from leasehold.core.outcome import Complete
-from leasehold.core.status import Event, Status
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.local_store import LocalStore
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.lease import Lease, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.status import Event, Status
 from leasehold.env import ManualClock
 from leasehold.errors import (
     LeaseConflictError,

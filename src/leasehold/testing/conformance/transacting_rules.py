@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leasehold.core.job import DEFAULT_MAX_RETRIES, Draft
-from leasehold.core.lease import Settlement
-from leasehold.core.local_store import LocalStore
-from leasehold.core.outcome import Complete
-from leasehold.core.queue_config import QueueConfig
-from leasehold.core.status import Status
-from leasehold.core.store import Store
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.local_store import LocalStore
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import DEFAULT_MAX_RETRIES, Draft
+from leasehold.core.model.lease import Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.testing.conformance.base import (
     ConformanceBase,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 
-from leasehold.core.outcome import Complete
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.outcome import Complete
 from leasehold.testing.conformance.base import ConformanceBase, draft, lease_one, settle, submit
 
 PATIENCE_SECONDS = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 
 
 @dataclass(slots=True)

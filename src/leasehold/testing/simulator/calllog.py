@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from leasehold.core.lease import StuckJob
+from leasehold.core.model.lease import StuckJob
 from leasehold.env import ClockReading
 from leasehold.errors import LeaseholdError
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from leasehold.core.archive import ArchivedJob, ArchivePage
-from leasehold.core.budget import PURGE_AT_ONCE
-from leasehold.core.changes import Changes
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.filter_orders import ORDERED_AT_ONCE, Order, Ordered
-from leasehold.core.graph import Graph
-from leasehold.core.job import Attempt, Draft, HistoryEvent, Job
-from leasehold.core.joblog import JobLog, LogLine
-from leasehold.core.lease import (
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.contract.local_store import local_part
+from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.budget import PURGE_AT_ONCE
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.graph import Graph
+from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
     Renewal,
@@ -24,13 +25,18 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
-from leasehold.core.local_store import local_part
-from leasehold.core.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
-from leasehold.core.pages import AuditPage, HistoryPage, LogPage
-from leasehold.core.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.queue_rules import Purged
-from leasehold.core.records import AuditRecord, Listener, Stats, Submitted, WorkerInfo, WorkerLife
-from leasehold.core.retention import (
+from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.model.records import (
+    AuditRecord,
+    Listener,
+    Purged,
+    Stats,
+    Submitted,
+    WorkerInfo,
+    WorkerLife,
+)
+from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
     CleanUp,
@@ -38,11 +44,12 @@ from leasehold.core.retention import (
     RetentionPolicy,
     Scope,
 )
-from leasehold.core.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.search import HeavyField, JobFilter, Page
-from leasehold.core.settings import SettingValue, StoredSettings
-from leasehold.core.status import Event
-from leasehold.core.transactions import Connection, JobTransaction
+from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.status import Event
+from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
+from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,

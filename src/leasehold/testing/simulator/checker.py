@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from leasehold.core.lease import Exchange, Settled, SweepReport
-from leasehold.core.records import Submitted
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Exchange, Settled, SweepReport
+from leasehold.core.model.records import Submitted
 from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator import judge_clock, judge_final, judge_leases, judge_people
 from leasehold.testing.simulator.calllog import Applied, CallLog

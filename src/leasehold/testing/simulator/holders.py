@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import msgspec
 
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease, Settlement
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease, Settlement
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.testing.simulator.channel import Channel
 from leasehold.testing.simulator.outcomes import draw_outcome

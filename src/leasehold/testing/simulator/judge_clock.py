@@ -10,8 +10,8 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.core.lease import StuckJob
-from leasehold.core.status import Status
+from leasehold.core.model.lease import StuckJob
+from leasehold.core.model.status import Status
 from leasehold.testing.simulator.model import Model, ModelJob, ViolationError, broken
 
 TOLERANCE: Final = timedelta(seconds=0.25)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from leasehold.core.job import HistoryEvent, Job
-from leasehold.core.records import Submitted
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
 from leasehold.testing.simulator.calllog import CallLog, Verdict
 from leasehold.testing.simulator.judge_people import judge_get
 from leasehold.testing.simulator.model import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from leasehold.core.job import DEFAULT_LEASE_SECONDS
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import (
+from leasehold.core.model.job import DEFAULT_LEASE_SECONDS
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import (
     Exchange,
     Lease,
     LeaseRequest,
@@ -18,9 +18,9 @@ from leasehold.core.lease import (
     StuckJob,
     SweepReport,
 )
-from leasehold.core.limits import EXTENSION_SECONDS_MAX
-from leasehold.core.priority import effective
-from leasehold.core.status import Event, Status
+from leasehold.core.model.limits import EXTENSION_SECONDS_MAX
+from leasehold.core.model.priority import effective
+from leasehold.core.model.status import Event, Status
 from leasehold.env import to_micros
 from leasehold.errors import (
     LeaseExpiredError,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from leasehold.core.job import Draft, Job
-from leasehold.core.records import Stats, Submitted
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.records import Stats, Submitted
+from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     DuplicateJobError,
     IdempotencyConflictError,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import Settled, Settlement
-from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
-from leasehold.core.retry import Constant, Delays, Exponential, Linear
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Settled, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
+from leasehold.core.model.retry import Constant, Delays, Exponential, Linear
+from leasehold.core.model.status import Event, Status
 from leasehold.errors import LeaseConflictError, LeaseExpiredError, LeaseLostError
 from leasehold.testing.simulator.model import ENDED, Model, ModelJob, broken
 

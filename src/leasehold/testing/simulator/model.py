@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from leasehold.core.job import Draft
-from leasehold.core.lease import StuckJob
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import StuckJob
+from leasehold.core.model.status import Event, Status
 
 KEY_WINDOW = timedelta(hours=24)
 WAITING = (Status.PENDING, Status.SCHEDULED, Status.FAILED)

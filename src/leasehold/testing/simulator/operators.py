@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.core.job import Job
+from leasehold.core.model.job import Job
 from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator.board import Board
 from leasehold.testing.simulator.channel import Channel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
 
 _FAILED = JobError("OSError", "the line is dead")
 

@@ -7,8 +7,8 @@ from random import Random
 
 import msgspec
 
-from leasehold.core.job import Draft
-from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.model.job import Draft
+from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.errors import LeaseholdError, StoreError
 from leasehold.testing.simulator.board import Board
 from leasehold.testing.simulator.channel import Channel

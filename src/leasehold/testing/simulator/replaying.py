@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.job import DEFAULT_QUEUE, Draft
-from leasehold.core.lease import SweepReport
-from leasehold.core.retry import Exponential
-from leasehold.core.search import JobFilter
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DEFAULT_QUEUE, Draft
+from leasehold.core.model.lease import SweepReport
+from leasehold.core.model.retry import Exponential
+from leasehold.core.model.search import JobFilter
 from leasehold.env import Env, ManualClock, from_micros
 from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator.calllog import Applied, CallLog

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
 
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.testing.simulator.board import Board
 from leasehold.testing.simulator.calllog import Applied, CallLog

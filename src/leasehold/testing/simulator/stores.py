@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.retention import RetentionPolicy
 from leasehold.env import Env
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from random import Random
 
 from leasehold.codec import CallCodec
-from leasehold.core.lease import Lease
-from leasehold.core.outcome import Cancel, Outcome
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.outcome import Cancel, Outcome
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.testing.simulator.channel import Channel
 from leasehold.testing.simulator.outcomes import draw_outcome

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.testing.simulator.calllog import Applied, Call, CallLog

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease
-from leasehold.core.replies import REPLIES_KEPT_SECONDS
-from leasehold.core.status import Event
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.status import Event
+from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS
 from leasehold.testing.soak.calls import REPEAT, Call
 
 REPLIES_KEPT: Final = timedelta(seconds=REPLIES_KEPT_SECONDS)

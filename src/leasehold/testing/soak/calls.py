@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from leasehold.core.changes import Change
-from leasehold.core.lease import Settlement
-from leasehold.core.local_store import local_part
-from leasehold.core.retention import COUNTED
-from leasehold.core.store import Store
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.local_store import local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.changes import Change
+from leasehold.core.model.lease import Settlement
+from leasehold.core.model.retention import COUNTED
 from leasehold.errors import LeaseholdError, LeaseLostError, UnsupportedError
 
 SUBMIT_WITHIN = "submit within a transaction"

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.job import HistoryEvent
-from leasehold.core.metrics import Figures
+from leasehold.core.model.job import HistoryEvent
+from leasehold.core.rules.metrics import Figures
 from leasehold.errors import LeaseholdError
 from leasehold.testing.soak.calls import Followed
 from leasehold.testing.soak.observing import Snapshot

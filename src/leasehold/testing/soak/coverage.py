@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from leasehold.core.status import TRANSITIONS
+from leasehold.core.model.status import TRANSITIONS
 from leasehold.testing.soak.swarm import Fault
 
 ERRORS: Final = (

@@ -6,14 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from leasehold.core.job import HistoryEvent, Job
-from leasehold.core.queue_config import QueueInfo
-from leasehold.core.records import Stats
-from leasehold.core.schedule import Schedule
-from leasehold.core.search import JobFilter
-from leasehold.core.settings import StoredSettings
-from leasehold.core.status import Status
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.queue_config import QueueInfo
+from leasehold.core.model.records import Stats
+from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.settings import StoredSettings
+from leasehold.core.model.status import Status
 from leasehold.env import ClockReading
 
 PAGE = 500

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from leasehold.core.job import HistoryEvent, Job
-from leasehold.core.lease import Exchange, Settled
-from leasehold.core.retention import PruneReport
+from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.lease import Exchange, Settled
+from leasehold.core.model.retention import PruneReport
 from leasehold.env import ManualClock
 from leasehold.testing.soak.book import Answered, Book
 from leasehold.testing.soak.calls import Call, brief

@@ -9,9 +9,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from leasehold.core.records import WorkerLife
-from leasehold.core.retention import RetentionPolicy
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.records import WorkerLife
+from leasehold.core.model.retention import RetentionPolicy
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.outcome import Fail, JobError, Outcome, Release
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.outcome import Fail, JobError, Outcome, Release
 from leasehold.env import SYSTEM, Env
 from leasehold.worker.attempt import (
     BROKE_OFF,

@@ -19,9 +19,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease, Settled
-from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.outcome import Fail, JobError, Outcome
 from leasehold.errors import StoreUnavailableError
 from leasehold.worker.attempt import attempt
 from leasehold.worker.context import JobContext

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from leasehold.core.lease import Lease
-from leasehold.core.local_store import local_part
-from leasehold.core.store import Store
-from leasehold.core.transactions import JobTransaction
+from leasehold.core.contract.local_store import local_part
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import JobTransaction
+from leasehold.core.model.lease import Lease
 from leasehold.errors import LeaseLostError, StoreUnavailableError, UnsupportedError
 from leasehold.worker.executors.wire import Favour, Leave
 

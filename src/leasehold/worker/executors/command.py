@@ -17,9 +17,9 @@ import signal
 
 import msgspec
 
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.lease import Lease
-from leasehold.core.outcome import Complete, Fail, JobError, Outcome
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
 from leasehold.env import Env
 from leasehold.errors import BlobError, PayloadError
 from leasehold.worker.attempt import outcome_of_error

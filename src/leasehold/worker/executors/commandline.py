@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from leasehold.core.lease import Lease
+from leasehold.core.model.lease import Lease
 from leasehold.errors import PayloadError
 
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from leasehold.codec import CallCodec
-from leasehold.core.retry import PERMANENT, RETRYABLE
+from leasehold.core.model.retry import PERMANENT, RETRYABLE
 from leasehold.errors import TaskNotImportableError
 from leasehold.worker.task import TaskDefinition, task_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leasehold.core.lease import Lease
+from leasehold.core.model.lease import Lease
 from leasehold.errors import BlobUnavailableError, PayloadTooLargeError
 from leasehold.worker.executors.wire import Kept
 

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.lease import Lease
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.lease import Lease
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.worker.executors.wire import LeaseKey, Part
 
 PART_BYTES: Final = 4 * 1024 * 1024

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 
-from leasehold.core.blob import BLOB_CODEC
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.outcome import Fail, JobError, Outcome
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import Fail, JobError, Outcome
 from leasehold.env import Env
 from leasehold.errors import BlobError, TaskNotImportableError
 from leasehold.worker.attempt import outcome_of_error

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from leasehold.core.outcome import Fail, JobError, Outcome, Release
+from leasehold.core.model.outcome import Fail, JobError, Outcome, Release
 from leasehold.worker.describe import clean_text, guarded, message_of, type_name
 from leasehold.worker.run import Run
 from leasehold.worker.safelog import safe_logger

@@ -17,9 +17,9 @@ from typing import Final, Literal, Self
 
 import msgspec
 
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import Lease, Settled
-from leasehold.core.outcome import JobError, Outcome
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Lease, Settled
+from leasehold.core.model.outcome import JobError, Outcome
 from leasehold.errors import PayloadTooLargeError
 from leasehold.worker.context import StopCause
 from leasehold.worker.dependencies import DependencyResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from leasehold.core.job import Draft
+from leasehold.core.model.job import Draft
 from leasehold.env import Env
 from leasehold.errors import StoreFullError
 from leasehold.stores.sqlite.disk.files import StoreFiles

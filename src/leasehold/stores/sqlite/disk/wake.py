@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
-from leasehold.core.records import Listener
+from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.stores.sqlite.writing.step import Hints

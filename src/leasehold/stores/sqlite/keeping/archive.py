@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
-from leasehold.core.archive import (
+from leasehold.core.model.archive import (
     ERROR_CHARS,
     RESULT_SUMMARY_CHARS,
     SUMMARY_BYTES,
@@ -17,10 +17,10 @@ from leasehold.core.archive import (
     ArchivePlace,
     check_filter,
 )
-from leasehold.core.outcome import JobError
-from leasehold.core.refusals import check_page
-from leasehold.core.retention import DAY_SECONDS, day_number
-from leasehold.core.search import JobFilter
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.refusals import check_page
+from leasehold.core.model.retention import DAY_SECONDS, day_number
+from leasehold.core.model.search import JobFilter
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.schema.codes import STATUS_CODE, STATUS_OF
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.cleanup_store import Bookmark, Phase, Progress
-from leasehold.core.queue_config import QueueRule
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.retention import CLEANUP_RECORDS_MAX, COUNTED, CleanUp, CleanUpMode
+from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retention import CLEANUP_RECORDS_MAX, COUNTED, CleanUp, CleanUpMode
+from leasehold.core.rules.cleanup_store import Bookmark, Phase, Progress
 from leasehold.env import from_micros, to_micros
 
 _COLUMNS: Final = (

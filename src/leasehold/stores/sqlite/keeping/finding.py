@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.cleanup_store import Bookmark, Cutoffs, Found, Progress
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.retention import CleanUp
-from leasehold.core.status import Status
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retention import CleanUp
+from leasehold.core.model.status import Status
+from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, Progress
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.disk import vacuum
 from leasehold.stores.sqlite.keeping import archive, cleanup
@@ -84,7 +84,7 @@ NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
 
 
 class Look:
-    """What core.cleaning asks of a reader."""
+    """What core.rules.cleaning asks of a reader."""
 
     def __init__(self, db: apsw.Connection, now: int) -> None:
         self._db = db

@@ -1,14 +1,14 @@
-"""Pruning: core.cleaning decides; here it is given a look at the store, and a way to write."""
+"""Pruning: rules.cleaning decides; here it is given a look at the store, and a way to write."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from leasehold.core import cleaning
-from leasehold.core.cleanup_store import CleanedStore, CleanUpLook, CleanUpWrite
-from leasehold.core.retention import PruneReport, RetentionPolicy, Scope
-from leasehold.core.settings import retention_by
+from leasehold.core.model.retention import PruneReport, RetentionPolicy, Scope
+from leasehold.core.model.settings import retention_by
+from leasehold.core.rules import cleaning
+from leasehold.core.rules.cleanup_store import CleanedStore, CleanUpLook, CleanUpWrite
 from leasehold.stores.sqlite.disk import vacuum
 from leasehold.stores.sqlite.keeping.finding import Look
 from leasehold.stores.sqlite.keeping.removing import Removal

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.cleanup_store import EndedJob, Progress
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.retention import DAY_SECONDS, CleanUp
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retention import DAY_SECONDS, CleanUp
+from leasehold.core.rules.cleanup_store import EndedJob, Progress
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.disk import vacuum
 from leasehold.stores.sqlite.keeping import archive, cleanup
@@ -74,7 +74,7 @@ DROP_AUDIT: Final = """
 
 
 class Removal:
-    """What core.cleaning does inside a write."""
+    """What core.rules.cleaning does inside a write."""
 
     def __init__(self, step: Step) -> None:
         self._step = step

@@ -1,10 +1,10 @@
-"""The circuit breakers of lanes, as rows; `core.breaker` says how they move."""
+"""The circuit breakers of lanes, as rows; `core.model.breaker` says how they move."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from leasehold.core.breaker import Breaker, BreakerState
+from leasehold.core.model.breaker import Breaker, BreakerState
 from leasehold.stores.sqlite.writing.step import Step
 
 LOAD: Final = "SELECT failures_in_row, held_until, hold_micros FROM lane WHERE id = ?"

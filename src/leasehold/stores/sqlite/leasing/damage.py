@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
-from leasehold.core import decision as decisions
-from leasehold.core.budget import PASSED_OVER_AT_ONCE
-from leasehold.core.decision import Decision
-from leasehold.core.status import Status
-from leasehold.core.unreadable import set_aside_reason
+from leasehold.core.model.budget import PASSED_OVER_AT_ONCE
+from leasehold.core.model.status import Status
+from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.rules import decision as decisions
+from leasehold.core.rules.decision import Decision
 from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.ends import Ends, Held
 from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, finish_waiting

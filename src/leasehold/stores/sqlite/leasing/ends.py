@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from leasehold.core.decision import Decision
-from leasehold.core.lease import Settled
-from leasehold.core.limits import ATTEMPT_RECORDS_MAX
-from leasehold.core.outcome import Complete
-from leasehold.core.status import Status
+from leasehold.core.model.lease import Settled
+from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.status import Status
+from leasehold.core.rules.decision import Decision
 from leasehold.env import to_micros
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.ready import Entry

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from leasehold.core.lease import Exchange, LeaseRequest, Settlement
-from leasehold.core.replies import check_request_id, exchange_again, keep_exchange
+from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
+from leasehold.core.rules.replies import check_request_id, exchange_again, keep_exchange
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import settle

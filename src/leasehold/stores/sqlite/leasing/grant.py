@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from leasehold.core.lease import Lease, LeaseRequest
-from leasehold.core.leasing import OpenLane
-from leasehold.core.priority import default_tier
-from leasehold.core.status import Status
+from leasehold.core.model.lease import Lease, LeaseRequest
+from leasehold.core.model.priority import default_tier
+from leasehold.core.model.status import Status
+from leasehold.core.rules.leasing import OpenLane
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.order import Candidate

@@ -8,7 +8,7 @@ from typing import Final
 
 import apsw
 
-from leasehold.core.key_limits import free_slots
+from leasehold.core.model.key_limits import free_slots
 from leasehold.stores.sqlite.rules.known import load
 
 _RUNNING: Final = """

@@ -1,8 +1,8 @@
-"""Lease: promote what is due, then take the best available jobs; `core.leasing` says which.
+"""Lease: promote what is due, then take the best available jobs; `core.rules.leasing` says which.
 
 A lease reads first and writes then: what cannot be read is found out before anything is granted. A
 job that is met and may not be leased, because it came too late or cannot be read, is taken out in
-the same write, up to a budget (`core.budget`); the next exchange goes on.
+the same write, up to a budget (`core.model.budget`); the next exchange goes on.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from leasehold.core.breaker import BreakerState
-from leasehold.core.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
-from leasehold.core.lease import LeaseRequest
-from leasehold.core.leasing import OpenLane, Verdict, Walk, open_lane
-from leasehold.core.messages import not_started_by
-from leasehold.core.priority import DEFAULT_SCORING, Scoring
-from leasehold.core.queue_limits import UNLIMITED
-from leasehold.core.status import Status
+from leasehold.core.model.breaker import BreakerState
+from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
+from leasehold.core.model.status import Status
+from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
+from leasehold.core.rules.messages import not_started_by
+from leasehold.core.rules.queue_limits import UNLIMITED
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import breakers, damage, parking, ready
 from leasehold.stores.sqlite.leasing.damage import Damaged

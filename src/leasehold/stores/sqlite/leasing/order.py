@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
-from leasehold.core.priority import FIRST_DEADLINE_TIER, Scoring, score, score_limit
+from leasehold.core.model.priority import FIRST_DEADLINE_TIER, Scoring, score, score_limit
 
 _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_at"
 _LEASE: Final = f"""

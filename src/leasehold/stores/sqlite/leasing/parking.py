@@ -1,4 +1,4 @@
-"""Limits per key: the shelf that `core.parking` works on, as rows.
+"""Limits per key: the shelf that `core.rules.parking` works on, as rows.
 
 A parked job stands in `ready` under the lane number -key_lane.id, in the same order as ever; its
 row in `place` says so. Leases look into lanes above 0 only, so however many jobs wait for a key
@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from leasehold.core import parking
-from leasehold.core.key_limits import Rank, free_slots
+from leasehold.core.model.key_limits import Rank, free_slots
+from leasehold.core.rules import parking
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
 from leasehold.stores.sqlite.writing.step import Step
 

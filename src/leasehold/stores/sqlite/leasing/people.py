@@ -1,4 +1,4 @@
-"""What people ask for, as this store does it; the verbs are in `core.people`."""
+"""What people ask for, as this store does it; the verbs are in `core.rules.people`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.job import Job
-from leasehold.core.people import Replay
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.people import Replay
 from leasehold.stores.sqlite.keeping.erase import erase
 from leasehold.stores.sqlite.leasing import ready, state
 from leasehold.stores.sqlite.leasing.ends import entry

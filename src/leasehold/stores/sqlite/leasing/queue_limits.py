@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from leasehold.core import queue_limits
-from leasehold.core.leasing import OpenQueue
-from leasehold.core.queue_limits import UNLIMITED
+from leasehold.core.rules import queue_limits
+from leasehold.core.rules.leasing import OpenQueue
+from leasehold.core.rules.queue_limits import UNLIMITED
 from leasehold.stores.sqlite.writing.step import Step
 
 RUNNING: Final = "SELECT coalesce(sum(running), 0) FROM lane WHERE queue = ?"

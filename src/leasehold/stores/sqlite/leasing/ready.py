@@ -3,8 +3,8 @@
 Guard: a job's row is out of the other state tables when it enters, and goes into one of them in the
 write in which it leaves. Whoever keeps account of pending jobs does it here.
 
-`core.priority` says where a job stands. Nearly all stand where their own row in `job` says; only
-the others have a row in `place`, so that a job is found by its number in either case.
+`core.model.priority` says where a job stands. Nearly all stand where their own row in `job` says;
+only the others have a row in `place`, so that a job is found by its number in either case.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from leasehold.core.priority import DEFAULT_SCORING, Place, Scoring, default_place, place
+from leasehold.core.model.priority import DEFAULT_SCORING, Place, Scoring, default_place, place
 from leasehold.stores.sqlite.leasing import parking
 from leasehold.stores.sqlite.reading.measuring import count_entered, count_left
 from leasehold.stores.sqlite.writing.step import Step

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from leasehold.core.budget import PLACED_AT_ONCE
-from leasehold.core.parking import fill_all
+from leasehold.core.model.budget import PLACED_AT_ONCE
+from leasehold.core.rules.parking import fill_all
 from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.parking import Account, Shelf
 from leasehold.stores.sqlite.leasing.ready import STANDING, Standing

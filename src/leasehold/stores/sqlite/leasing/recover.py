@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
-from leasehold.core.budget import LATE_AT_ONCE
-from leasehold.core.decision import Decision
-from leasehold.core.lease import Settled, StuckJob, SweepReport
-from leasehold.core.limits import SECONDS_MAX
-from leasehold.core.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
-from leasehold.core.status import Event
+from leasehold.core.model.budget import LATE_AT_ONCE
+from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.status import Event
+from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, lease, parking
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from leasehold.core.joblog import LogLine, bounded
-from leasehold.core.lease import Renewal, Renewed, RunningLease, decide_renewal
-from leasehold.core.limits import LOG_LINES_MAX
+from leasehold.core.model.joblog import LogLine, bounded
+from leasehold.core.model.lease import Renewal, Renewed, RunningLease, decide_renewal
+from leasehold.core.model.limits import LOG_LINES_MAX
 from leasehold.env import to_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
 from leasehold.stores.sqlite.leasing.state import refuse

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from leasehold.core.decision import Decision, completed, decide, failed_for_good
-from leasehold.core.lease import Settled, Settlement
-from leasehold.core.outcome import Complete, Fail, Outcome, within_limits
-from leasehold.core.unreadable import set_aside_reason
+from leasehold.core.model.lease import Settled, Settlement
+from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
+from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import breakers, parking

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from leasehold.core import fence
-from leasehold.core.decision import Decision, end_of_waiting
-from leasehold.core.status import TERMINAL, Event, Status
+from leasehold.core.model.status import TERMINAL, Event, Status
+from leasehold.core.rules import fence
+from leasehold.core.rules.decision import Decision, end_of_waiting
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.schema.codes import STATUS_CODE, STATUS_OF

@@ -7,9 +7,9 @@ from functools import partial
 
 import msgspec
 
-from leasehold.core.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.lease import SweepReport
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.model.lease import SweepReport
 from leasehold.stores.sqlite.leasing import lease, recover
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.recover import Suspects

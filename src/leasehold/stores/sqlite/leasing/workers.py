@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from leasehold.core.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.leasing.recover import FORGET_WORKER
 from leasehold.stores.sqlite.writing.database import Database

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.status import Status
+from leasehold.core.model.status import Status
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite.disk.epoch import mark_as_copy
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system

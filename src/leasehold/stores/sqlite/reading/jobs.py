@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from leasehold.core.changes import Changes
-from leasehold.core.job import Job
-from leasehold.core.pages import check_cursor
-from leasehold.core.retention import without_old_result
-from leasehold.core.search import HeavyField, JobFilter, Page
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.job import Job
+from leasehold.core.model.pages import check_cursor
+from leasehold.core.model.retention import without_old_result
+from leasehold.core.model.search import HeavyField, JobFilter, Page
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.rebalance import LAGS
 from leasehold.stores.sqlite.reading import feed, read

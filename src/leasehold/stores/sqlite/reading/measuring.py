@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
-from leasehold.core.histogram import bucket_of
-from leasehold.core.span import band_of
+from leasehold.core.model.histogram import bucket_of
+from leasehold.core.model.span import band_of
 
 T = TypeVar("T")
 

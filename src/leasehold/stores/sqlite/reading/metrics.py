@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.priority import FIRST_DEADLINE_TIER
-from leasehold.core.sampling import Resolution, since_last_look
-from leasehold.core.span import BANDS, SUMMED, band_of
-from leasehold.core.status import Status
+from leasehold.core.model.priority import FIRST_DEADLINE_TIER
+from leasehold.core.model.span import BANDS, SUMMED, band_of
+from leasehold.core.model.status import Status
+from leasehold.core.rules.sampling import Resolution, since_last_look
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, queues_of
 from leasehold.stores.sqlite.submitting.lanes import STATS, stats_of
@@ -49,7 +49,7 @@ LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 
 
 class Look(Spans):
-    """What core.metrics asks of a reader."""
+    """What core.rules.metrics asks of a reader."""
 
     def __init__(self, db: apsw.Connection, now: int) -> None:
         super().__init__(db)

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.job import Attempt, HistoryEvent, Job
-from leasehold.core.outcome import JobError
-from leasehold.core.pages import HistoryPage, check_cursor, history_page
-from leasehold.core.priority import DEFAULT_SCORING
-from leasehold.core.refusals import check_page, not_a_cursor
-from leasehold.core.search import HeavyField, JobFilter, Page, check_left_out, lightened
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Attempt, HistoryEvent, Job
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.pages import HistoryPage, check_cursor, history_page
+from leasehold.core.model.priority import DEFAULT_SCORING
+from leasehold.core.model.refusals import check_page, not_a_cursor
+from leasehold.core.model.search import HeavyField, JobFilter, Page, check_left_out, lightened
+from leasehold.core.model.status import Event, Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.order import Lane, for_counting, in_order
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE

@@ -6,9 +6,9 @@ from typing import Final
 
 import apsw
 
-from leasehold.core.joblog import JobLog, LogLine
-from leasehold.core.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
-from leasehold.core.records import AuditRecord, WorkerInfo
+from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.core.model.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
+from leasehold.core.model.records import AuditRecord, WorkerInfo
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, detail_of, queues_of
 

@@ -1,4 +1,5 @@
-"""The counters of the lanes, and the spans kept of them. core.sampling says what is kept, and when.
+"""The counters of the lanes, and the spans kept of them. core.rules.sampling says what is kept, and
+when.
 
 Guard: in the first write of a new minute, before it changes anything, and with it: if that write is
 rolled back, so is the look, and whoever writes next takes it.
@@ -13,10 +14,10 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.budget import FORGOTTEN_AT_ONCE
-from leasehold.core.histogram import Histogram
-from leasehold.core.sampling import KeptSpan, Resolution
-from leasehold.core.span import SUMMED, Span
+from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
+from leasehold.core.model.histogram import Histogram
+from leasehold.core.model.span import SUMMED, Span
+from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.sqlite.reading.measuring import RUN, WAIT
 
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "waits", "runs")
@@ -52,7 +53,7 @@ _decode = msgspec.json.Decoder(Histogram).decode
 
 
 class Spans:
-    """The spans of a store, as core.sampling asks for them."""
+    """The spans of a store, as core.rules.sampling asks for them."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.sqlite.schema.codes import STATUS_CODE
 

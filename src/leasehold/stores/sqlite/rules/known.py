@@ -8,7 +8,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.queue_config import QueueConfig, QueueRule, QueueState
+from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 
 LOAD: Final = f"""

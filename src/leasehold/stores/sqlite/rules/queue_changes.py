@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from leasehold.core import queue_orders
-from leasehold.core.budget import BURIED_AT_ONCE, batched
-from leasehold.core.queue_config import QueueInfo
-from leasehold.core.queue_orders import Buried
-from leasehold.core.queue_rules import Purged
-from leasehold.core.search import JobFilter
+from leasehold.core.model.budget import BURIED_AT_ONCE, batched
+from leasehold.core.model.queue_config import QueueInfo
+from leasehold.core.model.records import Purged
+from leasehold.core.model.search import JobFilter
+from leasehold.core.rules import queue_orders
+from leasehold.core.rules.queue_orders import Buried
 from leasehold.stores.sqlite.leasing.rebalance import SOME_RESCORING
 from leasehold.stores.sqlite.rules import queues
 from leasehold.stores.sqlite.rules.queues import QueueBook

@@ -1,4 +1,4 @@
-"""Queues and their rules: how they are kept and counted; `core.queue_orders` decides."""
+"""Queues and their rules: how they are kept and counted; `core.rules.queue_orders` decides."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core import queue_orders
-from leasehold.core.queue_config import QueueInfo, QueueRule, QueueState
-from leasehold.core.search import JobFilter
-from leasehold.core.status import WAITING, Status
+from leasehold.core.model.queue_config import QueueInfo, QueueRule, QueueState
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import WAITING, Status
+from leasehold.core.rules import queue_orders
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.keeping.erase import erase
 from leasehold.stores.sqlite.leasing import people, rebalance
@@ -73,7 +73,7 @@ FOUND_AT_ONCE: Final = 100_000
 
 
 class QueueBook:
-    """See `leasehold.core.queue_orders.QueueBook`; jobs go by their numbers."""
+    """See `leasehold.core.rules.queue_orders.QueueBook`; jobs go by their numbers."""
 
     def __init__(self, step: Step) -> None:
         self._step = step

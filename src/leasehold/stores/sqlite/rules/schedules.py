@@ -1,4 +1,4 @@
-"""Schedules: kept beside the jobs, fired in the write that leases. The rules: core.scheduling."""
+"""Schedules: kept beside the jobs, fired in the write that leases. The rules: rules.scheduling."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core import scheduling
-from leasehold.core.job import Draft, Job
-from leasehold.core.schedule import Fired, Schedule
-from leasehold.core.scheduling import UnreadableSchedule, next_tick_from
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.schedule import Fired, Schedule
+from leasehold.core.rules import scheduling
+from leasehold.core.rules.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing.people import audit
@@ -49,7 +49,7 @@ Admit = Callable[[Sequence[Draft]], None]
 
 
 class Shelf:
-    """The schedules, as core.scheduling asks for them inside a write."""
+    """The schedules, as core.rules.scheduling asks for them inside a write."""
 
     def __init__(self, step: Step, lanes: Lanes, admit: Admit) -> None:
         self.step = step

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from leasehold.core.settings import SettingValue, StoredSettings
-from leasehold.core.settings_in_force import SettingChange, setting_to_set, setting_to_unset
+from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.rules.settings_in_force import SettingChange, setting_to_set, setting_to_unset
 from leasehold.stores.sqlite.leasing.people import audit
 from leasehold.stores.sqlite.writing.step import Step
 

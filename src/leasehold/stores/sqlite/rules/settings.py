@@ -7,8 +7,8 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.settings import DEFINITIONS, SettingValue, check_setting
-from leasehold.core.settings_in_force import SettingsInForce
+from leasehold.core.model.settings import DEFINITIONS, SettingValue, check_setting
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.errors import InvalidSettingError
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.core.job import DependencyPolicy
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import DependencyPolicy
+from leasehold.core.model.status import Event, Status
 
 STATUS_CODE: Final[dict[Status, int]] = {
     Status.SCHEDULED: 0,

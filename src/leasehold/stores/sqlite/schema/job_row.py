@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
-from leasehold.core.job import LEFT_OUT, Job
-from leasehold.core.outcome import JobError
-from leasehold.core.unreadable import ERROR_TYPE, set_aside_reason
+from leasehold.core.model.job import LEFT_OUT, Job
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.schema.codes import POLICY_OF, STATUS_OF

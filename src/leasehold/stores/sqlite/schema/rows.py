@@ -15,8 +15,8 @@ from typing import Any, Final, get_args
 import apsw
 import msgspec
 
-from leasehold.core.limits import SECONDS_MAX
-from leasehold.core.retry import RetryPolicy
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.retry import RetryPolicy
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
 """What making values of a row may raise if the row is not as it should be."""

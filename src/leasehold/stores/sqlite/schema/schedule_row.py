@@ -9,8 +9,8 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.schedule import Schedule, ScheduleDraft
-from leasehold.core.scheduling import UnreadableSchedule
+from leasehold.core.model.schedule import Schedule, ScheduleDraft
+from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros
 from leasehold.errors import InvalidScheduleError
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of

@@ -1,4 +1,4 @@
-"""The jobs that wait for one that has ended; `core.resolving` decides.
+"""The jobs that wait for one that has ended; `core.rules.resolving` decides.
 
 Whoever ends jobs says so by `step.jobs_ended`, and dependents are dealt with in the same write.
 Guard: the row in `blocker` is deleted, so each end counts once.
@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from leasehold.core import resolving
-from leasehold.core.resolving import Dependent, Ended
-from leasehold.core.status import Event, Status
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules import resolving
+from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.sqlite.keeping.erase import erase
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.lease import FORGET_WAITING
@@ -77,7 +77,7 @@ class Blocked(NamedTuple):
 
 
 class Links:
-    """See `leasehold.core.resolving.Links`; what has ended goes by its number."""
+    """See `leasehold.core.rules.resolving.Links`; what has ended goes by its number."""
 
     def __init__(self, step: Step) -> None:
         self._step = step

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from leasehold.core.dependencies import SortedOut
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
-from leasehold.core.replies import check_request_id, keep_submit, submit_again
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
+from leasehold.core.rules.dependencies import SortedOut
+from leasehold.core.rules.replies import check_request_id, keep_submit, submit_again
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.submitting.lanes import Lanes
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit

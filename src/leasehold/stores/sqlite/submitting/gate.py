@@ -1,4 +1,4 @@
-"""What the gate of a submit reads of queues, and keeps for them; `core.gate` decides.
+"""What the gate of a submit reads of queues, and keeps for them; `core.rules.gate` decides.
 
 Guard: depth and buckets are read, and written down, in the write that stores the jobs, so no other
 process comes in between.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from leasehold.core.budget import FORGOTTEN_AT_ONCE
-from leasehold.core.drain import Drain
-from leasehold.core.gate import QueueFill
-from leasehold.core.queue_config import QueueRule
+from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
+from leasehold.core.model.drain import Drain
+from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.rules.gate import QueueFill
 from leasehold.stores.sqlite.writing.step import Step
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
@@ -35,7 +35,7 @@ FORGET_FULL_BUCKETS: Final = f"""
 
 
 class GateBook:
-    """See `leasehold.core.gate.GateBook`."""
+    """See `leasehold.core.rules.gate.GateBook`."""
 
     __slots__ = ("now", "step")
 

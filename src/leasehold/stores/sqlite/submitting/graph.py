@@ -8,7 +8,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.graph import Graph, GraphNode, graph_of
+from leasehold.core.model.graph import Graph, GraphNode, graph_of
 from leasehold.stores.sqlite.schema.codes import POLICY_OF, STATUS_OF
 
 # Not by way of a job that is gone: its dependents have nothing to do with each other.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core import inheritance
+from leasehold.core.rules import inheritance
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -65,7 +65,7 @@ _TOO_HIGH: Final = """
 
 
 class Bases:
-    """See `leasehold.core.inheritance.Bases`; jobs go by their numbers."""
+    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their numbers."""
 
     def __init__(self, step: Step) -> None:
         self._step = step

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.records import Stats
-from leasehold.core.status import Status
+from leasehold.core.model.records import Stats
+from leasehold.core.model.status import Status
 from leasehold.stores.sqlite.writing.step import Step
 
 FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.dependencies import still_to_wait_for
-from leasehold.core.graph import order_of
-from leasehold.core.intake import NewLinks
-from leasehold.core.job import Draft, Job
-from leasehold.core.status import Status
-from leasehold.core.submitting import due_at
+from leasehold.core.model.graph import order_of
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.status import Status
+from leasehold.core.rules.dependencies import still_to_wait_for
+from leasehold.core.rules.intake import NewLinks
+from leasehold.core.rules.submitting import due_at
 from leasehold.stores.sqlite.schema.codes import POLICY_CODE, STATUS_OF
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.submitting.dependents import resolve

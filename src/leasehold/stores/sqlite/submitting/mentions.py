@@ -6,7 +6,7 @@ from typing import Any
 
 import apsw
 
-from leasehold.core.text import mentions
+from leasehold.core.model.text import mentions
 
 
 def add_mentions(db: apsw.Connection) -> None:

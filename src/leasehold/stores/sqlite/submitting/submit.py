@@ -1,4 +1,4 @@
-"""Submit: new jobs in, all or nothing, or each for itself; `core.submitting` decides."""
+"""Submit: new jobs in, all or nothing, or each for itself; `core.rules.submitting` decides."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from typing import Any, Final, Self
 import apsw
 import msgspec
 
-from leasehold.core import submitting
-from leasehold.core.intake import (
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.settings import DraftDefaults
+from leasehold.core.model.status import Status
+from leasehold.core.rules import submitting
+from leasehold.core.rules.intake import (
     IDEMPOTENCY_MICROS,
     Answer,
     FirstUse,
@@ -20,11 +24,7 @@ from leasehold.core.intake import (
     NewKey,
     NewLinks,
 )
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
-from leasehold.core.settings import DraftDefaults
-from leasehold.core.status import Status
-from leasehold.core.submitting import due_at
+from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing import ready
@@ -69,7 +69,7 @@ def submit(
     *,
     partial: bool,
 ) -> Sequence[Answer] | QueueFullError:
-    """See `leasehold.core.submitting.submit`."""
+    """See `leasehold.core.rules.submitting.submit`."""
     return submitting.submit(Intake(step, lanes), drafts, refused, partial=partial)
 
 
@@ -99,7 +99,7 @@ class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
 
 
 class Intake(GateBook):
-    """See `leasehold.core.intake.Intake`."""
+    """See `leasehold.core.rules.intake.Intake`."""
 
     __slots__ = ("_lanes", "_numbers", "defaults", "has_rules")
 

@@ -42,7 +42,7 @@ One that was dropped without a word is closed by then, and its transaction rolle
 
 
 class ApplicationConnection(apsw.Connection):
-    """See `leasehold.core.transactions.Connection`."""
+    """See `leasehold.core.contract.transactions.Connection`."""
 
     def __init__(
         self,

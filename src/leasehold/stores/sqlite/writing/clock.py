@@ -1,4 +1,4 @@
-"""The store's clock: `core.clock` decides what time it is, and here it is read and written down."""
+"""The store's clock: `rules.clock` decides what time it is, and it is read and written here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.clock import ClockBasis, StoreTime, show_time, tell_time
+from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.env import Env
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.writing import own_state

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.core.clock import TOLERANCE_MICROS, basis_of_now
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.limits import IDEMPOTENCY_SECONDS
-from leasehold.core.sampling import Resolution
-from leasehold.core.span import DAY_MICROS, MINUTE_MICROS
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.model.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.model.span import DAY_MICROS, MINUTE_MICROS
+from leasehold.core.rules.clock import TOLERANCE_MICROS, basis_of_now
+from leasehold.core.rules.sampling import Resolution
 from leasehold.env import ClockReading, from_micros
 from leasehold.errors import InvalidTransitionError
 from leasehold.stores.sqlite.leasing.people import audit

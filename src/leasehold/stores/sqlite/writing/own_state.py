@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
-from leasehold.core.limits import SECONDS_MAX
-from leasehold.core.sampling import KeptSpan, Resolution
-from leasehold.core.span import BANDS, MINUTE_MICROS, band_of
-from leasehold.core.status import Status
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.span import BANDS, MINUTE_MICROS, band_of
+from leasehold.core.model.status import Status
+from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env
 from leasehold.errors import StoreCorruptError
 from leasehold.stores.sqlite.disk.epoch import FLOOR_SHIFT

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.clock import ClockBasis
+from leasehold.core.rules.clock import ClockBasis
 from leasehold.env import Env
 from leasehold.stores.sqlite.rules.known import RuleBook, RuleCache
 from leasehold.stores.sqlite.rules.settings import KnownSettings

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
+from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
 from leasehold.stores.sqlite.writing.step import Step
 
 _FIND: Final = "SELECT data FROM reply WHERE id = ? AND at >= ?"

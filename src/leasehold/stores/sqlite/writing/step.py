@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import apsw
 
-from leasehold.core.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
-from leasehold.core.clock import ClockBasis, StoreTime
-from leasehold.core.sampling import end_minute
-from leasehold.core.settings_in_force import SettingsInForce
-from leasehold.core.span import MINUTE_MICROS
-from leasehold.core.status import Event, Status
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.clock import ClockBasis, StoreTime
+from leasehold.core.rules.sampling import end_minute
+from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
 from leasehold.stores.sqlite.reading.measuring import Measured
 from leasehold.stores.sqlite.reading.sampling import Spans

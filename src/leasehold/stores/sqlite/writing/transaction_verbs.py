@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 import apsw
 
-from leasehold.core.joblog import LogLine, check_progress
-from leasehold.core.lease import Settled, Settlement
-from leasehold.core.transactions import Connection
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.joblog import LogLine, check_progress
+from leasehold.core.model.lease import Settled, Settlement
 from leasehold.errors import LeaseLostError, TransactionError
 from leasehold.interrupts import shielded
 from leasehold.stores.sqlite.leasing import renew, settle
@@ -129,7 +129,7 @@ def _check_connection(database: Path, connection: Connection) -> ApplicationConn
 
 
 class HeldTransaction:
-    """The transaction of one running job; see `leasehold.core.transactions.JobTransaction`."""
+    """The transaction of one running job; see `leasehold.contract.transactions.JobTransaction`."""
 
     def __init__(
         self, database: Database, db: ApplicationConnection, job_id: str, version: int

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from leasehold.core.job import HistoryEvent, Job
-from leasehold.core.status import Event
-from leasehold.core.store import Store
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.status import Event
 from leasehold.testing.soak.book import Book
 from leasehold.testing.soak.calls import Call
 from leasehold.testing.soak.observing import Snapshot

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import UNSET
 
-from leasehold.core.job import Job
-from leasehold.core.retention import PruneReport
-from leasehold.core.status import Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.retention import PruneReport
+from leasehold.core.model.status import Status
 from leasehold.testing.soak.calls import CLEAN_UP
 from leasehold.testing.soak.rules.base import Step, rule
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.core.job import Job
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Event, Status
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.ordering import ENDED_BADLY
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from leasehold.core.lease import Settled
-from leasehold.core.outcome import Fail
-from leasehold.core.status import Event
+from leasehold.core.model.lease import Settled
+from leasehold.core.model.outcome import Fail
+from leasehold.core.model.status import Event
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.settling import settlements_of
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.core.filter_orders import CancelAll, DiscardAll, Ordered, ReplayAll, ReprioritizeAll
-from leasehold.core.job import Job
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.filter_orders import (
+    CancelAll,
+    DiscardAll,
+    Ordered,
+    ReplayAll,
+    ReprioritizeAll,
+)
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.queueing import fits
 

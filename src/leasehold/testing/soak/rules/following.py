@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from leasehold.core.status import Event
+from leasehold.core.model.status import Event
 from leasehold.testing.soak.book import Untold
 from leasehold.testing.soak.calls import Followed
 from leasehold.testing.soak.rules.base import Step, rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leasehold.core.status import Event, Status
+from leasehold.core.model.status import Event, Status
 from leasehold.testing.soak.calls import CLEAN_UP
 from leasehold.testing.soak.rules.base import Step, rule
 

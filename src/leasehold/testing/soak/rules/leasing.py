@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leasehold.core.job import Job
-from leasehold.core.lease import Exchange, Lease, LeaseRequest
-from leasehold.core.queue_config import QueueState
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.lease import Exchange, Lease, LeaseRequest
+from leasehold.core.model.queue_config import QueueState
+from leasehold.core.model.status import Event, Status
 from leasehold.testing.soak.book import Kept
 from leasehold.testing.soak.observing import Snapshot
 from leasehold.testing.soak.rules.base import Step, rule

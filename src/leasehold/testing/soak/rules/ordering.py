@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leasehold.core.filter_orders import CancelAll
-from leasehold.core.job import HistoryEvent, Job
-from leasehold.core.lease import Settled
-from leasehold.core.outcome import Cancel, Fail
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import HistoryEvent, Job
+from leasehold.core.model.lease import Settled
+from leasehold.core.model.outcome import Cancel, Fail
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.filter_orders import CancelAll
 from leasehold.errors import InvalidJobError, InvalidTransitionError, JobNotFoundError
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.leasing import is_late

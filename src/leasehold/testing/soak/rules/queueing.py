@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from leasehold.core.job import Draft, Job
-from leasehold.core.queue_config import QueueConfig, QueueState
-from leasehold.core.queue_rules import Purged
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.records import Purged
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event, Status
 from leasehold.errors import QueueClosedError, QueueFullError, QueueNotEmptyError, RateLimitedError
 from leasehold.testing.soak.book import Bucket
 from leasehold.testing.soak.rules.base import Step, rule

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.core.lease import Settled, SweepReport
-from leasehold.core.status import Event, Status
+from leasehold.core.model.lease import Settled, SweepReport
+from leasehold.core.model.status import Event, Status
 from leasehold.errors import LeaseLostError
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.settling import holder_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.core.lease import Exchange, Lease
-from leasehold.core.status import Status
+from leasehold.core.model.lease import Exchange, Lease
+from leasehold.core.model.status import Status
 from leasehold.errors import InvalidJobError
 from leasehold.testing.soak.calls import REPEAT, Call
 from leasehold.testing.soak.rules.base import Step, rule

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from leasehold.core.job import Job
-from leasehold.core.schedule import Schedule
-from leasehold.core.timing import Every, Timing
+from leasehold.core.model.job import Job
+from leasehold.core.model.schedule import Schedule
+from leasehold.core.model.timing import Every, Timing
 from leasehold.errors import ScheduleNotFoundError
 from leasehold.testing.soak.rules.base import Step, rule
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 
-from leasehold.core.job import Job
-from leasehold.core.lease import Exchange, Renewed, Settled, Settlement
-from leasehold.core.outcome import Cancel, Complete, Outcome, Release, Snooze
-from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
-from leasehold.core.status import Event, Status
+from leasehold.core.model.job import Job
+from leasehold.core.model.lease import Exchange, Renewed, Settled, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
+from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.model.status import Event, Status
 from leasehold.errors import (
     LeaseConflictError,
     LeaseExpiredError,

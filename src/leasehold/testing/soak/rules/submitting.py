@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from leasehold.core.job import Draft
-from leasehold.core.records import Submitted
-from leasehold.core.status import Status
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.status import Status
 from leasehold.errors import IdempotencyConflictError, LeaseholdError, UnknownDependencyError
 from leasehold.testing.soak.book import KnownKey
 from leasehold.testing.soak.calls import SUBMIT_WITHIN

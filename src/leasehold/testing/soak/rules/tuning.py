@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leasehold.core.clock_store import ClockRepair
-from leasehold.core.status import Status
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.model.status import Status
 from leasehold.env import from_micros
 from leasehold.errors import InvalidTransitionError, UnsupportedError
 from leasehold.testing.soak.rules.base import Step, rule

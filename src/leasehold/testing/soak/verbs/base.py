@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from leasehold.core.lease import Lease
+from leasehold.core.model.lease import Lease
 from leasehold.env import ManualClock
 from leasehold.testing.soak.book import Book
 from leasehold.testing.soak.calls import Call

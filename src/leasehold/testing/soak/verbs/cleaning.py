@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.core.retention import RetentionPolicy, Scope
-from leasehold.core.search import JobFilter
+from leasehold.core.model.retention import RetentionPolicy, Scope
+from leasehold.core.model.search import JobFilter
 from leasehold.testing.soak.calls import CLEAN_UP, Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb

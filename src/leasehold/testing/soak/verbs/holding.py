@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import msgspec
 
-from leasehold.core.breaker import Breaker
-from leasehold.core.joblog import LogLine
-from leasehold.core.lease import LeaseRequest, Renewal, Settlement
-from leasehold.core.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
-from leasehold.core.records import WorkerInfo
-from leasehold.core.status import Event
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.status import Event
 from leasehold.testing.soak.calls import COMPLETE_WITHIN, Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from leasehold.core.filter_orders import CancelAll, DiscardAll, ReplayAll, ReprioritizeAll
-from leasehold.core.search import JobFilter
-from leasehold.core.status import Status
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import CancelAll, DiscardAll, ReplayAll, ReprioritizeAll
 from leasehold.testing.soak.calls import Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb

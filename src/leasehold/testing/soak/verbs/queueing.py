@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from leasehold.core.queue_config import QueueConfig, QueueState
-from leasehold.core.queue_retention import QueueRetention
-from leasehold.core.retry import Constant
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retry import Constant
 from leasehold.testing.soak.calls import Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
-from leasehold.core.search import HeavyField
+from leasehold.core.model.search import HeavyField
 from leasehold.testing.soak.calls import FOLLOW, Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from leasehold.core.job import Draft
-from leasehold.core.schedule import Misfire, ScheduleDraft
-from leasehold.core.timing import Cron, Every
+from leasehold.core.model.job import Draft
+from leasehold.core.model.schedule import Misfire, ScheduleDraft
+from leasehold.core.model.timing import Cron, Every
 from leasehold.testing.soak.calls import Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from leasehold.core.job import Draft
-from leasehold.core.limits import PAYLOAD_BYTES_MAX
-from leasehold.core.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
 from leasehold.testing.soak.calls import SUBMIT_WITHIN, Call, call
 from leasehold.testing.soak.swarm import Feature
 from leasehold.testing.soak.verbs.base import Scene, verb

@@ -18,7 +18,7 @@ CREATE TABLE store_state (
     -- The minute of the latest writes: what the counters grew by since the last look happened in it.
     open_minute         INTEGER NOT NULL DEFAULT 0,
     settings_generation INTEGER NOT NULL DEFAULT 0,
-    -- The store's clock against the machine's: core/clock.py says what these mean. They change when
+    -- The store's clock against the machine's: core/rules/clock.py says what these mean. They change when
     -- the clocks of the machine disagree, so most writes only read them.
     boot_id             TEXT NOT NULL DEFAULT '',
     basis_clock         INTEGER NOT NULL DEFAULT 0,
@@ -103,7 +103,7 @@ CREATE INDEX job_by_start ON job (start_by) WHERE start_by IS NOT NULL;
 -- The jobs whose results have a time to live, so that the others need not be looked at.
 CREATE INDEX job_by_result_ttl ON job (seq) WHERE result_ttl_seconds IS NOT NULL;
 
--- Pending jobs, in the order they are served. `core.priority` says what a tier and a turn are; within
+-- Pending jobs, in the order they are served. `core.model.priority` says what a tier and a turn are; within
 -- one lane and tier, the order never changes.
 CREATE TABLE ready (
     lane         INTEGER NOT NULL,
@@ -397,7 +397,7 @@ CREATE TABLE cleanup (
     archive_dropped   INTEGER NOT NULL,
     writes            INTEGER NOT NULL,
     lock_micros       INTEGER NOT NULL,
-    phase             INTEGER NOT NULL,  -- the numbers in core/cleanup_store.py
+    phase             INTEGER NOT NULL,  -- the numbers in core/rules/cleanup_store.py
     -- Up to which job number it has looked; and at which moment jobs had ended, where it goes by that.
     ended_up_to       INTEGER NOT NULL,
     seq_up_to         INTEGER NOT NULL,
@@ -448,7 +448,7 @@ CREATE INDEX pruned_key_by_expiry ON pruned_key (expires_at);
 -- nothing. Minutes and days are counted from 1970, UTC.
 
 -- How long jobs waited (kind 0) and ran (kind 1), since the last look: the buckets of
--- core/histogram.py. A handful of rows per lane, emptied every minute.
+-- core/model/histogram.py. A handful of rows per lane, emptied every minute.
 CREATE TABLE measured (
     lane   INTEGER NOT NULL,
     kind   INTEGER NOT NULL,
@@ -457,7 +457,7 @@ CREATE TABLE measured (
     PRIMARY KEY (lane, kind, bucket)
 ) WITHOUT ROWID;
 
--- What happened, by resolution (the numbers in core/sampling.py): the counters as they were at the last
+-- What happened, by resolution (the numbers in core/rules/sampling.py): the counters as they were at the last
 -- look, each minute in which anything happened, and the sums of the minutes of each day. Histograms are
 -- JSON objects, bucket to number.
 CREATE TABLE span (

@@ -1,0 +1,1 @@
+"""What every store promises, as numbered clauses."""

@@ -1,0 +1,42 @@
+"""What only a store on this machine can do: it has files, a clock and connections of its own.
+
+A store behind a network keeps `core.contract.store` and nothing of this. Whoever needs it asks for
+it with `local_part`, and hears clearly when there is none.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, cast, runtime_checkable
+
+from leasehold.core.contract.clock_store import ClockStore
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import TransactionStore
+from leasehold.errors import UnsupportedError
+
+
+@runtime_checkable
+class LocalVerbs(TransactionStore, ClockStore, Protocol):
+    """What a store can do because it is here.
+
+    The clauses about the application's own transactions are in `core.contract.transactions`, those
+    about a clock that was wrong in `core.contract.clock_store`.
+    """
+
+    def backup(self, path: str) -> None:
+        """Write a consistent copy while the store is in use."""
+
+
+class LocalStore(Store, LocalVerbs, Protocol):
+    """A store on this machine."""
+
+
+def local_part(store: Store, wanted: str) -> LocalStore:
+    """A store as one on this machine; raises UnsupportedError where it is none.
+
+    `wanted` says in a few words what for, such as "backup".
+    """
+    if isinstance(store, LocalVerbs):
+        return cast("LocalStore", store)
+    raise UnsupportedError(
+        f"{wanted} needs a store on this machine, and {store!r} is not: ask where the store lives"
+    )

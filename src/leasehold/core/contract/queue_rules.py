@@ -1,0 +1,106 @@
+"""The part of the store contract about queues and their rules, as numbered clauses.
+
+What a queue's rules mean for `submit` and `exchange` (its limits per key are in
+`core.model.key_limits`):
+
+- LIM-1  A submit makes jobs pending only while fewer than `max_depth` jobs of the queue are,
+         however many processes submit at once; else QueueFullError names the queue and says when to
+         try again, or that so many new pending jobs never fit at once. Jobs that are due later or
+         wait for others do not count, and promotions, retries, releases, recoveries, replays and
+         unblocking are never refused.
+- LIM-2  At most `max_concurrency` jobs of the queue run at once, however many processes lease; the
+         slot of a job whose holder was lost is free when the job is taken back. Meanwhile jobs of
+         other queues are leased.
+- LIM-3  Jobs that come faster than `rate_per_second`, or than `client_rate_per_second` from one
+         client, beyond a burst of two seconds' worth, raise RateLimitedError, which says when to
+         try again.
+- LIM-4  What is refused is counted as `rejected`; a submit that is all or nothing uses up nothing.
+         A known idempotency key is answered whatever the rules.
+- LIM-5  Listeners hear `on_ready` when a queue that was full has room again, and when a job may be
+         leased because another one ended.
+- LIM-6  A job that names no lease_seconds, max_retries or retry gets those of its queue when it is
+         submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from leasehold.core.model.budget import PURGE_AT_ONCE
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.model.records import Purged
+from leasehold.core.model.search import JobFilter
+
+
+class QueueRules(Protocol):
+    """What a store does for queues that have rules of their own."""
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        """Give a new queue its rules.
+
+        - QUE-1  It is active. Creating it again with the same rules changes nothing, its state
+                 included, so that any number of processes may do it when they start; with other
+                 rules it raises QueueExistsError.
+        """
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        """Change some of a queue's rules.
+
+        - QUE-2  Rules that are not named stay as they are, under races too; None takes one away. A
+                 bad one raises InvalidQueueError and changes nothing. A queue that was not created
+                 but has held jobs may be changed too; any other raises QueueNotFoundError.
+        - QUE-3  A change counts for the next submit and the next lease, in every process; jobs that
+                 are there already stay, and what runs goes on.
+        """
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        """Pause, resume or drain a queue.
+
+        - QUE-4  Of a paused queue nothing is leased; it accepts jobs, and what runs goes on.
+        - QUE-5  A draining queue accepts nothing: QueueClosedError names it. What is there is
+                 leased, retried and recovered as ever.
+        - QUE-6  To resume a queue wakes workers. A queue that nobody knows raises
+                 QueueNotFoundError.
+        """
+
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> Purged:
+        """Delete waiting jobs of a queue that fit, at most `limit`, those submitted last first.
+
+        - QUE-7  Only jobs that wait (pending, scheduled, failed, blocked) are deleted, with all
+                 their records; they count as cancelled and cleaned. DIS-2 and DIS-3 hold for them.
+        - QUE-11  Whoever waits for a job that is purged, in whichever queue, is told as if it had
+                 been cancelled (DEP-4); what is told so and is not purged itself stays as that
+                 leaves it. With more dependents than one write deals with, the job is deleted when
+                 the last of them was told (DEP-5), unless it was replayed before. DEP-7 does not
+                 hold here: one that ignores the purge goes on without the job.
+        - QUE-12  The answer says whether there may be more that fit, and for how many jobs that
+                 are not purged themselves QUE-11 holds.
+        """
+
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        """Forget a queue's rules and state; answers how many jobs became dead letters by that.
+
+        - QUE-8  While jobs wait or run in it, it raises QueueNotEmptyError and changes nothing;
+                 with `force`, those that wait become `dead` with the reason, and those that run may
+                 finish. Jobs that have ended stay where they are. Many take several writes, in
+                 which the queue is `deleting`: nothing is accepted or leased, and should the call
+                 be cut short, any sweep goes on.
+        """
+
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        """A queue's rules, state and figures; None if it was not created and never held a job.
+
+        - QUE-9  Every change by one of these verbs is an audit record.
+        """
+
+    def list_queues(self) -> list[QueueInfo]:
+        """What `queue_info` says of every queue that was created or ever held a job, by name.
+
+        - QUE-10  All of it as it was at one moment, from counters: no job is looked at.
+        """
+
+    def running_of_key(self, queue: str, key: str) -> int:
+        """How many jobs with this `limit_key` run in a queue, whether it limits them or not."""

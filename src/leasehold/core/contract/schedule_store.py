@@ -1,0 +1,64 @@
+"""The part of the store contract that is about schedules; `contract.store` explains the rest."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
+
+
+class ScheduleStore(Protocol):
+    """Where schedules live, beside the jobs that they submit."""
+
+    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
+        """Add a schedule, or change the one of that name.
+
+        - SCH-1  A new one ticks first at the first tick of its timing after now, and wakes
+                 listeners, who may have slept longer than that.
+        - SCH-2  A known one becomes what the draft says. With the same timing its next tick stays,
+                 so that what was missed is still due; with another one it starts anew after now.
+                 A pause is kept. The same draft again changes nothing and is not audited.
+        - SCH-3  ScheduleDraft.check() is applied; what it raises changes nothing.
+        """
+
+    def schedules(self) -> list[Schedule]:
+        """Every schedule, by name."""
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        """A snapshot, or None."""
+
+    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
+        """Forget a schedule; answers with its last snapshot.
+
+        - SCH-4  It ticks no more; the jobs it has submitted stay. An unknown name raises
+                 ScheduleNotFoundError here and below.
+        """
+
+    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
+        """Let a schedule rest, or go on.
+
+        - SCH-5  While it is paused no tick is fired; it goes on with the first tick after now.
+        """
+
+    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
+        """Submit the schedule's job now, out of turn.
+
+        - SCH-6  The ticks, and a pause, stay as they are; the job's metadata names the schedule.
+        """
+
+    def fire_schedules(self) -> Fired:
+        """Submit the jobs of all ticks that are due. Workers call it through `exchange`.
+
+        - SCH-7  The jobs are submitted and the schedule moves on in one write: every tick is run
+                 once or passed over by a policy, however many call at once and wherever one dies.
+                 A job's id and metadata say its schedule and tick.
+        - SCH-8  An exchange that asks for leases does the same before it leases; its `next_due_at`
+                 and `next_tick_at` know the next tick.
+        - SCH-9  Of several due ticks `run_once` runs the latest, `catch_up` the latest
+                 `catch_up_max`, `skip` the latest unless it is more than `grace_seconds` late.
+        - SCH-10  With `overlap="skip"` a tick is passed over while the job of the tick before has
+                 not ended, and at most one job is submitted at a time.
+        - SCH-11  A job that is refused hinders neither other schedules nor leasing: the schedule
+                 says why, and its tick stays due and is tried again.
+        """

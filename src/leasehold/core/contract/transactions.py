@@ -1,0 +1,114 @@
+"""The part of the store contract that is about the application's own transactions.
+
+A store whose jobs lie in the application's own database can submit, and complete, in the very
+transaction in which the application writes its own rows. Another one raises UnsupportedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leasehold.core.model.job import Draft
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Settled, Settlement
+from leasehold.errors import LeaseholdError
+
+if TYPE_CHECKING:
+    from leasehold.core.model.records import Submitted
+
+
+class Cursor(Protocol):
+    """The rows that a statement gives."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class Connection(Protocol):
+    """The application's own connection to the store's database.
+
+    What is named here is what every such connection can do; with SQLite it is an `apsw.Connection`
+    and can do all that one can.
+    """
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def execute(self, statements: str, bindings: Any = None, /) -> Cursor: ...
+    def executemany(self, statements: str, bindings: Iterable[Any], /) -> Cursor: ...
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """Write in turn with everybody else: commit at the end of the block, roll back on an error.
+
+        Inside another one it is a part of it that can be rolled back by itself.
+        """
+
+    def close(self) -> None:
+        """Close it; an open transaction is rolled back."""
+
+
+class JobTransaction(Protocol):
+    """The transaction of one running job, on a connection of its own."""
+
+    @property
+    def connection(self) -> Connection: ...
+
+    @property
+    def is_open(self) -> bool:
+        """False once it was committed or rolled back, by whomever."""
+
+    def adopt(self) -> None:
+        """Said by the thread that goes on with it, where another one has opened it."""
+
+    def report_progress(self, progress: bytes) -> None: ...
+    def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None: ...
+
+    def complete(self, settlement: Settlement) -> Settled:
+        """Settle the job and commit, both or neither."""
+
+    def roll_back(self) -> None:
+        """Undo all of it, if that is not done yet, and close the connection."""
+
+
+class TransactionStore(Protocol):
+    """Where jobs and the application's own rows can be written together."""
+
+    def connect(self) -> Connection:
+        """A new connection to the store's database, for the application's own tables.
+
+        - TXN-1  It writes as durably as the store does, and in turn with it: neither the store nor
+                 the application fails because the other one writes, as long as it is done soon.
+        """
+
+    def owns(self, connection: Connection) -> bool:
+        """Whether this connection leads to this very store."""
+
+    def submit_within(
+        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        """Store new jobs in the application's open transaction; all clauses of `submit` hold.
+
+        - TXN-2  They are there when it commits, and listeners are woken then; until then nobody
+                 else sees them, and after a rollback, also of a part, nothing is left of them.
+        - TXN-3  An error in a draft undoes this call alone: the transaction goes on without it.
+        - TXN-4  A connection that is not of this store, or without an open transaction, or that
+                 cannot write, raises TransactionError, and nothing is changed.
+        - TXN-5  Who has a transaction open and writes to the store beside it would wait for itself:
+                 TransactionError, at once.
+        """
+
+    def open_transaction(self, job_id: str, version: int) -> JobTransaction:
+        """Open a transaction for a running job, which commits together with its completion.
+
+        - TXN-6  Fenced like a settlement, when it begins and again when it completes: a stale
+                 holder gets LeaseLostError and nothing is kept. While it is open nobody can take
+                 the job away, since that is a write too.
+        - TXN-7  It completes as a whole: the job is completed, as any other, if and only if what
+                 was written in it is kept. Nobody but `complete` can commit it.
+        """
+
+    def address(self) -> str | None:
+        """A URL by which another process on this machine reaches this store; None if none can."""

@@ -1,0 +1,129 @@
+"""The archive: what is remembered of a job after it has left the store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.refusals import not_a_cursor
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.model.text import mentions
+from leasehold.errors import InvalidJobError
+
+RESULT_SUMMARY_CHARS: Final = 200
+ERROR_CHARS: Final = 500
+SUMMARY_BYTES: Final = 4 * RESULT_SUMMARY_CHARS
+"""Enough bytes for a summary, whatever its characters take in UTF-8."""
+
+_NOT_KEPT: Final = ("priority_min", "priority_max", "idempotency_key", "text")
+
+
+class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of a job that ended and was pruned. Payload, history and log are gone."""
+
+    id: str
+    queue: str
+    task: str
+    status: Status
+    created_at: datetime
+    started_at: datetime | None = None
+    """The start of its latest attempt."""
+    completed_at: datetime
+    """When it ended, well or badly."""
+    archived_at: datetime
+    """When it left the store; the day of it is the archive's partition."""
+    attempts: int = 0
+    error: JobError | None = None
+    """Its latest error, the message cut to 500 characters, without the traceback."""
+    reason: str | None = None
+    result_summary: str | None = None
+    """The first 200 characters of the result's JSON; None where there was none."""
+    metadata: dict[str, MetadataValue] | None = None
+    parent_id: str | None = None
+
+    @property
+    def retries(self) -> int:
+        """Attempts after the first."""
+        return max(0, self.attempts - 1)
+
+    @property
+    def run_seconds(self) -> float | None:
+        """How long its latest attempt ran; None if it was never run."""
+        if self.started_at is None:
+            return None
+        return (self.completed_at - self.started_at).total_seconds()
+
+
+class ArchivePage(msgspec.Struct, frozen=True):
+    """One page of a search in the archive, the latest day first, and where the next one starts."""
+
+    jobs: list[ArchivedJob]
+    next_cursor: str | None = None
+
+
+class ArchivePlace(NamedTuple):
+    """Where an archived job stands: jobs are searched in this order, the last of them first."""
+
+    day: int
+    """Of the archiving, counted from 1970."""
+    seq: int
+
+    @classmethod
+    def at(cls, cursor: str) -> ArchivePlace:
+        """The place that a cursor stands for: that of the last job shown."""
+        day, _, seq = cursor.partition(".")
+        if not (day.isdecimal() and seq.isdecimal()):
+            raise not_a_cursor(cursor)
+        return cls(int(day), int(seq))
+
+    @property
+    def cursor(self) -> str:
+        return f"{self.day}.{self.seq}"
+
+
+def check_filter(where: JobFilter) -> None:
+    """Refuse to search for what the archive does not keep."""
+    for name in _NOT_KEPT:
+        if getattr(where, name) is not None:
+            raise InvalidJobError(
+                f"the archive keeps no {name.removesuffix('_min').removesuffix('_max')}: search it "
+                "by ids, queue, status, task, created_from, created_before, metadata, parent_id "
+                "or error_text"
+            )
+
+
+def fits(where: JobFilter, job: ArchivedJob) -> bool:
+    """Whether an archived job fits. SQL stores say the same in SQL; a test compares the two."""
+    error = f"{job.error.type}: {job.error.message}" if job.error else ""
+    metadata = job.metadata or {}
+    return (
+        (where.ids is None or job.id in where.ids)
+        and (where.queues is None or job.queue in where.queues)
+        and (where.statuses is None or job.status in where.statuses)
+        and (where.tasks is None or job.task in where.tasks)
+        and (where.created_from is None or job.created_at >= where.created_from)
+        and (where.created_before is None or job.created_at < where.created_before)
+        and all(
+            key in metadata and metadata[key] == value
+            for key, value in (where.metadata or {}).items()
+        )
+        and (where.parent_id is None or job.parent_id == where.parent_id)
+        and (where.error_text is None or mentions(error, where.error_text))
+    )
+
+
+def summary_of(result: bytes | None, codec: str) -> str | None:
+    """The beginning of a result, for people; a pickled one has nothing to show."""
+    if result is None or codec != "json":
+        return None
+    return result[:SUMMARY_BYTES].decode(errors="replace")[:RESULT_SUMMARY_CHARS]
+
+
+def error_summary(error: JobError | None) -> JobError | None:
+    """An error without its traceback, cut to what the archive keeps."""
+    return None if error is None else JobError(error.type, error.message[:ERROR_CHARS])

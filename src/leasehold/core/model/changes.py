@@ -1,0 +1,62 @@
+"""The change feed: what changed since one looked last, for a dashboard or a stream of events."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from leasehold.core.model.status import Event, Status
+
+CHANGES_KEPT: Final = 100_000
+"""The latest ones; whoever is further behind is told of a gap."""
+FOLLOWED_SECONDS: Final = 3600.0
+"""Changes are kept for followers only: once there was none for so long, nothing is paid."""
+
+ChangeKind = Literal["job", "queue", "worker", "schedule", "setting"]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that changed. What it is like now is for the store to say."""
+
+    kind: ChangeKind
+    name: str
+    """A job's or worker's id, or the name of the queue, schedule or setting."""
+    status: Status | None = None
+    """What a job became; None if it is gone, and for what is no job."""
+    event: Event | None = None
+    """What happened to the job; None if it is gone, and once its history was dropped."""
+    sequence: int | None = None
+    """Which event of its history that was."""
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """Changes in the order in which they were made, and the cursor to ask for those after them."""
+
+    changes: list[Change]
+    cursor: str
+    gap: bool = False
+    """Something may have changed that is not known any more: look at everything anew, then go on
+    from this cursor.
+    """
+
+
+class ChangeFeed(Protocol):
+    """The part of a store that says what changed."""
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        """What changed after a cursor; without one, only where to begin.
+
+        - CHG-1  Every step of a job, and every event of its history, is told once, in the order in
+                 which they were written; so are jobs that were deleted, and changes of queues'
+                 rules and states, of schedules, of settings, and workers that come and go. What a
+                 transaction took back is not told.
+        - CHG-2  At most `limit` of them, from 1 to PAGE_MAX, and the cursor of the last: nothing is
+                 told twice or left out between two calls, and when nothing is told there is no
+                 more. A cursor that is none raises InvalidJobError.
+        - CHG-3  The latest CHANGES_KEPT are kept, and only while somebody follows: with a cursor
+                 from before those, `gap` is true and nothing else is told.
+        - CHG-4  Nothing is paid for a feed that nobody has followed for FOLLOWED_SECONDS: a sweep
+                 ends it. A change of a job that was deleted since may be left out; its deletion is
+                 told.
+        """

@@ -1,0 +1,111 @@
+"""Graphs of jobs: who waits for whom, and how far each has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from leasehold.core.model.job import DependencyPolicy
+from leasehold.core.model.status import Status
+
+
+class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as a node of its graph."""
+
+    id: str
+    queue: str
+    task: str
+    status: Status
+    depends_on: tuple[str, ...] = ()
+    """Those of its dependencies that are still there."""
+    on_dependency_failure: DependencyPolicy = "cancel"
+    reason: str | None = None
+    """Why it was cancelled or declared dead."""
+    ended_by: str | None = None
+    """The dependency whose end cancelled this job or made it dead; None if it ended by itself."""
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """Jobs that are linked by dependencies, as they were at one moment."""
+
+    nodes: dict[str, GraphNode]
+    """By id, every dependency before those that depend on it."""
+
+    @property
+    def edges(self) -> list[tuple[str, str]]:
+        """Every (dependency, dependent)."""
+        return [(needed, node.id) for node in self.nodes.values() for needed in node.depends_on]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every job has ended, well or badly."""
+        return all(node.status.is_terminal for node in self.nodes.values())
+
+    def origin_of(self, job_id: str) -> str:
+        """Where the trouble began: the job itself, or the one whose end led to its own."""
+        node = self.nodes[job_id]
+        while node.ended_by is not None and node.ended_by in self.nodes:
+            node = self.nodes[node.ended_by]
+        return node.id
+
+    def brought_down_by(self, job_ids: Iterable[str]) -> list[str]:
+        """These jobs and all that ended because of them, dependencies first.
+
+        Only those that are dead or cancelled are among them.
+        """
+        down = {
+            job_id
+            for job_id in job_ids
+            if self.nodes[job_id].status in (Status.DEAD, Status.CANCELLED)
+        }
+        for node in self.nodes.values():
+            if node.status in (Status.DEAD, Status.CANCELLED) and node.ended_by in down:
+                down.add(node.id)
+        return [job_id for job_id in self.nodes if job_id in down]
+
+
+def graph_of(nodes: Iterable[GraphNode]) -> Graph:
+    """A graph of these nodes, in order."""
+    by_id = {node.id: node for node in nodes}
+    order = dependencies_first({node.id: node.depends_on for node in by_id.values()})
+    return Graph({job_id: by_id[job_id] for job_id in order})
+
+
+def dependencies_first(depends_on: Mapping[str, Iterable[str]]) -> list[str]:
+    """The keys in an order in which nothing comes before what it depends on.
+
+    Dependencies that are no keys are passed over. Otherwise the order given is kept.
+
+    >>> dependencies_first({"c": ["a", "b"], "b": ["a"], "a": []})
+    ['a', 'b', 'c']
+    """
+    order: dict[str, None] = {}
+    for start in depends_on:
+        # A stack of its own: a chain may be longer than Python's.
+        stack = [start]
+        while stack:
+            job_id = stack[-1]
+            missing = [
+                needed
+                for needed in depends_on[job_id]
+                if needed in depends_on and needed not in order
+            ]
+            if job_id in order or not missing:
+                order.setdefault(stack.pop())
+            else:
+                stack += reversed(missing)
+    return list(order)
+
+
+def order_of(job_ids: Sequence[str], depends_on: Mapping[str, Iterable[str]]) -> list[int]:
+    """The places of these ids, in an order in which dependencies come first.
+
+    >>> order_of(["b", "a"], {"b": ["a"]})
+    [1, 0]
+    """
+    if not depends_on:
+        return list(range(len(job_ids)))
+    order = dependencies_first({job_id: depends_on.get(job_id, ()) for job_id in job_ids})
+    rank = {job_id: number for number, job_id in enumerate(order)}
+    return sorted(range(len(job_ids)), key=lambda place: rank[job_ids[place]])

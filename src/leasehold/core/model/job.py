@@ -1,0 +1,406 @@
+"""The job: what is asked for (`Draft`) and what a caller sees of it (`Job`, a frozen snapshot)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from leasehold.core.model.blob import BLOB_CODEC, decode_reference
+from leasehold.core.model.limits import NAME_LENGTH_MAX, PAYLOAD_BYTES_MAX, SECONDS_MAX
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.retry import RetryPolicy
+from leasehold.core.model.status import Event, Status
+from leasehold.core.model.text import is_text
+from leasehold.errors import (
+    IdempotencyConflictError,
+    InvalidJobError,
+    PayloadError,
+    PayloadTooLargeError,
+)
+
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_MAX_RETRIES: Final = 3
+DEFAULT_LEASE_SECONDS: Final = 300.0
+
+LEFT_OUT: Final = "left out"
+"""The codec of a payload or a result that a search was asked to leave out."""
+
+MetadataValue = str | int | float | bool | None
+DependencyPolicy = Literal["cancel", "fail", "ignore"]
+
+
+class Priority(IntEnum):
+    """Names for common priorities; any whole number from 0 to 100 will do. Higher runs first."""
+
+    LOW = 25
+    MEDIUM = 50
+    HIGH = 75
+    CRITICAL = 100
+
+
+PriorityLike = int | Literal["low", "medium", "high", "critical"]
+
+
+def priority_of(value: PriorityLike) -> int:
+    """A priority as a number, from a number or a name.
+
+    >>> priority_of("high"), priority_of(10)
+    (75, 10)
+    """
+    if isinstance(value, str):
+        try:
+            return Priority[value.upper()].value
+        except KeyError:
+            names = ", ".join(name.lower() for name in Priority.__members__)
+            raise InvalidJobError(f"priority {value!r} is none of {names}, or 0 to 100") from None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
+        raise InvalidJobError(f"priority must be a whole number from 0 to 100, not {value!r}")
+    return int(value)
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is ready to be stored: encoded, with every option settled."""
+
+    id: str
+    task: str
+    payload: bytes = b'{"args":[],"kwargs":{}}'
+    codec: str = "json"
+    queue: str = DEFAULT_QUEUE
+    priority: int = Priority.MEDIUM.value
+    max_retries: int | None = None
+    """None leaves it to the queue; 3 where that has no default either."""
+    run_at: datetime | None = None
+    delay_seconds: float | None = None
+    """Counted from the store's own time of submission; not together with run_at."""
+    deadline: datetime | None = None
+    retry: RetryPolicy | None = None
+    timeout_seconds: float | None = None
+    lease_seconds: float | None = None
+    """None leaves it to the queue, then to the worker's own default."""
+    start_within_seconds: float | None = None
+    """Time to live: a job not started by then is cancelled."""
+    result_ttl_seconds: float | None = None
+    """Counted from the job's completion: after it the result is dropped, the job stays."""
+    metadata: dict[str, MetadataValue] | None = None
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    depends_on: tuple[str, ...] = ()
+    on_dependency_failure: DependencyPolicy = "cancel"
+    client: str | None = None
+    """Who submits it, for a queue that limits the rate of each client; not kept with the job."""
+    limit_key: str | None = None
+    """For whom it is done, a tenant perhaps, in a queue that limits what each of them may have."""
+
+    @property
+    def allowance(self) -> int:
+        """How many attempts it may have in all."""
+        retries = self.max_retries
+        return 1 + (DEFAULT_MAX_RETRIES if retries is None else retries)
+
+    def check(self) -> None:
+        """Raise InvalidJobError for anything that no store could keep; says which field and why."""
+        _check_name("job id", self.id)
+        # Queues and tasks are few: one that was looked at before is not looked at again.
+        if (self.queue, self.task) not in _KNOWN_NAMES:
+            _check_name("task", self.task)
+            _check_name("queue", self.queue)
+            if len(_KNOWN_NAMES) < KNOWN_NAMES_MAX:
+                _KNOWN_NAMES.add((self.queue, self.task))
+        if not 0 <= self.priority <= 100:
+            raise InvalidJobError(f"priority must be from 0 to 100, not {self.priority}")
+        if self.max_retries is not None and not (
+            type(self.max_retries) is int and 0 <= self.max_retries <= 1_000_000
+        ):
+            raise InvalidJobError(
+                "max_retries must be a whole number from 0 (never) to 1,000,000, "
+                f"not {self.max_retries!r}"
+            )
+        if self.metadata is not None:
+            _check_metadata(self.metadata)
+        if self.idempotency_key is not None:
+            _check_name("idempotency_key", self.idempotency_key)
+        if self.parent_id is not None:
+            _check_name("parent_id", self.parent_id)
+        if self.client is not None:
+            _check_name("client", self.client)
+        if self.limit_key is not None:
+            _check_name("limit_key", self.limit_key)
+        if len(self.payload) > PAYLOAD_BYTES_MAX:
+            raise PayloadTooLargeError(
+                f"the payload of job {self.id} has {len(self.payload):,} bytes; at most "
+                f"{PAYLOAD_BYTES_MAX:,} are kept: store the data elsewhere and submit a reference"
+            )
+        self._check_times()
+        if self.depends_on:
+            self._check_dependencies()
+
+    def _check_dependencies(self) -> None:
+        for needed in self.depends_on:
+            _check_name("depends_on", needed)
+        if self.on_dependency_failure not in get_args(DependencyPolicy):
+            raise InvalidJobError(
+                f"on_dependency_failure must be cancel, fail or ignore, not "
+                f"{self.on_dependency_failure!r}"
+            )
+
+    def _check_times(self) -> None:
+        if self.run_at is not None:
+            _check_moment("run_at", self.run_at)
+            if self.delay_seconds is not None:
+                raise InvalidJobError("give either run_at or a delay, not both")
+        if self.deadline is not None:
+            _check_moment("deadline", self.deadline)
+        if self.delay_seconds is not None:
+            _check_seconds("delay_seconds", self.delay_seconds)
+        if self.timeout_seconds is not None:
+            _check_seconds("timeout_seconds", self.timeout_seconds)
+        if self.lease_seconds is not None:
+            _check_seconds("lease_seconds", self.lease_seconds)
+        if self.start_within_seconds is not None:
+            _check_seconds("start_within_seconds", self.start_within_seconds)
+        if self.result_ttl_seconds is not None:
+            _check_seconds("result_ttl_seconds", self.result_ttl_seconds)
+
+    def fingerprint(self) -> bytes:
+        """What two submits under one idempotency key must have in common: task, codec, payload."""
+        digest = hashlib.blake2b(digest_size=16)
+        payload = self.payload
+        if self.codec == BLOB_CODEC:
+            # Two blobs with the same data have two keys, and are still the same payload.
+            payload = decode_reference(payload).identity()
+        for part in (self.task.encode(), self.codec.encode(), payload):
+            digest.update(len(part).to_bytes(8, "big"))
+            digest.update(part)
+        return digest.digest()
+
+    def conflict_with(self, first_id: str) -> IdempotencyConflictError:
+        """The error for a key that was first used for another job than this one."""
+        return IdempotencyConflictError(
+            f"idempotency key {self.idempotency_key!r} of queue {self.queue!r} belongs to job "
+            f"{first_id}, which has another task or payload than job {self.id}: use another key "
+            "for another job"
+        )
+
+
+KNOWN_NAMES_MAX: Final = 10_000
+_KNOWN_NAMES: set[tuple[str, str]] = set()
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it was at one moment. Changing it changes nothing in the store."""
+
+    id: str
+    queue: str
+    task: str
+    status: Status
+    priority: int
+    payload_data: bytes
+    codec: str = "json"
+    created_at: datetime
+    updated_at: datetime
+    run_at: datetime
+    """When it may run, or could have run, at the earliest."""
+    deadline: datetime | None = None
+    started_at: datetime | None = None
+    """The start of its latest attempt."""
+    completed_at: datetime | None = None
+    """When it reached a terminal status."""
+    attempts: int = 0
+    max_retries: int = DEFAULT_MAX_RETRIES
+    allowance: int = DEFAULT_MAX_RETRIES + 1
+    """How many attempts it may have in all: max_retries + 1, one more after a replay."""
+    retry: RetryPolicy | None = None
+    timeout_seconds: float | None = None
+    lease_seconds: float | None = None
+    start_by: datetime | None = None
+    result_ttl_seconds: float | None = None
+    worker: str | None = None
+    """Who holds its lease now."""
+    lease_version: int = 0
+    lease_acquired_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    cancel_requested: str | None = None
+    """The reason, once somebody asked to stop the running attempt."""
+    result_data: bytes | None = None
+    result_codec: str = "json"
+    result_expired: bool = False
+    """There was a result, and its time to live is over."""
+    error: JobError | None = None
+    """Its latest error, also of an attempt that was retried since."""
+    reason: str | None = None
+    """Why it was cancelled, declared dead, or waits (snoozed, or released with a delay)."""
+    progress: dict[str, Any] | None = None
+    metadata: dict[str, MetadataValue] | None = None
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    depends_on: tuple[str, ...] = ()
+    on_dependency_failure: DependencyPolicy = "cancel"
+    inherited_priority: int | None = None
+    """The priority it has from jobs that wait for it, where that is above its own."""
+    limit_key: str | None = None
+    """For whom it is done, in a queue that limits what each of them may have."""
+
+    @property
+    def payload(self) -> Any:
+        """The payload as plain JSON data."""
+        return _plain(self.payload_data, self.codec, self.id, "payload")
+
+    @property
+    def result(self) -> Any:
+        """The result as plain JSON data; None while there is none."""
+        if self.result_data is None:
+            return None
+        return _plain(self.result_data, self.result_codec, self.id, "result")
+
+    @property
+    def stdout_path(self) -> str | None:
+        """Where the output of a command job's latest attempt is kept."""
+        return (self.progress or {}).get("stdout_path")
+
+    @property
+    def stderr_path(self) -> str | None:
+        """Where the error output of a command job's latest attempt is kept."""
+        return (self.progress or {}).get("stderr_path")
+
+    @property
+    def is_done(self) -> bool:
+        """Completed or cancelled."""
+        return self.status.is_done
+
+    @property
+    def is_terminal(self) -> bool:
+        """Completed, cancelled or dead."""
+        return self.status.is_terminal
+
+    @property
+    def will_retry(self) -> bool:
+        """Its last attempt failed and another one is coming."""
+        return self.status is Status.FAILED
+
+    def age_seconds(self, now: datetime) -> float:
+        """How long ago it was submitted."""
+        return (now - self.created_at).total_seconds()
+
+    def wait_seconds(self, now: datetime) -> float:
+        """How long it waited (or has waited) between being due and its latest start."""
+        end = self.started_at or self.completed_at or now
+        return max(0.0, (end - max(self.created_at, min(self.run_at, end))).total_seconds())
+
+    def run_seconds(self, now: datetime) -> float | None:
+        """How long its latest attempt ran (or has run); None before the first."""
+        if self.started_at is None:
+            return None
+        running = self.status is Status.RUNNING
+        end = now if running else self.completed_at or self.updated_at
+        return max(0.0, (end - self.started_at).total_seconds())
+
+    def seconds_since_completion(self, now: datetime) -> float | None:
+        """How long ago it reached a terminal status; None while it has not."""
+        if self.completed_at is None:
+            return None
+        return max(0.0, (now - self.completed_at).total_seconds())
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a job under one lease. Also the checkpoint that the sweep leaves."""
+
+    job_id: str
+    lease_version: int
+    number: int
+    """Which attempt this was; a handed-back one and its successor share a number."""
+    worker: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    outcome: Event | None = None
+    """How it ended; None while it runs."""
+    error: JobError | None = None
+    message: str = ""
+    note: Any = None
+    """What the task attached to its acknowledgement."""
+    lease_expires_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+
+    @property
+    def duration_seconds(self) -> float | None:
+        """How long it ran; None while it runs."""
+        return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
+
+
+class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to a job. `sequence` counts from 1 per job, without gaps."""
+
+    job_id: str
+    sequence: int
+    at: datetime
+    event: Event
+    before: Status | None = None
+    after: Status | None = None
+    """Equal to `before` for events that only tell."""
+    worker: str | None = None
+    lease_version: int = 0
+    attempts: int = 0
+    """Attempts spent after this event; it tells a replay that reset them from one that did not."""
+    message: str = ""
+
+
+def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
+    if codec == LEFT_OUT:
+        raise PayloadError(f"the {what} of job {job_id} was left out of this search: get the job")
+    if codec == BLOB_CODEC:
+        raise PayloadError(
+            f"the {what} of job {job_id} is kept in a blob store: read it with queue.{what}_of(job)"
+        )
+    if codec != "json":
+        raise PayloadError(
+            f"the {what} of job {job_id} is a signed pickle: only a TaskQueue with its key reads it"
+        )
+    return msgspec.json.decode(data)
+
+
+def _check_name(what: str, value: str) -> None:
+    if _is_plain(value):
+        return
+    if not isinstance(value, str) or not value:
+        raise InvalidJobError(f"{what} must be a non-empty string, not {value!r}")
+    if len(value) > NAME_LENGTH_MAX:
+        raise InvalidJobError(
+            f"{what} is {len(value)} characters long; at most {NAME_LENGTH_MAX} are allowed"
+        )
+    if not value.isprintable():
+        raise InvalidJobError(f"{what} must not contain control characters: {value!r}")
+
+
+def _is_plain(value: str) -> bool:
+    """Most names at one glance: what is left is looked at more closely."""
+    return type(value) is str and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable()
+
+
+def _check_moment(what: str, value: datetime) -> None:
+    if value.utcoffset() is None:
+        raise InvalidJobError(f"{what} must know its time zone, for instance UTC: {value}")
+
+
+def _check_seconds(what: str, value: float) -> None:
+    zero = what == "delay_seconds"
+    # The comparison also refuses NaN, which is neither above nor below anything.
+    if not ((value >= 0 if zero else value > 0) and value <= SECONDS_MAX):
+        least = "0 or more" if zero else "above 0"
+        raise InvalidJobError(f"{what} must be {least} and at most ten years in seconds: {value!r}")
+
+
+def _check_metadata(metadata: dict[str, MetadataValue]) -> None:
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str | int | float | bool | None):
+            raise InvalidJobError(
+                f"metadata maps names to text, numbers, booleans or None, not {key!r} to {value!r}"
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidJobError(f"metadata {key!r} must be a finite number, not {value!r}")
+        if not is_text(key) or (isinstance(value, str) and not is_text(value)):
+            raise InvalidJobError(f"metadata must be UTF-8 text, not {key!r}: {value!r}")

@@ -1,0 +1,52 @@
+"""Limits per key: one tenant's jobs cannot take every slot of a queue.
+
+A job may name a `limit_key`. In a queue with `key_concurrency`, so many jobs of one key run at once
+and no more. So that no lease reads past the rest, a store shows leases only jobs that may run: of
+one key, one task and one tier of the order of service (`core.model.priority`), the best ones, as
+many as the key has free slots. The others are *parked*: pending to everybody but to leases. Within
+one tier the order never changes, so the jobs that are shown stay the best ones, whatever time it
+is.
+
+Clauses of the store contract, which hold whichever method makes a job pending, leases or ends it:
+
+- KEY-1  At most `key_concurrency` jobs of one key run at once in a queue, however many processes
+         lease. Jobs of other keys, without a key, and of other queues are leased meanwhile.
+- KEY-2  The slot of a job that is settled, whichever way, or taken back from a lost holder is free
+         in the same write.
+- KEY-3  Of the jobs that their key lets run, the best is leased, in the order of SCO-1; so too when
+         the lease is narrowed by task or by group.
+- KEY-4  A job that waits for its key is pending like any other: it is counted and found, has its
+         position, and is cancelled, purged, moved or ended by its time to live like any other.
+- KEY-5  A change of `key_concurrency` counts for the next lease, with what is pending and what runs
+         then. None lets all run; what runs goes on, also if it is more than the new limit.
+- KEY-6  Listeners hear `on_ready` when a job may be leased because one of its key ended.
+- KEY-7  Jobs of one key that come faster than `key_rate_per_second`, beyond a burst of two seconds'
+         worth, raise RateLimitedError as LIM-3 says. Jobs without a key use up nothing.
+- KEY-8  `limit_key` is kept with the job. One that is no name raises InvalidJobError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Rank = tuple[int, int]
+"""A job's turn and number: its rank within its tier; the lower is served first."""
+
+
+def free_slots(limit: int, running: int) -> int:
+    """How many jobs more of a key may run; none if more run than a limit that was lowered."""
+    return max(0, limit - running)
+
+
+def is_shown(own: tuple[Any, ...], last_shown: tuple[Any, ...] | None, free: int) -> bool:
+    """Whether a job is among the best `free` ones of its key, task and tier.
+
+    Both begin with a `Rank`. `last_shown` is the last of the first `free` that are shown; None if
+    there are fewer.
+
+    >>> is_shown((5, 1), last_shown=None, free=2)
+    True
+    >>> is_shown((5, 1), last_shown=(4, 9), free=2)
+    False
+    """
+    return free > 0 and (last_shown is None or own < last_shown)

@@ -1,0 +1,110 @@
+"""What can become of an attempt.
+
+A task returns a plain value (that is `Complete`), raises (that is `Fail`), or returns one of
+`Snooze`, `Retry` and `Cancel` to say something else. What that makes of the job is in `decision`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+
+
+class JobError(msgspec.Struct, frozen=True):
+    """An error as data: never the exception object, which only its own process could rebuild."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+class Complete(msgspec.Struct, frozen=True, tag="complete"):
+    """The task did its work. `result` is encoded; `note` is what it attached, any JSON document."""
+
+    result: bytes | None = None
+    note: bytes | None = None
+    codec: str = "json"
+
+
+class Fail(msgspec.Struct, frozen=True, tag="fail"):
+    """The attempt failed. `retry_after_seconds` overrules the job's backoff."""
+
+    error: JobError
+    retryable: bool = True
+    retry_after_seconds: float | None = None
+    breaker: Breaker | None = None
+    """The task's circuit breaker, if it has one."""
+
+
+class Snooze(msgspec.Struct, frozen=True, tag="snooze"):
+    """Not now: run the job again in `seconds`, with no attempt spent.
+
+    A task returns it: `return Snooze(60)`.
+    """
+
+    seconds: float
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        _check_delay("Snooze", self.seconds)
+
+
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    """The holder hands the job back unfinished, with no attempt spent."""
+
+    delay_seconds: float = 0.0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        _check_delay("Release", self.delay_seconds)
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Stop here, for good: the job is cancelled. A task returns it: `return Cancel("sold out")`."""
+
+    reason: str = ""
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """A task returns it to be tried again after so many seconds; the attempt is spent.
+
+    Without `after`, the job's own backoff decides.
+    """
+
+    after: float | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.after is not None:
+            _check_delay("Retry", self.after)
+
+    def as_failure(self) -> Fail:
+        """The outcome it stands for."""
+        return Fail(
+            JobError("Retry", self.reason or "the task asked to be retried"),
+            retry_after_seconds=self.after,
+        )
+
+
+Outcome = Complete | Fail | Snooze | Release | Cancel
+
+
+def within_limits(outcome: Outcome, job_id: str) -> Outcome:
+    """The outcome, or the permanent failure that a result too large to keep makes of it."""
+    if not isinstance(outcome, Complete) or outcome.result is None:
+        return outcome
+    size = len(outcome.result)
+    if size <= PAYLOAD_BYTES_MAX:
+        return outcome
+    message = (
+        f"the result of job {job_id} has {size:,} bytes; at most {PAYLOAD_BYTES_MAX:,} are kept: "
+        "store the data elsewhere and return a reference"
+    )
+    return Fail(JobError("PayloadTooLargeError", message), retryable=False)
+
+
+def _check_delay(what: str, seconds: float) -> None:
+    if not 0 <= seconds <= 366 * 24 * 3600:
+        raise ValueError(f"{what}: the delay must be between 0 seconds and a year, not {seconds!r}")

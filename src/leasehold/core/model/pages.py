@@ -1,0 +1,73 @@
+"""Pages of what is kept in order: history, log and audit; and what their cursors are.
+
+A cursor is the number of the last entry of the page before, as text. Numbers never change, so
+nothing is told twice or left out, whatever is written or dropped between two pages.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from leasehold.core.model.job import HistoryEvent
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.records import AuditRecord
+from leasehold.core.model.refusals import check_page, not_a_cursor
+
+
+class HistoryPage(msgspec.Struct, frozen=True):
+    """A part of a job's history, oldest first, and where the next one starts (None at the end)."""
+
+    events: list[HistoryEvent]
+    next_cursor: str | None = None
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """A part of a job's log, oldest first, and where the next one starts (None at the end)."""
+
+    lines: list[LogLine]
+    next_cursor: str | None = None
+    missed: int = 0
+    """How many lines between the cursor and these were dropped, to keep the bound of a log."""
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """A part of the audit log, newest first, and where the next one starts (None at the end)."""
+
+    records: list[AuditRecord]
+    next_cursor: str | None = None
+
+
+def check_cursor(limit: int, cursor: str | None) -> int | None:
+    """The number in a cursor, None for the first page; raises InvalidJobError for what is none."""
+    check_page(limit)
+    if cursor is None:
+        return None
+    # As many digits as a store's numbers have: a longer one was not given by any page.
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18):
+        raise not_a_cursor(cursor)
+    return int(cursor)
+
+
+def history_page(events: list[HistoryEvent], limit: int) -> HistoryPage:
+    """A page from events that come after the cursor: one more of them says that there is more."""
+    more = len(events) > limit
+    return HistoryPage(events[:limit], str(events[limit - 1].sequence) if more else None)
+
+
+def log_page(numbered: list[tuple[int, LogLine]], after: int, limit: int) -> LogPage:
+    """A page from numbered lines that come after the cursor, one more than it may have at most."""
+    more = len(numbered) > limit
+    return LogPage(
+        [line for _, line in numbered[:limit]],
+        str(numbered[limit - 1][0]) if more else None,
+        missed=numbered[0][0] - after - 1 if numbered else 0,
+    )
+
+
+def audit_page(numbered: list[tuple[int, AuditRecord]], limit: int) -> AuditPage:
+    """A page from numbered records below the cursor, one more than it may have at most."""
+    more = len(numbered) > limit
+    return AuditPage(
+        [record for _, record in numbered[:limit]],
+        str(numbered[limit - 1][0]) if more else None,
+    )

@@ -1,0 +1,273 @@
+"""The order of service: what a pending job's priority is worth at a moment, and where it stands.
+
+`effective` is the formula. It changes with every second, so no index could keep it; but most of it
+keeps two jobs' order for ever. `place` therefore puts a job into a *tier*: jobs of one tier never
+change their order among themselves, whatever time it is, so the best of a queue is the best of its
+tiers' first jobs, and `score` says what such a first job is worth now. `crosses_at` is when a job
+belongs into another tier; only jobs with a deadline ever cross.
+
+- Without a deadline, or far from it, a job's tier is its priority less its penalty: all of a tier
+  gain by waiting at the same pace and up to the same bound, so who waits longest is always first.
+- Within the horizon of its deadline, a job's tier is that deadline, rounded up to a multiple of the
+  rebalance interval: all of a tier have the same boost. Their turn is the moment at which they
+  would have been worth nothing, which orders them as long as they go on gaining by waiting. Those
+  that gain no more have a tier of their own, by priority, then first available first.
+
+So a deadline counts as up to one interval later than it is, and that is all by which the order
+served lags behind the formula.
+
+Clauses of the store contract, which hold whichever method makes a job pending, moves or leases it:
+
+- SCO-1  The pending job with the highest effective priority is leased first, and `position` counts
+         by the same; among equals the first available, then the first submitted. Queues of one
+         request are compared with each other, each by its own parameters.
+- SCO-2  What is served first was, at some moment of the last `rebalance_interval`, at least as good
+         as what is served after it; without deadlines, the order is exact.
+- SCO-3  In `fifo_mode`, or with all that counts beside priority turned off, the order is strictly
+         by priority, then first submitted first: a job that comes back has its old place.
+- SCO-4  A change of a queue's parameters counts for its pending jobs too, within the interval.
+- SCO-5  A priority above the queue's `max_priority` counts as that.
+- SCO-6  Parameters out of range raise InvalidQueueError, and change nothing.
+- SCO-7  A new priority counts with the waiting, the attempts and the deadline that are there.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import msgspec
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.env import to_micros
+from leasehold.errors import InvalidQueueError
+
+EFFECTIVE_MAX: Final = 200
+"""Effective priorities are clamped to 0 and this; so no part of them need be larger."""
+BANDS_MAX: Final = 1000
+"""How many rebalance intervals a deadline's horizon may have: each is a tier to look at."""
+
+_MILLI: Final = 1000
+_HIGHEST: Final = 100 * _MILLI
+_LOWEST: Final = -2 * EFFECTIVE_MAX * _MILLI
+"""A value below this is worth 0 for ever, whatever aging and deadline add to it."""
+FIRST_DEADLINE_TIER: Final = 1 << 40
+"""The tiers of deadlines begin here: first that of those which have passed, then by deadline."""
+
+
+_SINCE_BITS: Final = 42
+"""Where waiting adds nothing any more, a turn is what the job is worth and, in so many bits, the
+millisecond since when it is available."""
+
+
+def _check(name: str, value: float, least: float, most: float, unit: str) -> None:
+    # The comparison also refuses NaN, which is neither above nor below anything.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InvalidQueueError(
+            f"{name} must be a number from {least:g} to {most:g} ({unit}), not {value!r}"
+        )
+
+
+class Scoring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What counts beside a job's own priority, in one queue. See `QueueConfig` for each field."""
+
+    aging_factor: float | None = 3600.0
+    max_aging_bonus: float = 50.0
+    retry_penalty: float = 2.0
+    deadline_weight: float = 30.0
+    deadline_horizon: float = 3600.0
+    rebalance_interval: float = 60.0
+    fifo_mode: bool = False
+    max_priority: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.aging_factor is not None:
+            _check(
+                "aging_factor", self.aging_factor, 0.001, SECONDS_MAX, "seconds, or None for off"
+            )
+        _check("max_aging_bonus", self.max_aging_bonus, 0, EFFECTIVE_MAX, "points, 0 for off")
+        _check("retry_penalty", self.retry_penalty, 0, EFFECTIVE_MAX, "points, 0 for off")
+        _check("deadline_weight", self.deadline_weight, 0, EFFECTIVE_MAX, "points, 0 for off")
+        _check("deadline_horizon", self.deadline_horizon, 0.001, SECONDS_MAX, "seconds")
+        _check("rebalance_interval", self.rebalance_interval, 0.001, SECONDS_MAX, "seconds")
+        if self.deadline_horizon / self.rebalance_interval > BANDS_MAX:
+            raise InvalidQueueError(
+                f"deadline_horizon may be at most {BANDS_MAX:,} times rebalance_interval, not "
+                f"{self.deadline_horizon:g} s of {self.rebalance_interval:g} s: raise "
+                "rebalance_interval"
+            )
+        if not isinstance(self.fifo_mode, bool):
+            raise InvalidQueueError(f"fifo_mode must be True or False, not {self.fifo_mode!r}")
+        limit = self.max_priority
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= 100
+        ):
+            raise InvalidQueueError(
+                f"max_priority must be a whole number from 0 to 100, or None, not {limit!r}"
+            )
+
+    @cached_property
+    def aging_micros(self) -> int | None:
+        """How long a job waits for one point; None when waiting does not count."""
+        if self.aging_factor is None or not self.max_aging_bonus:
+            return None
+        return round(self.aging_factor * 1e6)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Nothing but priority and creation counts, so the order never changes."""
+        return self.fifo_mode or not (
+            self.retry_penalty or self.deadline_weight or self.aging_micros
+        )
+
+
+DEFAULT_SCORING: Final = Scoring()
+
+
+class Place(NamedTuple):
+    """Where a pending job stands: jobs are served by turn, then number, within a tier."""
+
+    tier: int
+    turn: int
+    crosses_at: int | None = None
+    """When it has to be placed anew; None for never."""
+
+
+def effective(
+    base: int,
+    attempts: int,
+    available_at: int,
+    deadline: int | None,
+    now: int,
+    scoring: Scoring = DEFAULT_SCORING,
+) -> float:
+    """A job's effective priority: the formula. Times are in microseconds.
+
+    >>> hour = 3_600_000_000
+    >>> effective(50, 1, 0, None, 10 * hour)  # base + aging - penalty
+    58.0
+    >>> effective(50, 0, 0, hour, hour // 2)  # half an hour left
+    58.0
+    """
+    value = _value(base, attempts, scoring) / _MILLI
+    if scoring.is_plain:
+        return value
+    boost = 0.0 if deadline is None else _boost(deadline - now, scoring)
+    return _clamped(value + _aging(now - available_at, scoring) + boost)
+
+
+def place(
+    base: int,
+    attempts: int,
+    available_at: int,
+    created_at: int,
+    deadline: int | None,
+    now: int,
+    scoring: Scoring = DEFAULT_SCORING,
+) -> Place:
+    """Where a pending job belongs. Times are in microseconds."""
+    value = _value(base, attempts, scoring)
+    if scoring.is_plain:
+        return Place(_HIGHEST - value, created_at)
+    if deadline is None or not scoring.deadline_weight:
+        return Place(_HIGHEST - value, available_at)
+    interval = round(scoring.rebalance_interval * 1e6)
+    band = -(-deadline // interval)
+    end = band * interval
+    begin = end - round(scoring.deadline_horizon * 1e6)
+    if now < begin:
+        return Place(_HIGHEST - value, available_at, begin)
+    tier = FIRST_DEADLINE_TIER if now >= end else FIRST_DEADLINE_TIER + 2 * band
+    crossings = [] if now >= end else [end]
+    aging = scoring.aging_micros
+    capped_at = available_at + round((aging or 0) * scoring.max_aging_bonus)
+    if aging is not None and now < capped_at:
+        turn = available_at - value * aging // _MILLI
+        crossings.append(capped_at)
+    else:
+        turn = (-value << _SINCE_BITS) + available_at // 1000
+        tier += 1
+    return Place(tier, turn, min(crossings, default=None))
+
+
+def service_order(job: Job, now: datetime, scoring: Scoring) -> tuple[float, int]:
+    """What a pending job is compared by; the least is served first, among equals by submission."""
+    available_at, created_at = to_micros(max(job.run_at, job.created_at)), to_micros(job.created_at)
+    stands = place(
+        job.inherited_priority or job.priority,
+        job.attempts,
+        available_at,
+        created_at,
+        None if job.deadline is None else to_micros(job.deadline),
+        to_micros(now),
+        scoring,
+    )
+    since = created_at if scoring.is_plain else available_at
+    return -score(stands.tier, stands.turn, to_micros(now), scoring), since
+
+
+def default_place(priority: int, created_at: int) -> Place:
+    """Where nearly every job stands: not delayed, not retried, without a deadline.
+
+    A store need not write down the places of these.
+    """
+    return Place(default_tier(priority), created_at)
+
+
+def default_tier(priority: int) -> int:
+    """The tier of jobs of this priority that nothing is added to or taken from."""
+    return _HIGHEST - priority * _MILLI
+
+
+def score(tier: int, turn: int, now: int, scoring: Scoring = DEFAULT_SCORING) -> float:
+    """What a job that was placed there is worth now: its effective priority, but for the lag."""
+    if tier < FIRST_DEADLINE_TIER:
+        value = (_HIGHEST - tier) / _MILLI
+        return value if scoring.is_plain else _clamped(value + _aging(now - turn, scoring))
+    band, capped = divmod(tier - FIRST_DEADLINE_TIER, 2)
+    end = band * round(scoring.rebalance_interval * 1e6)
+    boost = _boost(end - now, scoring) if band else scoring.deadline_weight
+    aging = scoring.aging_micros
+    if aging is not None and not capped:
+        return _clamped(boost + (now - turn) / aging)
+    bonus = 0.0 if aging is None else scoring.max_aging_bonus
+    return _clamped(boost + bonus - (turn >> _SINCE_BITS) / _MILLI)
+
+
+def score_limit(tier: int, now: int, scoring: Scoring) -> float:
+    """The most that a job of this tier, or of a later one of its kind, can be worth now."""
+    bonus = 0.0 if scoring.aging_micros is None else scoring.max_aging_bonus
+    if tier < FIRST_DEADLINE_TIER:
+        return _clamped((_HIGHEST - tier) / _MILLI + bonus)
+    band = (tier - FIRST_DEADLINE_TIER) // 2
+    end = band * round(scoring.rebalance_interval * 1e6)
+    boost = _boost(end - now, scoring) if band else scoring.deadline_weight
+    return _clamped(_HIGHEST / _MILLI + bonus + boost)
+
+
+def _value(base: int, attempts: int, scoring: Scoring) -> int:
+    """What does not change with time, in thousandths."""
+    if scoring.max_priority is not None:
+        base = min(base, scoring.max_priority)
+    if not attempts or scoring.is_plain:
+        return base * _MILLI
+    return max(_LOWEST, base * _MILLI - attempts * round(scoring.retry_penalty * _MILLI))
+
+
+def _aging(waited: int, scoring: Scoring) -> float:
+    aging = scoring.aging_micros
+    return 0.0 if aging is None else min(max(waited, 0) / aging, scoring.max_aging_bonus)
+
+
+def _boost(remaining: int, scoring: Scoring) -> float:
+    horizon = round(scoring.deadline_horizon * 1e6)
+    if remaining >= horizon:
+        return 0.0
+    nearness: float = 1 - max(remaining, 0) / horizon
+    return scoring.deadline_weight * nearness**2
+
+
+def _clamped(points: float) -> float:
+    return min(max(points, 0.0), float(EFFECTIVE_MAX))

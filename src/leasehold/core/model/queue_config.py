@@ -1,0 +1,222 @@
+"""A queue's own rules: how many jobs it holds and runs, how fast they come, what is the default.
+
+A queue that nobody configured has no rules: it takes every job, and runs as many as it can.
+The rules are kept in the store and read inside the write that submits or leases, so a change counts
+at once, in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import NAME_LENGTH_MAX, SECONDS_MAX
+from leasehold.core.model.priority import Scoring
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.rate import Rate
+from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.model.status import Status
+from leasehold.errors import InvalidQueueError, QueueClosedError
+
+RETRIES_MAX: Final = 1_000_000
+COUNT_MAX: Final = 1_000_000_000
+
+
+class QueueState(StrEnum):
+    """What a queue lets happen."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    """Nothing is leased; jobs are accepted, and what runs goes on."""
+    DRAINING = "draining"
+    """Nothing is accepted; what is there finishes."""
+    DELETING = "deleting"
+    """Nothing is accepted or leased: what waits becomes dead letters, then the queue is forgotten.
+    Only `delete_queue` leads here, and nothing but its end leads away."""
+
+    @property
+    def is_leased_from(self) -> bool:
+        """Whether jobs of the queue are leased."""
+        return self not in _LEASED_FROM_NO_MORE
+
+
+_LEASED_FROM_NO_MORE: Final = frozenset({QueueState.PAUSED, QueueState.DELETING})
+
+
+def being_deleted(queue: str) -> QueueClosedError:
+    """The error for whatever is asked of a queue that is going to be forgotten."""
+    return QueueClosedError(
+        f"queue {queue!r} is being deleted: try again when that is done (any worker's sweep "
+        "finishes it)"
+    )
+
+
+def _check_count(
+    name: str, value: int | None, least: int, advice: str, largest: int = COUNT_MAX
+) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= largest:
+        raise InvalidQueueError(
+            f"{name} must be a whole number from {least} to {largest:,}, or None for no limit, "
+            f"not {value!r} ({advice})"
+        )
+
+
+def _check_number(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidQueueError(f"{name} must be a number, not {value!r}")
+
+
+def _check_rate(name: str, value: float | None) -> None:
+    if value is not None:
+        _check_number(name, value)
+        try:
+            Rate(value)
+        except InvalidQueueError as error:
+            raise InvalidQueueError(f"{name}: {error}") from None
+
+
+class QueueConfig(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    dict=True,
+):
+    """The rules of one queue. None means: no limit, or no default of its own.
+
+    >>> QueueConfig(max_concurrency=5).changed({"max_depth": 100})
+    QueueConfig(max_depth=100, max_concurrency=5)
+    """
+
+    max_depth: int | None = None
+    """How many jobs may be pending at a submit; what comes back by itself is never refused."""
+    max_concurrency: int | None = None
+    """How many jobs may run at once, over all workers."""
+    rate_per_second: float | None = None
+    """How many jobs may be submitted per second, with bursts of two seconds' worth."""
+    client_rate_per_second: float | None = None
+    """The same for each client by itself; jobs that name no client share one."""
+    key_concurrency: int | None = None
+    """How many jobs of one `limit_key` may run at once; jobs without a key are not limited."""
+    key_rate_per_second: float | None = None
+    """How many jobs of one `limit_key` may be submitted per second; without a key, any number."""
+    lease_seconds: float | None = None
+    """For jobs that name none."""
+    max_retries: int | None = None
+    """For jobs that name none."""
+    retry: RetryPolicy | None = None
+    """For jobs that name none."""
+    aging_factor: float | None = 3600.0
+    """How many seconds a job waits for one more point of priority; None: waiting does not count."""
+    max_aging_bonus: float = 50.0
+    """How many points a job can gain by waiting."""
+    retry_penalty: float = 2.0
+    """How many points each attempt that was spent costs."""
+    deadline_weight: float = 30.0
+    """How many points a job has gained once its deadline has come."""
+    deadline_horizon: float = 3600.0
+    """How many seconds before its deadline a job begins to gain by it."""
+    rebalance_interval: float = 60.0
+    """By how many seconds the order served may lag behind the formula."""
+    fifo_mode: bool = False
+    """Nothing of all this counts: strictly by priority, then first submitted first."""
+    max_priority: int | None = None
+    """A higher priority of a job counts as this one."""
+    retention: QueueRetention | None = None
+    """How long its ended jobs are kept; the store's own policy for what it does not say."""
+
+    def __post_init__(self) -> None:
+        _check_count("max_depth", self.max_depth, 1, "to accept nothing, drain the queue")
+        _check_count(
+            "max_concurrency", self.max_concurrency, 1, "to let nothing run, pause the queue"
+        )
+        _check_count(
+            "key_concurrency", self.key_concurrency, 1, "to let nothing run, pause the queue"
+        )
+        _check_count("max_retries", self.max_retries, 0, "0 means never", largest=RETRIES_MAX)
+        _check_rate("rate_per_second", self.rate_per_second)
+        _check_rate("client_rate_per_second", self.client_rate_per_second)
+        _check_rate("key_rate_per_second", self.key_rate_per_second)
+        if self.lease_seconds is not None:
+            _check_number("lease_seconds", self.lease_seconds)
+            if not 0 < self.lease_seconds <= SECONDS_MAX:
+                raise InvalidQueueError(
+                    "lease_seconds must be above 0 and at most ten years in seconds, "
+                    f"not {self.lease_seconds!r}"
+                )
+        if not isinstance(self.retry, Exponential | Linear | Constant | Delays | None):
+            raise InvalidQueueError(f"retry must be a retry policy, not {self.retry!r}")
+        if not isinstance(self.retention, QueueRetention | None):
+            raise InvalidQueueError(f"retention must be a QueueRetention, not {self.retention!r}")
+        _ = self.scoring  # It refuses what it cannot work with.
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        """What counts beside a job's own priority."""
+        return Scoring(**{name: getattr(self, name) for name in Scoring.__struct_fields__})
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> QueueConfig:
+        """A config from options by name; an unknown one is refused."""
+        unknown = options.keys() - set(cls.__struct_fields__)
+        if unknown:
+            names = ", ".join(cls.__struct_fields__)
+            raise InvalidQueueError(f"unknown queue option {min(unknown)!r}; there are {names}")
+        return cls(**options)
+
+    def changed(self, changes: Mapping[str, Any]) -> QueueConfig:
+        """The same rules but for those named; None takes one away."""
+        return QueueConfig.of({**msgspec.structs.asdict(self), **changes})
+
+    def applied_to(self, draft: Draft) -> Draft:
+        """The draft with this queue's defaults where it names none."""
+        defaults = {
+            name: value
+            for name in ("lease_seconds", "max_retries", "retry")
+            if (value := getattr(self, name)) is not None and getattr(draft, name) is None
+        }
+        return msgspec.structs.replace(draft, **defaults) if defaults else draft
+
+
+class QueueRule(NamedTuple):
+    """What somebody has set for a queue. A queue for which nobody has set anything has none."""
+
+    state: QueueState = QueueState.ACTIVE
+    config: QueueConfig = QueueConfig()
+    deleted_by: str | None = None
+    """Who deletes it, while it is being deleted."""
+    problem: str | None = None
+    """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as it was at one moment."""
+
+    name: str
+    state: QueueState = QueueState.ACTIVE
+    config: QueueConfig = QueueConfig()
+    pending: int = 0
+    running: int = 0
+    counts: dict[Status, int] = {}
+    """How many of its jobs stand in each status."""
+    held_until: dict[str, datetime] = {}
+    """Tasks that their circuit breaker holds back here, and until when."""
+
+
+def check_queue_name(name: str) -> None:
+    """Raise InvalidQueueError for what cannot be a queue's name."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise InvalidQueueError(f"a queue's name must be a non-empty printable string: {name!r}")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidQueueError(
+            f"a queue's name has at most {NAME_LENGTH_MAX} characters, not {len(name)}"
+        )

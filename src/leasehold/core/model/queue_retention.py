@@ -1,0 +1,54 @@
+"""How long a queue's own ended jobs are kept, where it does not leave that to the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from leasehold.core.model.retention import RetentionPolicy, check_seconds
+from leasehold.core.model.status import Status
+
+
+class QueueRetention(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True
+):
+    """Seconds per status; None keeps for ever, and what is not said is left to the store.
+
+    >>> QueueRetention(completed_seconds=3600).over(RetentionPolicy()).cancelled_seconds
+    86400.0
+    """
+
+    completed_seconds: float | UnsetType | None = UNSET
+    cancelled_seconds: float | UnsetType | None = UNSET
+    dead_seconds: float | UnsetType | None = UNSET
+
+    def __post_init__(self) -> None:
+        for name, value in self._said().items():
+            check_seconds(name, value)
+
+    def over(self, policy: RetentionPolicy) -> RetentionPolicy:
+        """The store's policy as it counts for this queue."""
+        return msgspec.structs.replace(policy, **self._said())
+
+    def _said(self) -> dict[str, float | None]:
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in values.items() if value is not UNSET}
+
+
+def is_worth_it(
+    policy: RetentionPolicy,
+    ended: Mapping[Status, int],
+    apart: Iterable[tuple[RetentionPolicy, Mapping[Status, int]]] = (),
+) -> bool:
+    """Whether so many ended jobs are worth a clean-up, were all of them old enough.
+
+    `apart` are those of queues with a policy of their own, which `ended` leaves out.
+    """
+    prunable = sum(
+        counts.get(status, 0)
+        for each, counts in ((policy, ended), *apart)
+        for status in each.seconds_by_status()
+    )
+    return prunable >= policy.worth_cleaning

@@ -1,0 +1,211 @@
+"""Why a job is not running: the first thing that stands in its way, in words and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.queue_config import QueueInfo, QueueState
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.status import Status
+from leasehold.core.model.unreadable import ERROR_TYPE
+
+
+class ReasonKind(StrEnum):
+    """What can stand in a job's way, in the order in which it is looked for."""
+
+    ENDED = "ended"
+    RUNNING = "running"
+    NOT_DUE = "not_due"
+    RETRY_WAITS = "retry_waits"
+    BLOCKED = "blocked"
+    UNREADABLE = "unreadable"
+    QUEUE_PAUSED = "queue_paused"
+    BREAKER_OPEN = "breaker_open"
+    LIMIT_REACHED = "limit_reached"
+    KEY_LIMIT_REACHED = "key_limit_reached"
+    NO_WORKER = "no_worker"
+    WORKERS_BUSY = "workers_busy"
+    OTHERS_FIRST = "others_first"
+    NEXT = "next"
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a job is not running, as it was at one moment."""
+
+    kind: ReasonKind
+    text: str
+    """One sentence for a person."""
+    details: dict[str, Any] = {}
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def reason_for(
+    job: Job,
+    queue: QueueInfo,
+    workers: Sequence[WorkerInfo],
+    position: int | None,
+    now: datetime,
+    key_running: int = 0,
+) -> Reason:
+    """Why this job is not running, given its queue, the workers and how many are served before it.
+
+    `key_running` says how many jobs of its `limit_key` are running in its queue.
+
+    Draining is no reason: a queue that accepts nothing still runs what it has.
+    """
+    if job.status is not Status.PENDING:
+        return _not_pending(job, now)
+    if job.error is not None and job.error.type == ERROR_TYPE:
+        return Reason(
+            ReasonKind.UNREADABLE,
+            f"It will become a dead letter when a worker meets it: {job.error.message}.",
+            {"error": job.error.message},
+        )
+    return (
+        _held_by_queue(job, queue)
+        or _held_by_key(job, queue, key_running)
+        or _short_of_workers(job, workers)
+        or _in_line(job, position)
+    )
+
+
+def _not_pending(job: Job, now: datetime) -> Reason:
+    if job.is_terminal:
+        return _ended(job)
+    if job.status is Status.RUNNING:
+        return Reason(
+            ReasonKind.RUNNING,
+            f"It is running: {job.worker} holds it since {_at(job.lease_acquired_at)}, under lease "
+            f"version {job.lease_version} until {_at(job.lease_expires_at)}.",
+            {
+                "worker": job.worker,
+                "since": job.lease_acquired_at,
+                "lease_version": job.lease_version,
+                "lease_expires_at": job.lease_expires_at,
+                "heartbeat_at": job.heartbeat_at,
+            },
+        )
+    if job.status is Status.BLOCKED:
+        return Reason(
+            ReasonKind.BLOCKED,
+            f"It waits for other jobs: {', '.join(job.depends_on) or 'not known here'}.",
+            {"depends_on": list(job.depends_on)},
+        )
+    left = max(0.0, (job.run_at - now).total_seconds())
+    details = {"run_at": job.run_at, "seconds": left}
+    if job.status is Status.FAILED:
+        what = f" with {job.error.type}: {job.error.message}" if job.error else ""
+        return Reason(
+            ReasonKind.RETRY_WAITS,
+            f"Attempt {job.attempts} of {job.allowance} failed{what}; it is tried again at "
+            f"{_at(job.run_at)}, in {left:.1f} s.",
+            {**details, "attempts": job.attempts, "allowance": job.allowance},
+        )
+    why = f" ({job.reason})" if job.reason else ""
+    return Reason(
+        ReasonKind.NOT_DUE,
+        f"It is not due before {_at(job.run_at)}, in {left:.1f} s{why}.",
+        {**details, "reason": job.reason},
+    )
+
+
+def _ended(job: Job) -> Reason:
+    why = ""
+    if job.error is not None and job.error.type == ERROR_TYPE:
+        why = f": {job.error.message}"
+    elif job.status is Status.DEAD and job.error is not None:
+        why = f" after {job.attempts} attempt(s), the last error being {job.error.type}"
+    elif job.reason:
+        why = f": {job.reason}"
+    return Reason(
+        ReasonKind.ENDED,
+        f"It has ended: {job.status} at {_at(job.completed_at)}{why}.",
+        {"status": job.status.value, "completed_at": job.completed_at, "reason": job.reason},
+    )
+
+
+def _held_by_queue(job: Job, queue: QueueInfo) -> Reason | None:
+    if queue.state is QueueState.PAUSED:
+        return Reason(
+            ReasonKind.QUEUE_PAUSED,
+            f"Queue {queue.name!r} is paused: nothing of it is leased until somebody resumes it.",
+            {"queue": queue.name},
+        )
+    held_until = queue.held_until.get(job.task)
+    if held_until is not None:
+        return Reason(
+            ReasonKind.BREAKER_OPEN,
+            f"Task {job.task!r} kept failing, so its circuit breaker holds it back until "
+            f"{_at(held_until)}; then one job is tried.",
+            {"task": job.task, "held_until": held_until},
+        )
+    limit = queue.config.max_concurrency
+    if limit is not None and queue.running >= limit:
+        return Reason(
+            ReasonKind.LIMIT_REACHED,
+            f"Queue {queue.name!r} runs {limit} job(s) at once and {queue.running} are running: it "
+            "waits for one of them to end.",
+            {"queue": queue.name, "max_concurrency": limit, "running": queue.running},
+        )
+    return None
+
+
+def _held_by_key(job: Job, queue: QueueInfo, running: int) -> Reason | None:
+    limit = queue.config.key_concurrency
+    if limit is None or job.limit_key is None or running < limit:
+        return None
+    return Reason(
+        ReasonKind.KEY_LIMIT_REACHED,
+        f"Key {job.limit_key!r} has {running} of {limit} jobs running in queue {queue.name!r}: it "
+        "waits for one of them to end.",
+        {
+            "queue": queue.name,
+            "limit_key": job.limit_key,
+            "key_concurrency": limit,
+            "running": running,
+        },
+    )
+
+
+def _short_of_workers(job: Job, workers: Sequence[WorkerInfo]) -> Reason | None:
+    serving = [worker for worker in workers if job.queue in worker.queues]
+    if not serving:
+        return Reason(
+            ReasonKind.NO_WORKER,
+            f"No worker is registered for queue {job.queue!r}: start one.",
+            {"queue": job.queue, "workers": len(workers)},
+        )
+    if all(worker.running >= worker.slots for worker in serving):
+        return Reason(
+            ReasonKind.WORKERS_BUSY,
+            f"Every worker of queue {job.queue!r} is busy ({len(serving)} of them): it waits for a "
+            "free slot.",
+            {"queue": job.queue, "workers": [worker.id for worker in serving]},
+        )
+    return None
+
+
+def _in_line(job: Job, position: int | None) -> Reason:
+    if position:
+        return Reason(
+            ReasonKind.OTHERS_FIRST,
+            f"{position} job(s) of queue {job.queue!r} are served before it.",
+            {"position": position},
+        )
+    return Reason(
+        ReasonKind.NEXT,
+        "Nothing stands in its way: it is the next to be leased.",
+        {"position": position},
+    )
+
+
+def _at(moment: datetime | None) -> str:
+    return "an unknown time" if moment is None else moment.isoformat(timespec="seconds")

@@ -1,0 +1,115 @@
+"""What a store answers with, and whom it tells: the records of the contract in `contract.store`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from leasehold.core.model.status import Status
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """The answer to one submitted draft."""
+
+    id: str
+    status: Status
+    is_duplicate: bool = False
+    """True when an earlier job with the same idempotency key was found: `id` is that job's."""
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as the registry knows it."""
+
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    started_at: datetime
+    heartbeat_at: datetime
+    running: int = 0
+    """How many leases it holds."""
+
+
+class WorkerLife(Protocol):
+    """A registered worker's sign of life, held from registration until `close`.
+
+    Where the store can prove death at once, this holds the proof's lock; a child process of the
+    worker inherits `lock_fd`, so that the lock is free only when the whole tree is dead.
+    """
+
+    @property
+    def lock_fd(self) -> int | None:
+        """The descriptor that children must inherit; None where death cannot be proved."""
+
+    def close(self) -> None:
+        """Leave the registry in order."""
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts and lifetime totals of one queue, or of all."""
+
+    counts: dict[Status, int]
+    """How many jobs stand in each status now."""
+    submitted: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Attempts that failed, retried or not."""
+    retried: int = 0
+    """Failed attempts that another one followed or will follow."""
+    dead: int = 0
+    cancelled: int = 0
+    recovered: int = 0
+    """Jobs taken back from a holder that was lost, to be run again."""
+    rejected: int = 0
+    """Jobs refused because the queue was full."""
+    cleaned: int = 0
+    """Jobs discarded or pruned after they had ended."""
+
+    def as_mapping(self) -> dict[str, int]:
+        """One flat mapping: a count per status, and the totals under `total_...`."""
+        totals = {
+            f"total_{name}": getattr(self, name)
+            for name in self.__struct_fields__
+            if name != "counts"
+        }
+        return {status.value: self.counts.get(status, 0) for status in Status} | totals
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An administrative action: who did what, when, to how many."""
+
+    at: datetime
+    actor: str
+    action: str
+    detail: dict[str, Any]
+    count: int
+
+
+class Listener(Protocol):
+    """Who wants to be woken. Calls come from any thread, must return at once and are only hints:
+    one may come for nothing, and after a lost one a slow poll finds the truth.
+    """
+
+    def on_ready(self) -> None:
+        """Jobs may have become available, or due earlier than was known."""
+
+    def on_ended(self, job_ids: Collection[str] | None) -> None:
+        """These jobs reached a terminal status; None when it is not known which."""
+
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
+        """Somebody asked to stop these running jobs; None when it is not known which."""
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """What one purge did."""
+
+    purged: int
+    """How many jobs it deleted."""
+    more: bool
+    """Whether there may be more that fit: call again."""
+    dependents: int = 0
+    """How many times another job waited for one of them, and is told as if that was cancelled."""

@@ -1,0 +1,128 @@
+"""Refusals that every store answers with: their classes and their words, once.
+
+An error says what happened, to which job or queue, and what to do. Stores differ in how they find
+out that something must be refused, never in what the caller reads.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from leasehold.core.model.status import Event, Status
+from leasehold.errors import (
+    DuplicateJobError,
+    InvalidJobError,
+    InvalidTransitionError,
+    JobNotFoundError,
+    LeaseConflictError,
+    LeaseExpiredError,
+    LeaseLostError,
+    QueueExistsError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+)
+
+PAGE_MAX: Final = 10_000
+"""How many jobs one page of a search holds at most."""
+
+
+# -- jobs --------------------------------------------------------------------------------------
+
+
+def no_job(job_id: str) -> JobNotFoundError:
+    return JobNotFoundError(f"no job has the id {job_id!r}: it never existed, or was deleted")
+
+
+def id_is_taken(job_id: str) -> DuplicateJobError:
+    return DuplicateJobError(
+        f"a job with the id {job_id!r} exists already: choose another id, or give an "
+        "idempotency_key if it is to be the same job"
+    )
+
+
+def not_ended(job_id: str, status: Status) -> InvalidTransitionError:
+    """The answer to a discard of a job that is still to run, or runs."""
+    return InvalidTransitionError(
+        f"job {job_id} is {status}: only jobs that have ended can be discarded. Cancel it first."
+    )
+
+
+def not_waiting(job_id: str, status: Status) -> InvalidTransitionError:
+    """The answer to a change of priority that comes too late."""
+    return InvalidTransitionError(
+        f"job {job_id} is {status}: only a waiting job's priority can be changed"
+    )
+
+
+def changes_status(event: Event) -> InvalidTransitionError:
+    """The answer to whoever wants to write such an event to a history by hand."""
+    return InvalidTransitionError(
+        f"{event} changes a job's status: it cannot be written to its history alone"
+    )
+
+
+# -- leases ------------------------------------------------------------------------------------
+
+
+def lease_of_no_job(job_id: str, version: int) -> LeaseLostError:
+    return LeaseLostError(f"job {job_id} no longer exists: its lease {version} is void")
+
+
+def stale_lease(
+    job_id: str, version: int, status: Status, holder: tuple[str, int] | None
+) -> LeaseLostError:
+    """The answer to a former holder; `holder` is who has the job now, under which version."""
+    if holder is None:
+        return LeaseLostError(
+            f"lease {version} of job {job_id} is lost: the job is {status} now. Drop what was done "
+            "under it; whoever took the job decides about it."
+        )
+    worker, current = holder
+    return LeaseConflictError(
+        f"lease {version} of job {job_id} is lost: {worker} holds it under version {current} now. "
+        "Drop what was done under it."
+    )
+
+
+def expired_lease(job_id: str, version: int, expired_at: datetime) -> LeaseExpiredError:
+    return LeaseExpiredError(
+        f"lease {version} of job {job_id} expired at {expired_at.isoformat()}: it can still be "
+        "settled, but not renewed"
+    )
+
+
+# -- queues ------------------------------------------------------------------------------------
+
+
+def queue_exists(queue: str) -> QueueExistsError:
+    return QueueExistsError(
+        f"queue {queue!r} exists already, with other rules: use update_queue to change them"
+    )
+
+
+def no_queue(queue: str) -> QueueNotFoundError:
+    return QueueNotFoundError(
+        f"there is no queue {queue!r}: it was not created, and never held a job"
+    )
+
+
+def queue_not_empty(queue: str, waiting: int, running: int) -> QueueNotEmptyError:
+    return QueueNotEmptyError(
+        f"queue {queue!r} was not deleted: {waiting} job(s) wait and {running} run in it. "
+        "Drain or purge it first, or delete it with force: then those that wait become dead "
+        "letters, and those that run may finish"
+    )
+
+
+# -- searches ----------------------------------------------------------------------------------
+
+
+def check_page(limit: int) -> None:
+    """Refuse a page of a search that is no page, or too large."""
+    if not 1 <= limit <= PAGE_MAX:
+        raise InvalidJobError(f"limit must be from 1 to {PAGE_MAX:,}, not {limit}")
+
+
+def not_a_cursor(cursor: str) -> InvalidJobError:
+    return InvalidJobError(f"{cursor!r} is not a cursor that an earlier page gave")

@@ -1,0 +1,317 @@
+"""Retention: how long ended jobs are kept, and the rules by which a clean-up works.
+
+A clean-up is a row of small writes. Each one holds the store's write lock about 20 ms, whatever the
+machine, and between them the lock is free for nineteen times as long: who runs jobs hardly notices.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.status import Status
+from leasehold.errors import InvalidRetentionError
+
+DAY_SECONDS: Final = 24 * 3600.0
+BATCH_MAX: Final = 1000
+"""Jobs per write, at most."""
+BATCH_MIN: Final = 10
+"""On a machine where even these take longer, going lower would only pay for more commits."""
+BATCH_START: Final = 200
+"""How many the first write of a clean-up takes, when nothing has been measured yet."""
+LOCK_SECONDS: Final = 0.020
+"""How long one write of a clean-up should hold the write lock."""
+LOCK_SHARE: Final = 0.05
+"""The part of the time for which a clean-up may hold the write lock."""
+ABANDONED_SECONDS: Final = 60.0
+"""A clean-up that was silent for so long was given up, or its process died."""
+CLEANUP_RECORDS_MAX: Final = 1000
+"""Kept in a store; the oldest go first."""
+
+
+class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How long what has ended is kept, in seconds; None keeps it for ever.
+
+    >>> RetentionPolicy(completed_seconds=3600).cancelled_seconds
+    86400.0
+    """
+
+    completed_seconds: float | None = 7 * DAY_SECONDS
+    cancelled_seconds: float | None = 1 * DAY_SECONDS
+    dead_seconds: float | None = None
+    """Dead letters wait for a person, unless you say otherwise."""
+    archive_seconds: float | None = 90 * DAY_SECONDS
+    """Whole days, counted from the day on which a job was archived; 0 keeps no archive."""
+    audit_seconds: float | None = (90 + 365) * DAY_SECONDS
+    """Ninety days, and a year on top for whoever looks into the past."""
+    history_events_max: int | None = 100_000
+    """History events of completed jobs, all together. Beyond, the oldest lose theirs as a whole."""
+    interval_seconds: float | None = 1 * DAY_SECONDS
+    """How often a worker cleans up by itself; None for never."""
+    worth_cleaning: int = 100
+    """With fewer ended jobs than this in the store, it is not done by itself."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if name.endswith("_seconds"):
+                check_seconds(name, getattr(self, name))
+        _check_count("history_events_max", self.history_events_max, optional=True)
+        _check_count("worth_cleaning", self.worth_cleaning, optional=False)
+
+    def seconds_by_status(self) -> dict[Status, float]:
+        """The limits there are."""
+        limits = {
+            Status.COMPLETED: self.completed_seconds,
+            Status.CANCELLED: self.cancelled_seconds,
+            Status.DEAD: self.dead_seconds,
+        }
+        return {status: seconds for status, seconds in limits.items() if seconds is not None}
+
+    def cutoffs(self, now: datetime, scope: Scope) -> dict[Status, datetime]:
+        """Up to which moment jobs of a status must have ended to be pruned now.
+
+        A status that is missing is not pruned at all: dead letters, unless somebody said so.
+        """
+        found = {
+            status: now - timedelta(seconds=seconds)
+            for status, seconds in self.seconds_by_status().items()
+        }
+        if scope.emergency:
+            found |= {Status.COMPLETED: now, Status.CANCELLED: now}
+            if scope.dead:
+                found[Status.DEAD] = now
+        return found
+
+    def oldest_day(self, now: datetime) -> int | None:
+        """The first day (counted from 1970) that the archive keeps; None if it keeps all."""
+        if self.archive_seconds is None:
+            return None
+        if self.archive_seconds == 0:
+            return day_of(now) + 1
+        return day_of(now - timedelta(seconds=self.archive_seconds))
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """What one clean-up is asked to do beyond the daily one."""
+
+    force: bool = False
+    """Now, whether it is due and worth it or not."""
+    emergency: bool = False
+    """Completed and cancelled jobs whatever their age; it never waits for its turn."""
+    dead: bool = False
+    """With `emergency`: dead letters too, which nothing else takes."""
+
+    def __post_init__(self) -> None:
+        if self.dead and not self.emergency:
+            raise InvalidRetentionError(
+                "dead=True is part of an emergency clean-up: give emergency=True as well, set "
+                "dead_seconds in the policy, or use dead_letters.purge()"
+            )
+
+    @property
+    def mode(self) -> CleanUpMode:
+        """The name under which it is recorded."""
+        if self.emergency:
+            return CleanUpMode.EMERGENCY
+        return CleanUpMode.FORCE if self.force else CleanUpMode.DAILY
+
+
+class CleanUpMode(StrEnum):
+    """Why a clean-up was made."""
+
+    DAILY = "daily"
+    FORCE = "force"
+    EMERGENCY = "emergency"
+
+
+DAILY: Final = Scope()
+
+
+class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one write of a clean-up did, and whether there is more to do."""
+
+    run: int | None = None
+    """The number of the clean-up; None if none was begun: it is not due, or not worth it."""
+    more: bool = False
+    """Whether to call again, with this `run`."""
+    next_due_at: datetime | None = None
+    """When the next daily one may begin, once this one is over or was not begun; None if never."""
+    completed: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    archived: int = 0
+    results_dropped: int = 0
+    """Results whose own time to live was over; their jobs stay."""
+    histories_dropped: int = 0
+    """Completed jobs that lost their history to its bound; the jobs stay."""
+    archive_dropped: int = 0
+    """Archived jobs whose day was over."""
+    taken: int = 0
+    """How much of the limit was used; what it counts depends on what was cleaned."""
+    lock_seconds: float = 0.0
+    """How long the write lock was held for it."""
+
+    @property
+    def pruned(self) -> int:
+        """Jobs that left the store."""
+        return self.completed + self.cancelled + self.dead
+
+
+class CleanUp(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of one clean-up: who, when, how many, how long."""
+
+    run: int
+    mode: CleanUpMode
+    actor: str
+    started_at: datetime
+    active_at: datetime
+    """Its latest write."""
+    ended_at: datetime | None = None
+    """None while it goes on, or if it was given up half-way: the next one does the rest."""
+    completed: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    archived: int = 0
+    results_dropped: int = 0
+    histories_dropped: int = 0
+    archive_dropped: int = 0
+    writes: int = 0
+    lock_seconds: float = 0.0
+    """For how long it held the write lock, all in all."""
+
+    @property
+    def pruned(self) -> int:
+        """Jobs that left the store."""
+        return self.completed + self.cancelled + self.dead
+
+    @property
+    def duration_seconds(self) -> float:
+        """From its begin to its latest write, pauses included."""
+        return (self.active_at - self.started_at).total_seconds()
+
+
+COUNTED: Final = (
+    "completed",
+    "cancelled",
+    "dead",
+    "archived",
+    "results_dropped",
+    "histories_dropped",
+    "archive_dropped",
+)
+"""What a report and a record both count."""
+
+
+def due_at(policy: RetentionPolicy, last: CleanUp | None, now: datetime) -> datetime | None:
+    """When the next daily clean-up may begin, given the latest record; None for never.
+
+    One at a time: while somebody cleans, the others wait until it is over, or was given up.
+    """
+    if policy.interval_seconds is None:
+        return None
+    if last is None:
+        return now
+    if last.ended_at is None:
+        return last.active_at + timedelta(seconds=ABANDONED_SECONDS)
+    return last.started_at + timedelta(seconds=policy.interval_seconds)
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a write that would hold the lock for too long, or do nothing."""
+    if not 1 <= limit <= BATCH_MAX:
+        raise InvalidRetentionError(
+            f"one write of a clean-up takes from 1 to {BATCH_MAX} jobs, not {limit}: call again "
+            "while the report says that there is more"
+        )
+
+
+def next_batch_size(size: int, taken: int, lock_seconds: float) -> int:
+    """How many the next write should take, after one that took so many in so long.
+
+    >>> next_batch_size(200, 200, 0.040), next_batch_size(200, 200, 0.001)
+    (100, 400)
+    """
+    if taken <= 0:
+        return size
+    # At most twice as many: one quick write may have been luck.
+    most = min(2 * size, BATCH_MAX)
+    fitting = most if lock_seconds <= 0 else min(most, taken * LOCK_SECONDS / lock_seconds)
+    return max(BATCH_MIN, int(fitting))
+
+
+def pause_seconds(lock_seconds: float, scope: Scope) -> float:
+    """How long the lock is left to others after it was held so long.
+
+    >>> round(pause_seconds(0.020, DAILY), 3)
+    0.38
+    """
+    return 0.0 if scope.emergency else max(0.0, lock_seconds) * (1 / LOCK_SHARE - 1)
+
+
+def result_is_over(job: Job, now: datetime) -> bool:
+    """Whether a job's result has outlived its time."""
+    if job.result_ttl_seconds is None or job.status is not Status.COMPLETED:
+        return False
+    assert job.completed_at is not None
+    return now >= job.completed_at + timedelta(seconds=job.result_ttl_seconds)
+
+
+def without_old_result(job: Job, now: datetime) -> Job:
+    """The job as a caller may see it: a result past its time is gone, dropped yet or not."""
+    if result_is_over(job, now):
+        return msgspec.structs.replace(
+            job, result_data=None, result_codec="json", result_expired=True
+        )
+    return job
+
+
+def day_of(moment: datetime) -> int:
+    """The UTC day of a moment, counted from 1970: one partition of the archive."""
+    return day_number(moment.astimezone(UTC).date())
+
+
+def day_number(day: date) -> int:
+    """A day, counted from 1970.
+
+    >>> day_number(date(1970, 1, 2))
+    1
+    """
+    return day.toordinal() - date(1970, 1, 1).toordinal()
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Refuse what is no time to keep something."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidRetentionError(f"{name} must be seconds, or None for ever, not {value!r}")
+    # The comparison also refuses NaN, which is neither above nor below anything.
+    if not 0 <= value <= SECONDS_MAX:
+        raise InvalidRetentionError(
+            f"{name} must be from 0 to ten years in seconds, or None for ever, not {value!r}"
+        )
+    if name == "interval_seconds" and value < 1:
+        raise InvalidRetentionError(
+            f"interval_seconds must be at least 1, or None for never, not {value!r}"
+        )
+
+
+def _check_count(name: str, value: object, *, optional: bool) -> None:
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        unlimited = ", or None for no limit" if optional else ""
+        raise InvalidRetentionError(
+            f"{name} must be a whole number from 0{unlimited}, not {value!r}"
+        )
+
+
+MEMORY_RETENTION: Final = RetentionPolicy(
+    completed_seconds=3600.0, dead_seconds=7200.0, cancelled_seconds=1800.0
+)
+"""What a memory store does unless told otherwise: it has no disk to grow into."""

@@ -1,0 +1,150 @@
+"""Retry policies and failure classification.
+
+A policy is data: it travels with the job, so that any worker (or the sweep) can apply it.
+
+>>> from random import Random
+>>> Exponential(jitter=0).delay_seconds(3, Random(1))
+4.0
+>>> Delays((1, 10, 60)).delay_seconds(9, Random(1))
+60.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import msgspec
+
+from leasehold.core.model.numbers import plain_number
+from leasehold.errors import JobTimeoutError, PermanentError, RetryableError
+
+DELAY_SECONDS_MAX: Final = 366 * 24 * 3600.0
+
+
+def _check_numbers(policy: msgspec.Struct) -> None:
+    for name in policy.__struct_fields__:
+        given = getattr(policy, name)
+        number = _checked(name, given)
+        if number is not given:
+            msgspec.structs.force_setattr(policy, name, number)
+
+
+def _checked(name: str, value: object) -> float:
+    number = plain_number(value)
+    # The comparison also refuses NaN, which is neither above nor below anything.
+    if number is None or not 0 <= number <= DELAY_SECONDS_MAX:
+        raise ValueError(
+            f"{name} must be a number between 0 and {DELAY_SECONDS_MAX:.0f}, not {value!r}"
+        )
+    return number
+
+
+class Exponential(msgspec.Struct, frozen=True, tag="exponential", forbid_unknown_fields=True):
+    """initial_seconds * factor^(attempt - 1), plus up to `jitter` of it, at most cap_seconds."""
+
+    initial_seconds: float = 1.0
+    factor: float = 2.0
+    jitter: float = 0.1
+    cap_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+
+    def delay_seconds(self, attempt: int, random: Random) -> float:
+        try:
+            base = self.initial_seconds * float(self.factor) ** (attempt - 1)
+        except OverflowError:
+            # Too large for a float is larger than any cap, unless there is nothing to multiply.
+            return self.cap_seconds if self.initial_seconds else 0.0
+        return min(base * (1 + self.jitter * random.random()), self.cap_seconds)
+
+
+class Linear(msgspec.Struct, frozen=True, tag="linear", forbid_unknown_fields=True):
+    """initial_seconds, then step_seconds more each time, at most cap_seconds."""
+
+    initial_seconds: float = 1.0
+    step_seconds: float = 1.0
+    cap_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+
+    def delay_seconds(self, attempt: int, random: Random) -> float:
+        return min(self.initial_seconds + self.step_seconds * (attempt - 1), self.cap_seconds)
+
+
+class Constant(msgspec.Struct, frozen=True, tag="constant", forbid_unknown_fields=True):
+    """The same delay before every retry."""
+
+    seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+
+    def delay_seconds(self, attempt: int, random: Random) -> float:
+        return float(self.seconds)
+
+
+class Delays(msgspec.Struct, frozen=True, tag="delays", forbid_unknown_fields=True):
+    """One delay per retry; the last one is used from then on."""
+
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.seconds:
+            raise ValueError("Delays needs at least one delay")
+        numbers = tuple(_checked("seconds", value) for value in self.seconds)
+        msgspec.structs.force_setattr(self, "seconds", numbers)
+
+    def delay_seconds(self, attempt: int, random: Random) -> float:
+        return float(self.seconds[min(attempt, len(self.seconds)) - 1])
+
+
+RetryPolicy = Exponential | Linear | Constant | Delays
+Backoff = RetryPolicy | Callable[[int, BaseException], float]
+"""What a task may be given: a policy, or a function of (attempt, error) run by its worker."""
+
+DEFAULT_POLICY: Final = Exponential()
+
+PERMANENT: Final[tuple[type[BaseException], ...]] = (
+    PermanentError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    KeyError,
+    ImportError,
+    SyntaxError,
+    AssertionError,
+)
+"""Failures that trying again cannot mend: a bug or bad input, not bad luck."""
+
+RETRYABLE: Final[tuple[type[BaseException], ...]] = (
+    RetryableError,
+    OSError,
+    TimeoutError,
+    JobTimeoutError,
+)
+"""Failures that are retried although a permanent class may be among their bases."""
+
+
+def is_retryable(
+    error: BaseException,
+    permanent: tuple[type[BaseException], ...] = PERMANENT,
+    retryable: tuple[type[BaseException], ...] = RETRYABLE,
+) -> bool:
+    """Whether a failed attempt should be tried again.
+
+    The nearest class in the error's own family decides, so that a subclass can overrule its base;
+    what neither list names is retried.
+
+    >>> is_retryable(ConnectionError()), is_retryable(KeyError("x")), is_retryable(RuntimeError())
+    (True, False, True)
+    """
+    for cls in type(error).__mro__:
+        if cls in retryable:
+            return True
+        if cls in permanent:
+            return False
+    return True

@@ -1,0 +1,275 @@
+"""The schedule: a job that is submitted again and again, once per tick of its timing.
+
+`ScheduleDraft` is what is asked for, `Schedule` what a caller sees of it. The functions below say
+what becomes of a schedule; a store keeps the answer in the same write in which it submits the jobs,
+so that every tick runs once however many processes look, and wherever one of them dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.numbers import plain_number, whole_number
+from leasehold.core.model.ticks import latest_ticks
+from leasehold.core.model.timing import Timing
+from leasehold.errors import (
+    DuplicateJobError,
+    InvalidScheduleError,
+    LeaseholdError,
+    ScheduleNotFoundError,
+)
+
+Misfire = Literal["skip", "run_once", "catch_up"]
+"""What becomes of ticks that nobody was there to fire: none of them is run, or the latest only, or
+the latest `catch_up_max`.
+"""
+Overlap = Literal["allow", "skip"]
+"""What becomes of a tick while the job of the one before has not ended."""
+
+SCHEDULE_NAME_LENGTH_MAX: Final = 200
+"""So that the name and a tick together still make a job id."""
+CATCH_UP_MAX: Final = 1000
+DEFAULT_CATCH_UP_MAX: Final = 100
+DEFAULT_GRACE_SECONDS: Final = 300.0
+REFUSED_AGAIN_SECONDS: Final = 10.0
+"""How long a schedule whose job was refused waits before it is tried again."""
+
+_ONE_JOB_ONLY: Final = ("run_at", "deadline", "idempotency_key", "depends_on")
+_OUR_TAGS: Final = ("schedule", "tick")
+
+
+class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that is ready to be stored."""
+
+    name: str
+    timing: Timing
+    job: Draft
+    """What each tick submits, under an id of its own."""
+    misfire: Misfire = "run_once"
+    catch_up_max: int = DEFAULT_CATCH_UP_MAX
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+    """How late a tick may be before the policy `skip` passes over it."""
+    overlap: Overlap = "allow"
+
+    def __post_init__(self) -> None:
+        for name in ("catch_up_max", "grace_seconds"):
+            number = plain_number(getattr(self, name))
+            if number is not None:
+                msgspec.structs.force_setattr(self, name, number)
+
+    def check(self) -> None:
+        """Raise InvalidScheduleError (or what the job's own check raises) for what no store keeps.
+
+        Names and numbers are looked at here; a timing was when it was made.
+        """
+        _check_name(self.name)
+        for what, value, choices in (
+            ("misfire", self.misfire, get_args(Misfire)),
+            ("overlap", self.overlap, get_args(Overlap)),
+        ):
+            if value not in choices:
+                raise InvalidScheduleError(f"{what} is one of {choices}, not {value!r}")
+        if not isinstance(self.timing, Timing):
+            raise InvalidScheduleError(f"a timing is Cron(...) or Every(...), not {self.timing!r}")
+        catch_up_max = whole_number(self.catch_up_max)
+        if catch_up_max is None or not 1 <= catch_up_max <= CATCH_UP_MAX:
+            raise InvalidScheduleError(
+                f"catch_up_max is from 1 to {CATCH_UP_MAX}, not {self.catch_up_max!r}"
+            )
+        grace_seconds = plain_number(self.grace_seconds)
+        if grace_seconds is None or not 0 <= grace_seconds <= SECONDS_MAX:
+            raise InvalidScheduleError(
+                f"grace_seconds is from 0 to ten years in seconds, not {self.grace_seconds!r}"
+            )
+        for field in _ONE_JOB_ONLY:
+            if getattr(self.job, field):
+                raise InvalidScheduleError(
+                    f"schedule {self.name!r}: {field} fits one job only, not every tick's"
+                )
+        for tag in _OUR_TAGS:
+            if tag in (self.job.metadata or {}):
+                raise InvalidScheduleError(
+                    f"schedule {self.name!r}: the metadata {tag!r} is set by the schedule itself"
+                )
+        self.job_now("job").check()
+
+    def detached(self) -> ScheduleDraft:
+        """A copy that shares nothing its owner could still change."""
+        if self.job.metadata is None:
+            return self
+        job = msgspec.structs.replace(self.job, metadata=dict(self.job.metadata))
+        return msgspec.structs.replace(self, job=job)
+
+    def job_at(self, tick: datetime) -> Draft:
+        """The job of one tick. Its id says which, so that there can be no second one."""
+        text = tick.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+        metadata = {**(self.job.metadata or {}), "schedule": self.name, "tick": text}
+        return msgspec.structs.replace(self.job, id=f"{self.name}@{text}", metadata=metadata)
+
+    def job_now(self, job_id: str) -> Draft:
+        """A job out of turn."""
+        metadata = {**(self.job.metadata or {}), "schedule": self.name}
+        return msgspec.structs.replace(self.job, id=job_id, metadata=metadata)
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule as it was at one moment. Changing it changes nothing in the store."""
+
+    draft: ScheduleDraft
+    created_at: datetime
+    updated_at: datetime
+    """When somebody last changed it."""
+    next_at: datetime | None
+    """The next tick that was not fired yet; None when no more come, or while it is paused."""
+    due_at: datetime | None
+    """When it is looked at next: at the next tick, or later if its job was refused."""
+    paused: bool = False
+    last_at: datetime | None = None
+    """The latest tick whose job was submitted."""
+    last_job_id: str | None = None
+    fired: int = 0
+    """How many jobs its ticks have submitted."""
+    error: str | None = None
+    """Why its latest tick could not be fired yet."""
+
+    @property
+    def name(self) -> str:
+        return self.draft.name
+
+    @property
+    def timing(self) -> Timing:
+        return self.draft.timing
+
+    @property
+    def task(self) -> str:
+        return self.draft.job.task
+
+    @property
+    def queue(self) -> str:
+        return self.draft.job.queue
+
+    def detached(self) -> Schedule:
+        """A copy that shares nothing its owner could still change."""
+        return msgspec.structs.replace(self, draft=self.draft.detached())
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """What one look at the schedules did."""
+
+    jobs: int = 0
+    """How many jobs it submitted."""
+    next_tick_at: datetime | None = None
+    """When to look again; None while there is no schedule that ticks."""
+
+
+# -- what becomes of a schedule ----------------------------------------------------------------
+
+
+def declared(known: Schedule | None, draft: ScheduleDraft, now: datetime) -> Schedule:
+    """A new schedule, or a known one that is told (again) what it should be.
+
+    Ticks that are due stay due unless the timing is another one: a program that was down, and
+    declares its schedules when it starts, must not make its own missed ticks forgotten.
+    """
+    if known is not None and known.draft == draft:
+        return known
+    if known is not None and (known.paused or known.timing == draft.timing):
+        return msgspec.structs.replace(known, draft=draft, updated_at=now)
+    first = draft.timing.next_after(now)
+    if known is None:
+        return Schedule(draft=draft, created_at=now, updated_at=now, next_at=first, due_at=first)
+    return msgspec.structs.replace(
+        known, draft=draft, updated_at=now, next_at=first, due_at=first, error=None
+    )
+
+
+def paused(schedule: Schedule, now: datetime) -> Schedule:
+    """The schedule at rest: nothing is due."""
+    return msgspec.structs.replace(
+        schedule, paused=True, next_at=None, due_at=None, error=None, updated_at=now
+    )
+
+
+def resumed(schedule: Schedule, now: datetime) -> Schedule:
+    """Going on with the next tick: those that passed meanwhile were not wanted."""
+    if not schedule.paused:
+        return schedule
+    following = schedule.timing.next_after(now)
+    return msgspec.structs.replace(
+        schedule, paused=False, next_at=following, due_at=following, updated_at=now
+    )
+
+
+def fire(
+    schedule: Schedule,
+    now: datetime,
+    *,
+    has_ended: Callable[[str], bool],
+    submit: Callable[[Draft], LeaseholdError | None],
+) -> Schedule:
+    """Submit the jobs of a due schedule's ticks; answers with the schedule as it is after that.
+
+    `submit` answers with the error of a job that is refused: then its tick stays due, and is tried
+    again a little later. What it raises is raised.
+    """
+    try:
+        ticks = ticks_to_run(schedule, now, has_ended)
+        following = schedule.timing.next_after(now)
+    except Exception as error:  # noqa: BLE001 - one schedule must not stop all the others.
+        return refused(schedule, now, error)
+    for tick in ticks:
+        job = schedule.draft.job_at(tick)
+        refusal = submit(job)
+        if refusal is not None and not isinstance(refusal, DuplicateJobError):
+            return refused(msgspec.structs.replace(schedule, next_at=tick), now, refusal)
+        schedule = msgspec.structs.replace(
+            schedule, last_at=tick, last_job_id=job.id, fired=schedule.fired + (refusal is None)
+        )
+    return msgspec.structs.replace(schedule, next_at=following, due_at=following, error=None)
+
+
+def ticks_to_run(
+    schedule: Schedule, now: datetime, has_ended: Callable[[str], bool]
+) -> tuple[datetime, ...]:
+    """Which of the due ticks are run, by the schedule's policies, oldest first."""
+    draft = schedule.draft
+    if schedule.next_at is None or schedule.next_at > now:
+        return ()
+    limit = draft.catch_up_max if draft.misfire == "catch_up" else 1
+    if draft.overlap == "skip":
+        if schedule.last_job_id is not None and not has_ended(schedule.last_job_id):
+            return ()
+        limit = 1
+    ticks = latest_ticks(draft.timing, schedule.next_at, now, limit)
+    if draft.misfire == "skip":
+        oldest = now - timedelta(seconds=draft.grace_seconds)
+        return tuple(tick for tick in ticks if tick >= oldest)
+    return ticks
+
+
+def refused(schedule: Schedule, now: datetime, error: Exception) -> Schedule:
+    """The schedule after a tick could not be fired: still due, but not at once again."""
+    again = now + timedelta(seconds=REFUSED_AGAIN_SECONDS)
+    return msgspec.structs.replace(schedule, due_at=again, error=f"{type(error).__name__}: {error}")
+
+
+def not_found(name: str) -> ScheduleNotFoundError:
+    """The error for a name that no schedule has."""
+    return ScheduleNotFoundError(f"there is no schedule {name!r}: it never was, or was removed")
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise InvalidScheduleError(
+            f"a schedule's name is text without control characters, not {name!r}"
+        )
+    if len(name) > SCHEDULE_NAME_LENGTH_MAX:
+        raise InvalidScheduleError(
+            f"a schedule's name has at most {SCHEDULE_NAME_LENGTH_MAX} characters, not {len(name)}"
+        )

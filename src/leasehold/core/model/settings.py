@@ -1,0 +1,296 @@
+"""Settings kept in the store: one definition per key, and what each of them fills in.
+
+The most specific value wins: what a job (or its task) says, then its queue, then what the process
+was given in code, then the stored setting, then the built-in default.
+
+>>> parse_setting("lease_seconds", "5m"), parse_setting("timeout_seconds", "none")
+(300.0, None)
+>>> parse_setting("max_retrys", "5")
+Traceback (most recent call last):
+leasehold.errors.InvalidSettingError: there is no setting 'max_retrys'; did you mean 'max_retries'?
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.model.job import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_RETRIES, Draft
+from leasehold.core.model.limits import EXTENSION_SECONDS_MAX, SECONDS_MAX
+from leasehold.core.model.retention import DAY_SECONDS, RetentionPolicy
+from leasehold.core.model.retry import DEFAULT_POLICY, DELAY_SECONDS_MAX, Exponential, RetryPolicy
+from leasehold.errors import InvalidSettingError
+
+SettingValue = int | float | None
+SettingValues = Mapping[str, SettingValue]
+"""Values by name, of those settings that somebody has set."""
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(ms|s|m|h|d)?")
+
+
+class SettingKind(StrEnum):
+    """What a setting's value is."""
+
+    SECONDS = "seconds"
+    COUNT = "count"
+    """A whole number."""
+    NUMBER = "number"
+
+
+class SettingDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """One key: what it may be, and what it does."""
+
+    name: str
+    kind: SettingKind
+    default: SettingValue
+    """Built in: what counts while nobody has set it. A store may have another one of its own."""
+    least: float
+    most: float
+    none_means: str | None = None
+    """What None stands for; None where it is not allowed."""
+    acts: str
+    """Where and when it acts."""
+    help: str
+
+    def check(self, value: object) -> SettingValue:
+        """The value as it is kept; raises InvalidSettingError for one that it cannot have."""
+        if value is None:
+            if self.none_means is None:
+                raise self._refused(value)
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._refused(value)
+        # The comparison also refuses NaN, which is neither above nor below anything.
+        if not self.least <= value <= self.most:
+            raise self._refused(value)
+        if self.kind is not SettingKind.COUNT:
+            return float(value)
+        if value != int(value):
+            raise self._refused(value)
+        return int(value)
+
+    def parse(self, text: str) -> SettingValue:
+        """The value that a text stands for: a number, a duration such as 90s or 5m, or none."""
+        said = text.strip().lower()
+        if said == "none":
+            if self.none_means is None:
+                raise self._refused(text)
+            return None
+        found = _DURATION.fullmatch(said)
+        if found is None or (found[2] is not None and self.kind is not SettingKind.SECONDS):
+            raise self._refused(text)
+        value = float(found[1]) * _UNITS[found[2] or "s"]
+        try:
+            return self.check(value)
+        except InvalidSettingError:
+            # In the words of whoever wrote it, not in what they were turned into.
+            raise self._refused(text) from None
+
+    def show(self, value: SettingValue) -> str:
+        """A value as a text that `parse` understands."""
+        if value is None:
+            return "none"
+        if self.kind is not SettingKind.SECONDS:
+            return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        for unit in ("d", "h", "m"):
+            if value and value % _UNITS[unit] == 0:
+                return f"{int(value / _UNITS[unit])}{unit}"
+        return f"{int(value)}s" if value == int(value) else f"{value!r}s"
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, in words."""
+        if self.kind is SettingKind.SECONDS:
+            least, most = self.show(self.least), self.show(self.most)
+            words = f"a duration from {least} to {most}, such as 90, 90s, 5m, 2h or 1d"
+        else:
+            number = "a whole number" if self.kind is SettingKind.COUNT else "a number"
+            words = f"{number} from {self.least:,g} to {self.most:,.0f}"
+        return words if self.none_means is None else f"{words}, or none ({self.none_means})"
+
+    def _refused(self, value: object) -> InvalidSettingError:
+        return InvalidSettingError(f"{self.name} cannot be {value!r}: it must be {self.allowed}")
+
+
+def _seconds(
+    name: str,
+    default: float | None,
+    bounds: tuple[float, float],
+    acts: str,
+    text: str,
+    none: str | None = None,
+) -> SettingDefinition:
+    return SettingDefinition(
+        name=name, kind=SettingKind.SECONDS, default=default, least=bounds[0], most=bounds[1],
+        none_means=none, acts=acts, help=text,
+    )  # fmt: skip
+
+
+def _number(
+    name: str, kind: SettingKind, default: float, bounds: tuple[float, float], acts: str, text: str
+) -> SettingDefinition:
+    return SettingDefinition(
+        name=name, kind=kind, default=default, least=bounds[0], most=bounds[1], acts=acts, help=text
+    )
+
+
+_SUBMIT: Final = "when a job is submitted that names none, to a queue that names none"
+_LEASE: Final = "when a job is leased that names none, by a worker that was given none"
+_WORKER: Final = "in every worker that was given none"
+_CLEAN_UP: Final = "in clean-ups without a policy of their own, for queues that name none"
+_RETENTION: Final = (0.0, SECONDS_MAX)
+_FOR_EVER: Final = "for ever"
+_KEPT: Final = RetentionPolicy()
+
+DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
+    each.name: each
+    for each in (
+        _number("max_retries", SettingKind.COUNT, DEFAULT_MAX_RETRIES, (0, 1_000_000), _SUBMIT,
+                "How often a job is tried again after its first attempt; 0 is never."),
+        _seconds("backoff_base", DEFAULT_POLICY.initial_seconds, (0, DELAY_SECONDS_MAX), _SUBMIT,
+                 "The delay before the first retry."),
+        _number("backoff_factor", SettingKind.NUMBER, DEFAULT_POLICY.factor, (1, 100), _SUBMIT,
+                "By how much each delay is longer than the one before."),
+        _seconds("backoff_max", DEFAULT_POLICY.cap_seconds, (0, DELAY_SECONDS_MAX), _SUBMIT,
+                 "The longest delay before a retry."),
+        _number("backoff_jitter", SettingKind.NUMBER, DEFAULT_POLICY.jitter, (0, 1), _SUBMIT,
+                "The share of a delay that is added at most, by chance."),
+        _seconds("timeout_seconds", None, (0.001, SECONDS_MAX), _SUBMIT,
+                 "How long an attempt may run.", "as long as it takes"),
+        _seconds("lease_seconds", DEFAULT_LEASE_SECONDS, (1, EXTENSION_SECONDS_MAX), _LEASE,
+                 "How long a worker holds a job without a sign of life."),
+        _seconds("lease_extension_max", EXTENSION_SECONDS_MAX, (1, SECONDS_MAX),
+                 "when a lease is renewed",
+                 "How long one lease may be kept alive by renewals, so that no zombie lives for "
+                 "ever."),
+        _seconds("poll_interval", 5.0, (0.01, 3600), _WORKER,
+                 "How long an idle worker waits before it looks for jobs without being told."),
+        _seconds("heartbeat_interval", 30.0, (0.1, 3600), _WORKER,
+                 "How often a worker renews its leases; never less than three times per lease."),
+        _number("heartbeat_failure_threshold", SettingKind.COUNT, 3, (1, 1000), _WORKER,
+                "After how many failed heartbeats in a row a worker gives up its leases."),
+        _seconds("sweep_interval", 60.0, (0.1, DAY_SECONDS), _WORKER,
+                 "How often a worker looks for jobs whose holder was lost."),
+        _seconds("prune_interval", _KEPT.interval_seconds, (1, SECONDS_MAX), _CLEAN_UP,
+                 "How long after the begin of one clean-up the next one may begin.", "never"),
+        _seconds("retention_completed_seconds", _KEPT.completed_seconds, _RETENTION, _CLEAN_UP,
+                 "How long completed jobs are kept.", _FOR_EVER),
+        _seconds("retention_cancelled_seconds", _KEPT.cancelled_seconds, _RETENTION, _CLEAN_UP,
+                 "How long cancelled jobs are kept.", _FOR_EVER),
+        _seconds("retention_dead_seconds", _KEPT.dead_seconds, _RETENTION, _CLEAN_UP,
+                 "How long dead letters are kept.", "until a person decides"),
+    )
+}  # fmt: skip
+"""Every setting there is, by name."""
+
+
+def setting_definition(name: str) -> SettingDefinition:
+    """A key's definition; raises InvalidSettingError, with the nearest name, if there is none."""
+    found = DEFINITIONS.get(name)
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(str(name), DEFINITIONS, n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(DEFINITIONS)}"
+    raise InvalidSettingError(f"there is no setting {name!r}; {advice}")
+
+
+def check_setting(name: str, value: object) -> SettingValue:
+    """The value as it is kept; raises InvalidSettingError for a bad one, or an unknown name."""
+    return setting_definition(name).check(value)
+
+
+def parse_setting(name: str, text: str) -> SettingValue:
+    """The value that a text stands for; raises as `check_setting` does."""
+    return setting_definition(name).parse(text)
+
+
+class StoredSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set in a store at one moment."""
+
+    values: dict[str, SettingValue] = {}
+    """Only those that somebody has set."""
+    generation: int = 0
+    """Grows with every change, and only with changes: who knows it need not look again."""
+    defaults: dict[str, SettingValue] = {}
+    """Where this store's own defaults are not the built-in ones."""
+
+
+# -- what they fill in -------------------------------------------------------------------------
+
+
+class DraftDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs get that name none, and whose queue names none."""
+
+    max_retries: int | None = None
+    retry: RetryPolicy | None = None
+    timeout_seconds: float | None = None
+
+    def applied_to(self, draft: Draft) -> Draft:
+        """The draft with these defaults where it names none."""
+        defaults = {
+            name: value
+            for name in self.__struct_fields__
+            if (value := getattr(self, name)) is not None and getattr(draft, name) is None
+        }
+        return msgspec.structs.replace(draft, **defaults) if defaults else draft
+
+
+_BACKOFF_FIELDS: Final = {
+    "backoff_base": "initial_seconds",
+    "backoff_factor": "factor",
+    "backoff_max": "cap_seconds",
+    "backoff_jitter": "jitter",
+}
+_RETENTION_FIELDS: Final = {
+    "prune_interval": "interval_seconds",
+    "retention_completed_seconds": "completed_seconds",
+    "retention_cancelled_seconds": "cancelled_seconds",
+    "retention_dead_seconds": "dead_seconds",
+}
+RETENTION_NAMES: Final = frozenset(_RETENTION_FIELDS)
+
+
+def draft_defaults(values: SettingValues) -> DraftDefaults | None:
+    """What a submit has to fill in; None, the usual case, if that is nothing."""
+    backoff = _renamed(values, _BACKOFF_FIELDS)
+    defaults = DraftDefaults(
+        max_retries=_count(values.get("max_retries")),
+        retry=Exponential(**backoff) if backoff else None,
+        timeout_seconds=values.get("timeout_seconds"),
+    )
+    return None if defaults == DraftDefaults() else defaults
+
+
+def default_lease_seconds(values: SettingValues) -> float:
+    """How long a lease is that neither the job nor the worker says anything about."""
+    return values.get("lease_seconds") or DEFAULT_LEASE_SECONDS
+
+
+def extension_seconds_max(values: SettingValues) -> float:
+    """How long one lease may be kept alive by renewals."""
+    return values.get("lease_extension_max") or EXTENSION_SECONDS_MAX
+
+
+def retention_by(values: SettingValues, default: RetentionPolicy) -> RetentionPolicy:
+    """A store's policy as the settings change it."""
+    changes = _renamed(values, _RETENTION_FIELDS)
+    return msgspec.structs.replace(default, **changes) if changes else default
+
+
+def retention_values(policy: RetentionPolicy) -> dict[str, SettingValue]:
+    """A policy in the words of the settings."""
+    return {name: getattr(policy, field) for name, field in _RETENTION_FIELDS.items()}
+
+
+def _renamed(values: SettingValues, fields: Mapping[str, str]) -> dict[str, Any]:
+    return {field: values[name] for name, field in fields.items() if name in values}
+
+
+def _count(value: SettingValue) -> int | None:
+    return None if value is None else int(value)

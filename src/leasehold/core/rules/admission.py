@@ -1,0 +1,183 @@
+"""Admission: who is let into a queue that has rules.
+
+One account per queue and submit. The store gives it what it counted inside its write, asks it about
+each job, and writes the account down with the jobs: so a limit holds under any race.
+
+Only what a submit makes pending counts for `max_depth`: a job that is due later, or that waits for
+another, is let in however deep the queue is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from leasehold.core.model.drain import Drain
+from leasehold.core.model.job import Draft
+from leasehold.core.model.queue_config import QueueConfig, QueueState, being_deleted
+from leasehold.core.model.rate import NANOS, Rate
+from leasehold.errors import QueueClosedError, QueueFullError, RateLimitedError
+
+QUEUE_BUCKET: Final = "queue"
+"""The name of the bucket that all clients of a queue share."""
+
+
+def client_bucket(client: str | None) -> str:
+    """The name of a client's own bucket; those that give no name share one."""
+    return "client:" + (client or "")
+
+
+def key_bucket(limit_key: str) -> str:
+    """The name of a key's own bucket."""
+    return "key:" + limit_key
+
+
+Asked = Sequence[tuple[Draft, bool]]
+"""The new jobs that a call asks for, all or nothing, and whether each of them would be pending."""
+
+
+def asked_for(
+    drafts: Sequence[Draft],
+    queue: str,
+    known: Callable[[Draft], str | None],
+    is_pending: Callable[[Draft], bool],
+) -> Asked:
+    """What a call asks of one queue, without drafts that are answered as duplicates.
+
+    `known` says which job an idempotency key stands for. It may be one of this call that was let in
+    already. It is only asked when a job is refused, so it may take its time.
+    """
+    keys: set[str] = set()
+    asked = []
+    for draft in drafts:
+        if draft.queue != queue:
+            continue
+        if draft.idempotency_key is not None:
+            if draft.idempotency_key in keys or known(draft) not in (None, draft.id):
+                continue
+            keys.add(draft.idempotency_key)
+        asked.append((draft, is_pending(draft)))
+    return asked
+
+
+class Admission:
+    """Lets jobs of one call into one queue, or says why not."""
+
+    def __init__(
+        self,
+        queue: str,
+        state: QueueState,
+        config: QueueConfig,
+        *,
+        pending: int,
+        ended: int,
+        drain: Drain,
+        full_at: Callable[[str], int],
+        asked: Callable[[], Asked] | None,
+        now: int,
+    ) -> None:
+        """`full_at` knows the buckets; `asked` all that comes together, None where each job comes
+        for itself; `now` is in micros.
+        """
+        self._queue = queue
+        self._state = state
+        self._config = config
+        self._pending = pending
+        self._ended = ended
+        self._drain = drain
+        self._full_at = full_at
+        self._asked = asked
+        self._now = now
+        self._made_pending = 0
+        self._taken: Counter[str] = Counter()
+        self.buckets: dict[str, int] = {}
+        """The buckets that jobs were taken from: when each is full again, in nanoseconds."""
+
+    def admit(self, draft: Draft, *, pending: bool) -> Draft:
+        """Let a job in, with the queue's defaults where it names none; or raise what is against it.
+
+        `pending` says whether it adds to the depth: one that is due later, or waits for another
+        job, does not.
+        """
+        if self._state is QueueState.DELETING:
+            raise being_deleted(self._queue)
+        if self._state is QueueState.DRAINING:
+            raise QueueClosedError(
+                f"job {draft.id} was not stored: queue {self._queue!r} is draining, it takes no "
+                "new jobs until somebody resumes it"
+            )
+        if pending:
+            self._check_depth(draft)
+        taken = dict(self._take(draft))
+        self.buckets.update(taken)
+        self._taken.update(taken.keys())
+        self._pending += pending
+        self._made_pending += pending
+        return self._config.applied_to(draft)
+
+    def _check_depth(self, draft: Draft) -> None:
+        limit = self._config.max_depth
+        if limit is None or self._pending < limit:
+            return
+        asked = 1 if self._asked is None else sum(pending for _, pending in self._asked())
+        if asked > limit:
+            raise QueueFullError(
+                f"{asked} jobs never fit at once into queue {self._queue!r}, which holds "
+                f"{limit} pending jobs: submit fewer at a time"
+            )
+        before = self._pending if self._asked is None else self._pending - self._made_pending
+        surplus = before + asked - limit
+        seconds = self._drain.seconds_for(max(1, surplus), now=self._now, ended=self._ended)
+        raise QueueFullError(
+            f"job {draft.id} was not stored: queue {self._queue!r} is full with {limit} pending "
+            f"jobs; try again in {seconds:.1f} s",
+            seconds,
+            queue=self._queue,
+        )
+
+    def _take(self, draft: Draft) -> Iterator[tuple[str, int]]:
+        now = self._now * 1000
+        for bucket, who, rate in self._rates(draft):
+            full_at = self.buckets.get(bucket)
+            if full_at is None:
+                full_at = self._full_at(bucket)
+            wait = rate.wait_nanos(full_at, jobs=1, now=now)
+            if wait:
+                raise self._too_fast(draft, bucket, who, rate, wait)
+            yield bucket, rate.take(full_at, jobs=1, now=now)
+
+    def _rates(self, draft: Draft) -> Iterator[tuple[str, str, Rate]]:
+        config = self._config
+        if config.rate_per_second is not None:
+            yield QUEUE_BUCKET, "it", Rate(config.rate_per_second)
+        if config.client_rate_per_second is not None:
+            who = f"client {draft.client!r}" if draft.client else "a client that gives no name"
+            yield client_bucket(draft.client), who, Rate(config.client_rate_per_second)
+        if config.key_rate_per_second is not None and draft.limit_key is not None:
+            who = f"key {draft.limit_key!r}"
+            yield key_bucket(draft.limit_key), who, Rate(config.key_rate_per_second)
+
+    def _too_fast(
+        self, draft: Draft, bucket: str, who: str, rate: Rate, wait: int
+    ) -> RateLimitedError:
+        asked = 1 if self._asked is None else sum(map(self._is_for(bucket), self._asked()))
+        if asked > rate.burst:
+            return RateLimitedError(
+                f"{asked} jobs may never come at once to queue {self._queue!r}, which takes "
+                f"{rate.per_second:g} per second from {who} and {rate.burst} at most in a burst: "
+                "submit fewer at a time"
+            )
+        # The jobs of this call behind this one have to fit too.
+        behind = 0 if self._asked is None else max(0, asked - self._taken[bucket] - 1)
+        seconds = (wait + behind * rate.interval_nanos) / NANOS
+        return RateLimitedError(
+            f"job {draft.id} was not stored: queue {self._queue!r} takes {rate.per_second:g} jobs "
+            f"per second from {who}; try again in {seconds:.3f} s",
+            seconds,
+            queue=self._queue,
+        )
+
+    def _is_for(self, bucket: str) -> Callable[[tuple[Draft, bool]], bool]:
+        """Whether a job is taken from this bucket."""
+        return lambda asked: any(name == bucket for name, _, _ in self._rates(asked[0]))

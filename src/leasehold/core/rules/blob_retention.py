@@ -1,0 +1,62 @@
+"""Which blobs belong to nothing any more.
+
+The rule is asked with what the store says *after* the blob was listed, so that whatever happened
+before the blob was seen is known.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leasehold.core.model.blob import BLOB_CODEC, BlobKey, decode_reference
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Status
+from leasehold.errors import BlobDamagedError
+
+GRACE_SECONDS: Final = 3600.0
+"""A payload is written before its job is submitted, so a young one may be about to be used. Between
+the two lies one call to the store: an hour is longer than any such call should take. If it is made
+in an application's transaction, the job is seen with the commit: the clean-up of the store, which
+goes first, is a write, and comes to nothing while one is open."""
+
+
+def belongs_to_job(key: BlobKey, text: str, job: Job | None, now_micros: int) -> bool:
+    """Whether a payload or a result is needed, or may be soon, given the job of its id.
+
+    A result that no row names is needed only while its own lease runs: a settlement under any other
+    version is refused, and no version is granted twice.
+    """
+    if job is not None:
+        if text in references_of(job):
+            return True
+        if key.kind == "result":
+            return job.status is Status.RUNNING and job.lease_version == key.version
+    return key.kind == "payload" and is_young(key, now_micros)
+
+
+def is_young(key: BlobKey, now_micros: int) -> bool:
+    """Whether a blob that nothing names may be about to be used."""
+    return now_micros - key.made_at < GRACE_SECONDS * 1_000_000
+
+
+def references_of(job: Job) -> set[str]:
+    """The keys that a job's row names."""
+    documents = ((job.payload_data, job.codec), (job.result_data, job.result_codec))
+    return {
+        key
+        for document, codec in documents
+        if codec == BLOB_CODEC and document is not None
+        for key in _keys(document)
+    }
+
+
+def own_blobs(job: Job) -> set[str]:
+    """The keys that only this job names: what a schedule made is shared by all its jobs."""
+    return {key for key in references_of(job) if ".schedule." not in key}
+
+
+def _keys(document: bytes) -> tuple[str, ...]:
+    try:
+        return (decode_reference(document).key,)
+    except BlobDamagedError:
+        return ()

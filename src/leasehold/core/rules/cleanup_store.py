@@ -1,0 +1,156 @@
+"""What a store does for its clean-ups: find, delete, write down. `core.rules.cleaning` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from leasehold.core.model.queue_retention import QueueRetention
+from leasehold.core.model.retention import CleanUp, PruneReport
+from leasehold.core.model.status import Status
+
+K = TypeVar("K")
+"""What a store finds a job by: its number, or the job itself."""
+
+
+class Phase(IntEnum):
+    """What is cleaned, in this order. The numbers are written down."""
+
+    CANCELLED = 0
+    DEAD = 1
+    COMPLETED = 2
+    RESULTS = 3
+    HISTORIES = 4
+    ARCHIVE = 5
+    REST = 6
+    """What only the store knows of: keys of pruned jobs, unused room in a file."""
+    OVER = 7
+
+
+class Bookmark(NamedTuple):
+    """Where a phase goes on. What the numbers mean is the store's own matter."""
+
+    major: int = 0
+    minor: int = 0
+    bound: int | None = None
+
+
+class Progress(NamedTuple):
+    """A clean-up as it stands after its latest write."""
+
+    record: CleanUp
+    phase: Phase
+    bookmark: Bookmark
+
+
+class Found(NamedTuple, Generic[K]):
+    """What the next write is to take."""
+
+    items: Sequence[K] = ()
+    after: Bookmark | None = None
+    """Where to go on after these; None if the phase ends with them."""
+
+
+class EndedJob(NamedTuple, Generic[K]):
+    """An ended job that no unfinished one depends on."""
+
+    key: K
+    queue: str
+    status: Status
+    ended_at: int
+
+
+class Cutoffs(NamedTuple):
+    """Up to when jobs of one status must have ended to be pruned, in microseconds since 1970."""
+
+    common: int | None
+    """None for never."""
+    own: Mapping[str, int | None]
+    """By queue, of those with a retention of their own."""
+
+    @property
+    def latest(self) -> int | None:
+        """The cutoff of those queues that keep their jobs shortest; None if nobody prunes them."""
+        cutoffs = (self.common, *self.own.values())
+        return max((each for each in cutoffs if each is not None), default=None)
+
+    def take(self, queue: str, ended_at: int) -> bool:
+        """Whether a job of the queue that ended then is old enough."""
+        cutoff = self.own.get(queue, self.common)
+        return cutoff is not None and ended_at <= cutoff
+
+
+class CleanUpRecords(Protocol):
+    """What a store is asked inside a write and outside."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    def own_retentions(self) -> Mapping[str, QueueRetention]:
+        """The queues that have a retention of their own."""
+
+    def latest(self) -> CleanUp | None:
+        """The record of the latest clean-up."""
+
+    def progress(self, run: int) -> Progress | None:
+        """How a clean-up stands."""
+
+
+class CleanUpLook(CleanUpRecords, Protocol[K]):
+    """What a store is asked outside of a write: this holds up nobody."""
+
+    def counts(self, queue: str | None) -> Mapping[Status, int]:
+        """How many jobs of a queue, or of all, stand in each status."""
+
+    def oldest_archived_day(self) -> int | None: ...
+
+    def find_ended(self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int) -> Found[K]:
+        """The next jobs that ended by their cutoff, leaving out those that are still needed."""
+
+    def find_results(self, after: Bookmark, limit: int) -> Found[K]:
+        """The next jobs whose result has outlived its time."""
+
+    def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[K]:
+        """The next completed jobs that have a history, beyond so many events of later ones."""
+
+    def has_rest(self, *, everything: bool) -> bool:
+        """Whether there is anything of its own to tidy up; in an emergency, everything."""
+
+
+class CleanUpWrite(CleanUpRecords, Protocol[K]):
+    """What a store does inside one write."""
+
+    def save(self, progress: Progress) -> None:
+        """Write down how a clean-up stands; of the records only the latest are kept."""
+
+    def still_ended(self, keys: Sequence[K]) -> Sequence[EndedJob[K]]:
+        """Those of these jobs that have (still) ended and are needed by no unfinished one."""
+
+    def remove(self, jobs: Sequence[EndedJob[K]], *, archived: bool) -> None:
+        """Delete jobs with all their records, but for their idempotency keys, which count on."""
+
+    def drop_results(self, keys: Sequence[K]) -> int: ...
+
+    def drop_histories(self, keys: Sequence[K]) -> int: ...
+
+    def drop_archived(self, first_day: int, limit: int) -> int:
+        """Forget archived jobs of earlier days, up to so many; answers how many there were."""
+
+    def drop_rest(self, limit: int, *, everything: bool) -> int:
+        """Tidy up so much of it; answers how much there was."""
+
+    def drop_audit(self, until: datetime) -> None:
+        """Forget audit records up to that moment, as many as one write may."""
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
+
+
+class CleanedStore(NamedTuple, Generic[K]):
+    """A store that can be cleaned up: how to look into it, how to write, how to measure."""
+
+    look: Callable[[], AbstractContextManager[CleanUpLook[K]]]
+    write: Callable[[Callable[[CleanUpWrite[K]], PruneReport]], PruneReport]
+    monotonic: Callable[[], float]

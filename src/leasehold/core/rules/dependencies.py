@@ -1,0 +1,228 @@
+"""The rules of dependencies: who may wait for whom, and what one job's end means for another.
+
+Both stores ask here, inside the write in which a job is submitted or ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from leasehold.core.model.job import DependencyPolicy, Draft
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.status import Status
+from leasehold.errors import (
+    CycleError,
+    InvalidTransitionError,
+    LeaseholdError,
+    UnknownDependencyError,
+)
+
+REASON_LENGTH_MAX: Final = 300
+"""Of a dependency's own reason, in that of its dependent: or a long chain would repeat them all."""
+CYCLE_SHOWN_MAX: Final = 20
+
+J = TypeVar("J")
+"""However a store knows a job."""
+
+Verdict = Submitted | LeaseholdError | None
+"""What is known of a draft: it is a duplicate, it is refused, or (None) it will be a new job."""
+
+
+def consequence(policy: DependencyPolicy, ended: Status) -> Status | None:
+    """What a dependency's end makes of its dependent; None when it is in nobody's way any more."""
+    if ended is Status.COMPLETED or policy == "ignore":
+        return None
+    return Status.DEAD if policy == "fail" else Status.CANCELLED
+
+
+def is_in_the_way(policy: DependencyPolicy, ended: Status | None) -> bool:
+    """Whether a dependency keeps its dependent from being pending; None for one not ended.
+
+    One that ended badly does, unless that is ignored: it ends its dependent instead.
+    """
+    return ended is None or consequence(policy, ended) is not None
+
+
+def told(dependency: str, ended: Status, reason: str | None) -> str:
+    """A dependency's end in words: the message in its dependent's history, and its reason.
+
+    >>> told("a", Status.DEAD, "ValueError: no")
+    'dependency a is dead: ValueError: no'
+    """
+    verb = "was" if ended is Status.CANCELLED else "is"
+    why = f": {reason[:REASON_LENGTH_MAX]}" if reason else ""
+    return f"dependency {dependency} {verb} {ended}{why}"
+
+
+def still_to_wait_for(
+    job_id: str, policy: DependencyPolicy, needed: Iterable[tuple[J, str, Status | None]]
+) -> list[J]:
+    """The jobs that a replayed job is to wait for, of those it depends on and that are still there;
+    refuses a replay that would be in vain.
+    """
+    unfinished = []
+    for job, needed_id, status in needed:
+        if status is None or not status.is_terminal:
+            unfinished.append(job)
+        elif is_in_the_way(policy, status):
+            raise refuse_replay(job_id, needed_id, status)
+    return unfinished
+
+
+def refuse_replay(job_id: str, dependency: str, ended: Status) -> InvalidTransitionError:
+    """The answer to a replay of a job that would only wait for what has ended badly."""
+    return InvalidTransitionError(
+        f"job {job_id} cannot be replayed: {told(dependency, ended, None)}. Replay that one too, "
+        "in the same call, before it, or all of it with replay_graph"
+    )
+
+
+def refuse_discard(job_id: str, dependent: str) -> InvalidTransitionError:
+    """The answer to a discard of a job that an unfinished one depends on."""
+    return InvalidTransitionError(
+        f"job {job_id} cannot be discarded: job {dependent}, which has not ended, depends on it"
+    )
+
+
+class SortedOut(NamedTuple):
+    """The drafts of a call that may be stored in part: those that are bad in themselves apart."""
+
+    good: list[Draft]
+    bad: dict[int, LeaseholdError]
+    """By its place in the call."""
+    refused: dict[str, LeaseholdError]
+    """By its id, for those that depend on it."""
+
+    @classmethod
+    def of(cls, drafts: Sequence[Draft]) -> SortedOut:
+        bad: dict[int, LeaseholdError] = {}
+        for index, draft in enumerate(drafts):
+            try:
+                draft.check()
+            except LeaseholdError as error:
+                bad[index] = error
+        good = [draft for index, draft in enumerate(drafts) if index not in bad]
+        return cls(good, bad, {drafts[index].id: error for index, error in bad.items()})
+
+    def woven(
+        self, answers: Iterable[Submitted | LeaseholdError]
+    ) -> list[Submitted | LeaseholdError]:
+        """The answers about the good ones, and the errors of the bad ones in their places."""
+        stored = iter(answers)
+        count = len(self.good) + len(self.bad)
+        return [self.bad[index] if index in self.bad else next(stored) for index in range(count)]
+
+
+class Plan:
+    """What becomes of the drafts of one call, some of which depend on others.
+
+    `verdicts` are those of the drafts by themselves; `exists` says whether the store has a job of
+    this id; `refused` are drafts of the call that did not even come here.
+    """
+
+    def __init__(
+        self,
+        drafts: Sequence[Draft],
+        verdicts: Sequence[Verdict],
+        exists: Callable[[str], bool],
+        refused: Mapping[str, LeaseholdError],
+    ) -> None:
+        self._drafts = drafts
+        self._exists = exists
+        self._refused = refused
+        self._first: dict[str, int] = {}
+        for index, draft in enumerate(drafts):
+            self._first.setdefault(draft.id, index)
+        self.verdicts = list(verdicts)
+        """One per draft, once all dependencies were looked at."""
+        self.refusal = next((each for each in verdicts if isinstance(each, LeaseholdError)), None)
+        """The first refusal, of which others may be consequences; None if nothing is refused."""
+        self._judge_all()
+        self.needs: list[tuple[str, ...]] = [
+            tuple(dict.fromkeys(map(self._stands_for, draft.depends_on))) if verdict is None else ()
+            for draft, verdict in zip(drafts, self.verdicts, strict=True)
+        ]
+        """What each new job waits for: a duplicate is replaced by the job it is one of."""
+
+    def _judge_all(self) -> None:
+        """Each after those it depends on; where that cannot be, there is a cycle."""
+        waits = {
+            index: {
+                inner
+                for inner in map(self._index, draft.depends_on)
+                if inner is not None and self._is_open(inner)
+            }
+            for index, draft in enumerate(self._drafts)
+            if self._is_open(index)
+        }
+        followers: dict[int, list[int]] = {}
+        for index, inner in waits.items():
+            for each in inner:
+                followers.setdefault(each, []).append(index)
+        ready = [index for index, inner in waits.items() if not inner]
+        while waits:
+            if not ready:
+                ready = _cycle(waits)
+                error = self._cycle_error(ready)
+                for index in ready:
+                    self.verdicts[index] = error
+            for index in ready:
+                refusal = self.verdicts[index] or self._judge(self._drafts[index])
+                assert not isinstance(refusal, Submitted)
+                self.verdicts[index] = refusal
+                self.refusal = self.refusal or refusal
+                del waits[index]
+            freed = [each for index in ready for each in followers.get(index, ()) if each in waits]
+            for index in ready:
+                for each in followers.get(index, ()):
+                    waits.get(each, set()).discard(index)
+            ready = [index for index in dict.fromkeys(freed) if not waits[index]]
+        for index, verdict in enumerate(self.verdicts):
+            # The duplicate of a draft that was refused after all shares its fate.
+            if isinstance(verdict, Submitted) and verdict.id in self._first:
+                first = self.verdicts[self._first[verdict.id]]
+                self.verdicts[index] = first if isinstance(first, LeaseholdError) else verdict
+
+    def _is_open(self, index: int) -> bool:
+        return self.verdicts[index] is None and bool(self._drafts[index].depends_on)
+
+    def _index(self, job_id: str) -> int | None:
+        """The draft of this call that an id means, if it means one."""
+        return self._first.get(self._stands_for(job_id))
+
+    def _stands_for(self, job_id: str) -> str:
+        index = self._first.get(job_id)
+        verdict = None if index is None else self.verdicts[index]
+        return verdict.id if isinstance(verdict, Submitted) else job_id
+
+    def _judge(self, draft: Draft) -> LeaseholdError | None:
+        for needed in draft.depends_on:
+            index = self._index(needed)
+            refusal = self._refused.get(needed) if index is None else self.verdicts[index]
+            if isinstance(refusal, LeaseholdError):
+                return UnknownDependencyError(
+                    f"job {draft.id} depends on {needed}, which was refused: {refusal}"
+                )
+            if index is None and not self._exists(self._stands_for(needed)):
+                return UnknownDependencyError(
+                    f"job {draft.id} depends on {needed}, and there is no such job: submit it "
+                    "before, or in the same call"
+                )
+        return None
+
+    def _cycle_error(self, cycle: list[int]) -> CycleError:
+        ids = [self._drafts[index].id for index in (*cycle, cycle[0])]
+        left_out = len(ids) - CYCLE_SHOWN_MAX
+        shown = ids if left_out <= 0 else [*ids[:CYCLE_SHOWN_MAX], f"({left_out} more)"]
+        return CycleError(f"these jobs wait for each other in a circle: {' -> '.join(shown)}")
+
+
+def _cycle(waits: Mapping[int, set[int]]) -> list[int]:
+    """Some cycle among jobs that all wait for one of them: whoever keeps following finds it."""
+    path: dict[int, int] = {}
+    index = next(iter(waits))
+    while index not in path:
+        path[index] = len(path)
+        index = min(waits[index])
+    return list(path)[path[index] :]

@@ -1,0 +1,87 @@
+"""The fence: who speaks for a job under a lease that is over is refused, and the job's history
+says so.
+
+A store finds out in its own way whether a lease is still held (a guard in a statement, a look at a
+record). Who is refused, with which error and which event, is decided here.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from leasehold.core.model.refusals import changes_status, lease_of_no_job, stale_lease
+from leasehold.core.model.status import TRANSITIONS, Event, Status
+from leasehold.errors import LeaseLostError
+
+
+class StandingJob(Protocol):
+    """What a store's own row of a job tells of where it stands."""
+
+    @property
+    def status(self) -> Status: ...
+    @property
+    def lease_version(self) -> int:
+        """The latest that was granted."""
+
+    @property
+    def worker(self) -> str | None:
+        """Who holds it, while it runs."""
+
+
+J = TypeVar("J", bound=StandingJob)
+
+
+class Histories(Protocol[J]):
+    """The histories of jobs, inside one write."""
+
+    def standing(self, job_id: str) -> J | None:
+        """Where a job stands; None if there is no such job."""
+
+    def holder_under(self, job: J, version: int) -> str | None:
+        """Who held the job under a version that is over, as far as that is kept."""
+
+    def tell(
+        self,
+        job: J,
+        event: Event,
+        message: str,
+        *,
+        holder: tuple[str | None, int] | None = None,
+    ) -> None:
+        """Write an event that changes no status; worker and version default to the job's own."""
+
+
+def is_held(job: StandingJob, version: int) -> bool:
+    """Whether a job runs under this version, so that its holder may speak for it."""
+    return job.status is Status.RUNNING and job.lease_version == version
+
+
+def lease_is_over(job_id: str, version: int, job: StandingJob | None) -> LeaseLostError:
+    """The error for whoever names a lease that is over."""
+    if job is None:
+        return lease_of_no_job(job_id, version)
+    holder = (job.worker or "", job.lease_version) if job.status is Status.RUNNING else None
+    return stale_lease(job_id, version, job.status, holder)
+
+
+def refuse(histories: Histories[J], job_id: str, version: int) -> LeaseLostError:
+    """Refuse a stale holder; all that is written is that it was refused."""
+    job = histories.standing(job_id)
+    if job is not None:
+        message = (
+            f"refused: the caller's lease version is {version}, the latest is {job.lease_version}"
+        )
+        holder = (histories.holder_under(job, version), version)
+        histories.tell(job, Event.VERSION_MISMATCH, message, holder=holder)
+    return lease_is_over(job_id, version, job)
+
+
+def tell(
+    histories: Histories[J], job_id: str, event: Event, worker: str, version: int, message: str
+) -> None:
+    """Write an event that changes nothing to a job's history, if the job is still there."""
+    if event in TRANSITIONS:
+        raise changes_status(event)
+    job = histories.standing(job_id)
+    if job is not None:
+        histories.tell(job, event, message, holder=(worker, version))

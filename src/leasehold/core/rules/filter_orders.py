@@ -1,0 +1,147 @@
+"""Orders to all jobs that fit a filter, carried out inside the store, so many in each write.
+
+Whoever gives one carries no job out and back: the answer counts. A reader finds what fits, without
+the lock; the write looks at each job once more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.job import Job, priority_of
+from leasehold.core.model.refusals import check_page
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import TERMINAL, WAITING, Status
+from leasehold.core.rules import people
+from leasehold.core.rules.people import Desk
+from leasehold.errors import InvalidJobError, LeaseholdError
+
+ORDERED_AT_ONCE: Final = 500
+"""Jobs that one write changes, so that others get their turn in between."""
+
+H = TypeVar("H")
+
+
+class CancelAll(msgspec.Struct, frozen=True, tag="cancel"):
+    """Stop jobs that wait or run."""
+
+    reason: str = ""
+
+
+class ReplayAll(msgspec.Struct, frozen=True, tag="replay"):
+    """Give dead or cancelled jobs another chance."""
+
+    reset_attempts: bool = False
+
+
+class DiscardAll(msgspec.Struct, frozen=True, tag="discard"):
+    """Delete jobs that have ended."""
+
+
+class ReprioritizeAll(msgspec.Struct, frozen=True, tag="reprioritize"):
+    """Change the priority of waiting jobs."""
+
+    priority: int
+
+
+Order = CancelAll | ReplayAll | DiscardAll | ReprioritizeAll
+
+_ABLE: Final[dict[type, frozenset[Status]]] = {
+    CancelAll: WAITING | {Status.RUNNING},
+    ReplayAll: frozenset({Status.DEAD, Status.CANCELLED}),
+    DiscardAll: frozenset(TERMINAL),
+    ReprioritizeAll: frozenset(WAITING),
+}
+"""The statuses in which a job can take an order."""
+
+
+class Ordered(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an order in one write."""
+
+    changed: int = 0
+    refused: dict[str, int] = {}
+    """How many fitted, but could not take it: by the code of the error."""
+    next_cursor: str | None = None
+    """Give the order again with it: more jobs fit. None when all were dealt with."""
+    blobs_left: list[Job] = []
+    """Discarded jobs of which a payload or a result is kept apart, for whoever deletes those."""
+
+
+class FilterOrders(Protocol):
+    """The part of a store that takes orders about all jobs that fit."""
+
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        """Carry an order out for jobs that fit, at most `limit` of them, in one write.
+
+        - ORD-1  Each job gets what `cancel`, `replay`, `discard` or `reprioritize` would give it,
+                 with one audit record for all of this write; only those that can take it are meant.
+        - ORD-2  While the answer has a cursor, more jobs fit: whoever asks again with it, until
+                 there is none, has met every job that fitted all the while, and none twice.
+        - ORD-3  Jobs that do not fit any more when the write comes to them are left alone. Those
+                 that refuse are counted, and do not hinder the others.
+        - ORD-4  Replays and discards begin with the oldest, since dependencies are as a rule older
+                 than what depends on them; the others with the latest.
+        - ORD-5  A limit outside 1 to PAGE_MAX, a cursor that is none and a priority that is none
+                 raise InvalidJobError; nothing is changed.
+        """
+
+
+def is_oldest_first(order: Order) -> bool:
+    """From which end the jobs are gone through (ORD-4)."""
+    return isinstance(order, ReplayAll | DiscardAll)
+
+
+def narrowed(order: Order, where: JobFilter, limit: int) -> JobFilter:
+    """The filter, for jobs that can take the order; refuses what is no order."""
+    check_page(limit)
+    able = _ABLE.get(type(order))
+    if able is None:
+        raise InvalidJobError(f"{order!r} is no order about jobs")
+    if isinstance(order, ReprioritizeAll):
+        priority_of(order.priority)
+    wanted = where.statuses or tuple(able)
+    return msgspec.structs.replace(
+        where, statuses=tuple(status for status in wanted if status in able)
+    )
+
+
+def carry_out(
+    desk: Desk[H], order: Order, where: JobFilter, job_ids: Sequence[str], actor: str
+) -> Ordered:
+    """Give the order to those of these jobs that still fit."""
+    found = ((job_id, desk.find(job_id)) for job_id in job_ids)
+    fitting = [job_id for job_id, each in found if each is not None and where.matches(each[1])]
+    answers = _answers(desk, order, fitting, actor)
+    done = [answer for answer in answers if isinstance(answer, Job)]
+    refused = Counter(each.code for each in answers if isinstance(each, LeaseholdError))
+    kept_apart = [job for job in done if BLOB_CODEC in (job.codec, job.result_codec)]
+    return Ordered(
+        changed=len(done),
+        refused=dict(refused),
+        blobs_left=kept_apart if isinstance(order, DiscardAll) else [],
+    )
+
+
+def _answers(desk: Desk[Any], order: Order, job_ids: Sequence[str], actor: str) -> people.Answers:
+    match order:
+        case CancelAll(reason):
+            return people.cancel(desk, job_ids, reason=reason, actor=actor)
+        case ReplayAll(reset_attempts):
+            return people.replay(desk, job_ids, reset_attempts=reset_attempts, actor=actor)
+        case DiscardAll():
+            return people.discard(desk, job_ids, actor=actor)
+        case ReprioritizeAll(priority):
+            return people.reprioritize_all(desk, job_ids, priority, actor=actor)

@@ -1,0 +1,94 @@
+"""What a submit asks of a store, and what it is given to add; `core.rules.submitting` decides.
+
+Every question is about all drafts of the call at once: a store behind a network answers each in one
+round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import IDEMPOTENCY_SECONDS
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.settings import DraftDefaults
+from leasehold.core.model.status import Status
+from leasehold.core.rules.gate import GateBook
+from leasehold.errors import LeaseholdError
+
+Answer = Submitted | LeaseholdError
+KeyName = tuple[str, str]
+"""A queue, and an idempotency key that was used there."""
+
+IDEMPOTENCY_MICROS: Final = IDEMPOTENCY_SECONDS * 1_000_000
+
+
+class FirstUse(NamedTuple):
+    """The job that an idempotency key was first used for."""
+
+    job_id: str
+    digest: bytes
+    status: Status
+
+
+class NewKey(NamedTuple):
+    """An idempotency key to keep, and at which place among the added jobs its own one stands."""
+
+    place: int
+    queue: str
+    key: str
+    digest: bytes
+
+
+class NewLinks(NamedTuple):
+    """What a new job depends on, and which of that is in its way."""
+
+    needs: tuple[str, ...]
+    blocked_by: tuple[str, ...]
+
+
+class Crowd(NamedTuple):
+    """A store that has not room for all jobs of a call."""
+
+    capacity: int
+    left: int
+    dead_letters_fill_it: bool
+
+
+class Intake(GateBook, Protocol):
+    """What a submit asks of a store, inside its one write."""
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether any queue has rules."""
+
+    @property
+    def defaults(self) -> DraftDefaults | None: ...
+
+    def crowd(self, jobs: int) -> Crowd | None:
+        """None where so many jobs more have room."""
+
+    def first_uses(self, keys: Collection[KeyName]) -> dict[KeyName, FirstUse]:
+        """Those of the idempotency keys that were used before and have not expired."""
+
+    def taken(self, job_ids: Collection[str]) -> Collection[str]:
+        """Those of the ids that jobs have."""
+
+    def endings(self, job_ids: Collection[str]) -> Mapping[str, Status | None]:
+        """How jobs have ended, None for one that has not; without ids that no job has."""
+
+    def add(
+        self, drafts: Sequence[Draft], links: Mapping[str, NewLinks], keys: Sequence[NewKey]
+    ) -> list[Submitted]:
+        """Make jobs of drafts that nothing stands against. Of an id that is taken nevertheless it
+        raises `id_is_taken`, and adds none.
+        """
+
+    def tell_again(self, ended: Collection[str]) -> None:
+        """Tell those who wait for these jobs, which ended earlier, as if they had just ended."""
+
+    def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
+        """Where these jobs stand by now."""
+
+    def count_rejected(self, drafts: Sequence[Draft]) -> None: ...

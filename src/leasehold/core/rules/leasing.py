@@ -1,0 +1,137 @@
+"""Which pending jobs a lease takes: the walk along the jobs in the order of service.
+
+A store reads candidates, the best first (`core.model.priority`), and asks of each what to do with
+it. What may not be leased is passed over, so that a full queue or a broken task holds up nobody
+else. Everything that a walk might meet in large numbers has a budget: a lease that has used one up
+answers with what it has, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+
+from leasehold.core.model.breaker import BreakerState
+from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, TURNED_AWAY_AT_ONCE
+from leasehold.core.rules.queue_limits import UNLIMITED
+
+
+class Verdict(Enum):
+    """What a lease does with a job that it meets."""
+
+    TAKE = auto()
+    """Lease it."""
+    CANCEL = auto()
+    """It was not started in time (LEA-5): cancel it."""
+    PARK = auto()
+    """Its key is full: park it, so that nobody meets it again (`core.rules.parking`)."""
+    PASS = auto()
+    """Its queue is full, or its task is held back: leave it where it is."""
+
+
+_TAKE, _CANCEL, _PARK, _PASS = Verdict.TAKE, Verdict.CANCEL, Verdict.PARK, Verdict.PASS
+
+
+def is_late(start_by: int | None, lease_version: int, now: int) -> bool:
+    """Whether a job was not started in time: it never was, and now it is too late."""
+    return start_by is not None and start_by < now and not lease_version
+
+
+class OpenQueue:
+    """A queue that a lease looks into, and how many jobs more it may take from it."""
+
+    __slots__ = ("free", "limits_keys", "name")
+
+    def __init__(self, name: str, free: int = UNLIMITED, *, limits_keys: bool = False) -> None:
+        self.name = name
+        self.free = free
+        self.limits_keys = limits_keys
+
+
+class OpenLane:
+    """The jobs of one task in such a queue."""
+
+    __slots__ = ("is_over", "probe", "queue", "task")
+
+    def __init__(self, queue: OpenQueue, task: str, probe: BreakerState | None = None) -> None:
+        self.queue = queue
+        self.task = task
+        self.probe = probe
+        """The breaker, if it lets one job through and no more."""
+        self.is_over = False
+        """Whether that one was found."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a job more may be taken."""
+        return self.queue.free > 0 and not self.is_over
+
+
+class Walk:
+    """One lease's way along the candidates: what it takes, and what it may still meet."""
+
+    __slots__ = (
+        "_free", "_free_of_key", "_late_left", "_left", "_now", "_turned_away_left",
+        "is_cut_short", "is_over",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        now: int,
+        limit: int,
+        queues: Iterable[OpenQueue],
+        free_of_key: Callable[[str, str], int],
+        late_max: int = PASSED_OVER_AT_ONCE,
+    ) -> None:
+        self._now = now
+        free = 0
+        for queue in queues:
+            free += queue.free
+        self._left = min(free, limit)
+        self._free_of_key = free_of_key
+        self._free: dict[tuple[str, str], int] = {}
+        self._late_left = late_max
+        self._turned_away_left = TURNED_AWAY_AT_ONCE
+        self.is_cut_short = False
+        """Whether a budget is used up: more may be available, and the next lease goes on."""
+        self.is_over = self._left <= 0
+        """Whether to look no further."""
+
+    def judge(
+        self, lane: OpenLane, start_by: int | None, lease_version: int, key: str | None
+    ) -> Verdict:
+        """What to do with the next candidate; what is taken is counted."""
+        queue = lane.queue
+        if lane.is_over or not queue.free:
+            # Late or not: a store need not read what is behind it, and a sweep takes the late ones.
+            return _PASS
+        if start_by is not None and is_late(start_by, lease_version, self._now):
+            self._late_left -= 1
+            self.is_cut_short = self.is_over = self._late_left <= 0
+            return _CANCEL
+        if key is not None and queue.limits_keys:
+            free = self.free_of_key(queue.name, key)
+            if not free:
+                self._turned_away_left -= 1
+                self.is_cut_short = self.is_over = self._turned_away_left <= 0
+                return _PARK
+            self._free[queue.name, key] = free - 1
+        queue.free -= 1
+        lane.is_over = lane.probe is not None
+        self._left -= 1
+        self.is_over = self._left <= 0
+        return _TAKE
+
+    def free_of_key(self, queue: str, key: str) -> int:
+        """How many jobs more of a key may be taken."""
+        free = self._free.get((queue, key))
+        if free is None:
+            free = self._free[queue, key] = self._free_of_key(queue, key)
+        return free
+
+
+def open_lane(queue: OpenQueue, task: str, breaker: BreakerState, now: int) -> OpenLane | None:
+    """A lane as its breaker lets a lease see it; None if it is held back."""
+    if breaker.next_probe_at(now) is not None:
+        return None
+    return OpenLane(queue, task, None if breaker.is_closed else breaker)

@@ -1,0 +1,244 @@
+"""Metrics: a queue's figures as people see them, and what can be foretold from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from leasehold.core.model.histogram import Durations, summary
+from leasehold.core.model.span import (
+    BANDS,
+    COUNTED,
+    DAYS_KEPT,
+    MINUTE_MICROS,
+    MINUTES_KEPT,
+    Span,
+    all_in_all,
+    first_minute,
+    side_by_side,
+)
+from leasehold.core.model.status import Status
+from leasehold.core.rules.sampling import Resolution, SpanReader, spans_of
+from leasehold.env import EPOCH, from_micros
+from leasehold.errors import InvalidWindowError
+
+WINDOW_SECONDS: Final = 3600.0
+"""What metrics tell of, unless told otherwise."""
+ACTIVE_SECONDS: Final = 120.0
+"""A worker without a sign of life for longer is not counted as active."""
+RATE_MINUTES: Final = 5
+"""Over how many minutes it is measured how fast jobs are leased, to estimate a start."""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened during some time."""
+
+    submitted: int = 0
+    leased: int = 0
+    """Attempts that began."""
+    completed: int = 0
+    failed: int = 0
+    """Attempts that failed, retried or not."""
+    retried: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    recovered: int = 0
+    rejected: int = 0
+    cleaned: int = 0
+    pending: int = 0
+    """How many jobs were pending when it ended."""
+    deepest: int = 0
+    """The most that were pending at the begin or end of a minute; of all queues, the deepest's."""
+    error_rate: float = 0.0
+    """The share of attempts that failed, of those that completed or failed; 0 if none did."""
+    wait: Durations = Durations()
+    """From when a job became available until it was leased, for each lease."""
+    run: Durations = Durations()
+    """From the lease to its end, for each attempt that completed or failed."""
+
+
+class MinutePoint(Figures, frozen=True, kw_only=True):
+    """What happened in one minute."""
+
+    at: datetime
+    """When the minute began."""
+
+
+class DayPoint(Figures, frozen=True, kw_only=True):
+    """What happened on one day."""
+
+    day: date
+    """In UTC."""
+
+
+class QueueMetrics(Figures, frozen=True, kw_only=True):
+    """One queue, or all of them, as it stands at a moment, and what happened in the time before."""
+
+    queue: str | None
+    """None for all of them."""
+    at: datetime
+    since: datetime
+    """Where the window begins: at a full minute."""
+    counts: dict[Status, int]
+    """How many jobs stand in each status now."""
+    totals: dict[str, int]
+    """Lifetime totals, under the names they have above."""
+    throughput_per_second: float = 0.0
+    """Completed jobs per second, over the window."""
+    oldest_pending_age_seconds: float | None = None
+    """For how long the job has been available that waits longest; None if none does."""
+    pending_by_priority: dict[str, int] = {}
+    """How many pending jobs there are in each band of priority."""
+    active_workers: int = 0
+    """Workers of this queue that gave a sign of life within the last two minutes."""
+
+
+class MetricsReader(SpanReader, Protocol):
+    """A store as it stands when it is asked, beside what happened. None of it scans jobs."""
+
+    @property
+    def now(self) -> int:
+        """In microseconds since 1970."""
+
+    def counts(self, queue: str | None) -> Mapping[Status, int]:
+        """How many jobs of a queue, or of all, stand in each status."""
+
+    def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
+        """How many pending jobs there are in each band."""
+
+    def oldest_available_at(self, queue: str | None) -> int | None:
+        """Since when the pending job has been available that waits longest."""
+
+    def workers(self) -> Iterable[tuple[Sequence[str], int]]:
+        """The workers, each by its queues and its latest heartbeat."""
+
+
+def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> QueueMetrics:
+    """How a queue, or all of them, stands, and what happened in the window before."""
+    check_window(window_seconds)
+    now = reader.now
+    first = first_minute(now, window_seconds)
+    span = all_in_all(spans_of(reader, queue, Resolution.MINUTE, first), first)
+    seconds = (now - first * MINUTE_MICROS) / 1e6
+    totals = reader.totals(queue).values()
+    oldest = reader.oldest_available_at(queue)
+    by_priority = reader.pending_by_priority(queue)
+    return QueueMetrics(
+        queue=queue,
+        at=from_micros(now),
+        since=from_micros(first * MINUTE_MICROS),
+        counts=dict(reader.counts(queue)),
+        totals={name: sum(getattr(each, name) for each in totals) for name in COUNTED},
+        throughput_per_second=span.completed / seconds if seconds else 0.0,
+        oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
+        pending_by_priority={band: by_priority.get(band, 0) for band in BANDS},
+        active_workers=active_workers(reader.workers(), queue, now),
+        **_figures(span),
+    )
+
+
+def series(reader: MetricsReader, queue: str | None, minutes: int) -> list[MinutePoint]:
+    """One point per minute, the last one for the minute that is not over yet."""
+    check_minutes(minutes)
+    return [
+        MinutePoint(at=from_micros(minute * MINUTE_MICROS), **_figures(span))
+        for minute, span in _latest(reader, queue, Resolution.MINUTE, minutes)
+    ]
+
+
+def daily(reader: MetricsReader, queue: str | None, days: int) -> list[DayPoint]:
+    """One point per day, the last one for today."""
+    check_days(days)
+    return [
+        DayPoint(day=EPOCH.date() + timedelta(days=day), **_figures(span))
+        for day, span in _latest(reader, queue, Resolution.DAY, days)
+    ]
+
+
+def _latest(
+    reader: MetricsReader, queue: str | None, resolution: Resolution, number: int
+) -> Iterable[tuple[int, Span]]:
+    last = reader.now // resolution.micros
+    first = last - number + 1
+    spans = side_by_side(spans_of(reader, queue, resolution, first), first, last)
+    return enumerate(spans, start=first)
+
+
+def _figures(span: Span) -> dict[str, Any]:
+    ended = span.completed + span.failed
+    return {
+        **{name: getattr(span, name) for name in COUNTED},
+        "pending": span.pending,
+        "deepest": span.deepest,
+        "error_rate": span.failed / ended if ended else 0.0,
+        "wait": summary(span.waits, span.wait_micros),
+        "run": summary(span.runs, span.run_micros),
+    }
+
+
+def active_workers(
+    workers: Iterable[tuple[Sequence[str], int]], queue: str | None, now: int
+) -> int:
+    """How many of these, given by their queues and latest heartbeat, work for the queue now."""
+    latest = now - round(ACTIVE_SECONDS * 1e6)
+    return sum(
+        heartbeat_at >= latest and (queue is None or queue in queues)
+        for queues, heartbeat_at in workers
+    )
+
+
+def estimated_start(position: int, points: Sequence[MinutePoint], now: datetime) -> datetime | None:
+    """When a job with so many before it will be leased, at the rate of the latest minutes.
+
+    Minutes before the first lease say nothing of the rate: nobody may have worked then. None if
+    nothing was leased at all.
+    """
+    served = next((n for n, point in enumerate(points) if point.leased), None)
+    if served is None:
+        return None
+    seconds = max(1.0, (now - points[served].at).total_seconds())
+    leased = sum(point.leased for point in points[served:])
+    return now + timedelta(seconds=(position + 1) * seconds / leased)
+
+
+# -- what may be asked for ---------------------------------------------------------------------
+
+
+def check_window(seconds: float) -> None:
+    """Refuse a window for which no figures are kept."""
+    longest = MINUTES_KEPT * 60
+    # The comparison also refuses NaN, which is neither above nor below anything.
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not 1 <= seconds <= longest
+    ):
+        raise InvalidWindowError(
+            f"window_seconds must be from 1 to {longest} (48 hours, for which minutes are kept), "
+            f"not {seconds!r}: use daily() to look further back"
+        )
+
+
+def check_minutes(minutes: int) -> None:
+    """Refuse a series for which no figures are kept."""
+    if not _is_count(minutes, MINUTES_KEPT):
+        raise InvalidWindowError(
+            f"minutes must be a whole number from 1 to {MINUTES_KEPT} (48 hours), not {minutes!r}: "
+            "use daily() to look further back"
+        )
+
+
+def check_days(days: int) -> None:
+    """Refuse a series for which no figures are kept."""
+    if not _is_count(days, DAYS_KEPT):
+        raise InvalidWindowError(
+            f"days must be a whole number from 1 to {DAYS_KEPT}, not {days!r}: older days are "
+            "forgotten"
+        )
+
+
+def _is_count(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most

@@ -1,0 +1,138 @@
+"""Limits per key: the algorithm that shows leases the best jobs of a key, and parks the others.
+
+`core.model.key_limits` is the rule. A store keeps the pending jobs of limited keys on a *shelf*: by
+account, which is one key in one lane (a queue and a task), and by tier (`core.model.priority`). A
+lease sees those that are shown and never those that are parked, however many they are.
+
+After every write, of each account and tier at least the best `free` jobs are shown. More may be,
+since a slot that is taken in one lane is taken from the others too: a lease that meets such a job
+parks it (`core.rules.leasing`), so nobody meets it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from leasehold.core.model.key_limits import is_shown
+
+Account = TypeVar("Account")
+Key_contra = TypeVar("Key_contra", contravariant=True)
+Job = TypeVar("Job", bound=tuple[Any, ...])
+"""A pending job as its store names it: its `Rank`, then what else the store needs. No two jobs have
+the same number, so the lesser tuple is the better job."""
+
+COUNTED_MAX: Final = 100
+"""Up to how many free slots of a key the jobs that are shown for them are counted, one by one."""
+
+
+class Shelf(Protocol[Key_contra, Account, Job]):
+    """The pending jobs of limited keys."""
+
+    shown_left: int
+    """How many more parked jobs this write may show."""
+
+    def free(self, account: Account, /) -> int:
+        """How many jobs more of the account's key may run."""
+
+    def accounts_of(self, key: Key_contra, /) -> Sequence[Account]:
+        """The accounts of a key, in whichever lanes."""
+
+    def nth_shown(self, account: Account, tier: int, n: int, /) -> Job | None:
+        """The n-th best of the jobs that are shown, counted from 1; None if there are fewer."""
+
+    def first_parked(self, account: Account, tier: int, /) -> Job | None:
+        """The best of the jobs that are parked."""
+
+    def parked_tiers(self, account: Account, /) -> Iterable[int]:
+        """The tiers in which jobs are parked."""
+
+    def take_in(self, account: Account, tier: int, job: Job, /, *, parked: bool) -> None:
+        """Count a pending job for its key from now on, and show it or park it."""
+
+    def show(self, account: Account, tier: int, job: Job, /) -> None:
+        """Let leases see a parked job. Whoever waits for jobs is told."""
+
+    def park(self, account: Account, tier: int, job: Job, /) -> None:
+        """Let leases see a job no more."""
+
+    def tell_of_shown(self, account: Account, /) -> None:
+        """Tell whoever waits for jobs of those that are shown, if any are."""
+
+    def go_on_later(self, account: Account, /) -> None:
+        """There is more to show than one write may: the next pass over the shelf goes on."""
+
+    def close_if_unused(self, account: Account, /) -> None:
+        """Keys come and go without number: forget an account of which nothing is left."""
+
+
+def enter(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, job: Job) -> None:
+    """A job has become pending: show it, or park it, or the one whose place it takes."""
+    free = shelf.free(account)
+    last = _last_shown(shelf, account, tier, free)
+    if not is_shown(job, last, free) or (
+        free > COUNTED_MAX and _is_behind_parked(shelf, account, tier, job)
+    ):
+        shelf.take_in(account, tier, job, parked=True)
+        return
+    shelf.take_in(account, tier, job, parked=False)
+    if last is not None:
+        shelf.park(account, tier, last)
+
+
+def left(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int) -> None:
+    """A job is not pending any more: another one may take its place."""
+    fill(shelf, account, tier)
+    shelf.close_if_unused(account)
+
+
+def freed(shelf: Shelf[Key_contra, Account, Job], ended: Mapping[Key_contra, int]) -> None:
+    """So many leases of each key have ended, and are not counted as running any more."""
+    for key, count in ended.items():
+        for account in shelf.accounts_of(key):
+            fill_all(shelf, account)
+            if 0 < shelf.free(account) <= count:
+                # The key was full: what is shown of it could not be leased, and can be now.
+                shelf.tell_of_shown(account)
+            shelf.close_if_unused(account)
+
+
+def fill_all(shelf: Shelf[Key_contra, Account, Job], account: Account) -> None:
+    """Show what may be leased of a key in one lane."""
+    if shelf.free(account):
+        for tier in shelf.parked_tiers(account):
+            fill(shelf, account, tier)
+
+
+def fill(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int) -> None:
+    """Show parked jobs of a tier, the best first, while they are among the best that may run."""
+    free = shelf.free(account)
+    while free and (first := shelf.first_parked(account, tier)) is not None:
+        last = _last_shown(shelf, account, tier, free)
+        if not is_shown(first, last, free):
+            return
+        if not shelf.shown_left:
+            shelf.go_on_later(account)
+            return
+        shelf.shown_left -= 1
+        shelf.show(account, tier, first)
+        if last is not None:
+            shelf.park(account, tier, last)
+
+
+def _last_shown(
+    shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, free: int
+) -> Job | None:
+    """The last of the first `free` that are shown; None if there are fewer, or too many to count.
+
+    More may be shown than are free: so for a key that may run many jobs they are not counted.
+    """
+    return shelf.nth_shown(account, tier, free) if 0 < free <= COUNTED_MAX else None
+
+
+def _is_behind_parked(
+    shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
+) -> bool:
+    """Whether better ones wait to be shown, where what is shown is not counted."""
+    first = shelf.first_parked(account, tier)
+    return first is not None and first < job

@@ -1,0 +1,182 @@
+"""What people ask of jobs: cancel, replay, discard, reprioritize. Each verb is written once, here.
+
+A store lends a `Desk`, which reads and writes one job at a time inside one write. Each job has an
+answer of its own: the job as it is now (or last was), or why it was refused. What was done leaves
+one audit record per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from leasehold.core.model.job import Job, priority_of
+from leasehold.core.model.refusals import no_job, not_ended, not_waiting
+from leasehold.core.model.status import WAITING, Event, Status, check
+from leasehold.core.rules.dependencies import refuse_discard
+from leasehold.core.rules.messages import replayed, reprioritized
+from leasehold.errors import LeaseholdError
+
+AUDITED_IDS_MAX: Final = 100
+"""How many ids an audit record names: enough to see what was meant; it counts them all."""
+
+H = TypeVar("H")
+"""A store's own handle of a job."""
+
+
+class Replay(NamedTuple):
+    """What a replay makes of a job."""
+
+    status: Status
+    attempts: int
+    allowance: int
+    message: str
+
+
+class Desk(Protocol[H]):
+    """What a store does for these verbs, inside one write."""
+
+    def find(self, job_id: str) -> tuple[H, Job] | None:
+        """A job: the store's own handle of it, and the job as it is now."""
+
+    def tell(self, job: H, event: Event, message: str) -> None:
+        """Write an event that changes no status to its history."""
+
+    def request_cancel(self, job: H, reason: str) -> None:
+        """Keep it for the holder's next renewal."""
+
+    def wake_holder(self, job: H) -> None:
+        """Let the holder of a running job renew at once."""
+
+    def end_waiting(self, job: H, after: Status, reason: str) -> None:
+        """End a job that waits."""
+
+    def waits_again_for(self, handle: H, job: Job) -> Sequence[Any]:
+        """What a replayed job has to wait for; refuses a replay that would be in vain."""
+
+    def replay(self, job: H, replay: Replay, waits_for: Sequence[Any]) -> None:
+        """Let a job that had ended wait again: without its start_by, due at once."""
+
+    def needed_by(self, job: H) -> str | None:
+        """An unfinished job that depends on this one."""
+
+    def erase(self, job: H) -> None:
+        """Delete an ended job with all its records."""
+
+    def reprioritize(self, job: H, before: int, after: int) -> None:
+        """Give a waiting job another priority, and so another place."""
+
+    def replay_order(self, job_ids: Sequence[str]) -> list[int]:
+        """The places of these ids, dependencies first."""
+
+    def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
+        """Write an administrative action down."""
+
+
+Answers = list[Job | LeaseholdError]
+
+
+def cancel(desk: Desk[H], job_ids: Sequence[str], *, reason: str, actor: str) -> Answers:
+    """Cancel waiting jobs at once, and ask the holders of running ones to stop."""
+
+    def verb(handle: H, job: Job) -> None:
+        if job.status is not Status.RUNNING:
+            check(Event.CANCELLED, job.status, Status.CANCELLED, job.id)
+            desk.end_waiting(handle, Status.CANCELLED, reason)
+            return
+        if job.cancel_requested is None:
+            desk.request_cancel(handle, reason)
+            desk.tell(handle, Event.CANCEL_REQUESTED, reason)
+        desk.wake_holder(handle)
+
+    return _for_each(desk, job_ids, verb, "cancel", actor, reason=reason)
+
+
+def replay(desk: Desk[H], job_ids: Sequence[str], *, reset_attempts: bool, actor: str) -> Answers:
+    """Give dead or cancelled jobs another chance, dependencies before their dependents.
+
+    They are pending again, or blocked by what they depend on if that was replayed too.
+    """
+
+    def verb(handle: H, job: Job) -> None:
+        check(Event.REPLAYED, job.status, Status.PENDING, job.id)
+        waits_for = desk.waits_again_for(handle, job)
+        again = Replay(
+            Status.BLOCKED if waits_for else Status.PENDING,
+            0 if reset_attempts else job.attempts,
+            job.max_retries + 1 if reset_attempts else job.allowance + 1,
+            replayed(actor, reset_attempts=reset_attempts),
+        )
+        desk.replay(handle, again, waits_for)
+
+    order = desk.replay_order(job_ids)
+    ordered = [job_ids[place] for place in order]
+    answers = _for_each(desk, ordered, verb, "replay", actor, reset_attempts=reset_attempts)
+    at_place = dict(zip(order, answers, strict=True))
+    return [at_place[place] for place in range(len(job_ids))]
+
+
+def discard(desk: Desk[H], job_ids: Sequence[str], *, actor: str) -> Answers:
+    """Delete ended jobs with all their records."""
+
+    def verb(handle: H, job: Job) -> None:
+        if not job.is_terminal:
+            raise not_ended(job.id, job.status)
+        needed_by = desk.needed_by(handle)
+        if needed_by is not None:
+            raise refuse_discard(job.id, needed_by)
+        desk.erase(handle)
+
+    return _for_each(desk, job_ids, verb, "discard", actor)
+
+
+def reprioritize(desk: Desk[H], job_id: str, priority: int, *, actor: str) -> Job:
+    """Change a waiting job's priority; nothing else about it changes."""
+    (answer,) = reprioritize_all(desk, (job_id,), priority, actor=actor)
+    if isinstance(answer, LeaseholdError):
+        raise answer
+    return answer
+
+
+def reprioritize_all(
+    desk: Desk[H], job_ids: Sequence[str], priority: int, *, actor: str
+) -> Answers:
+    """The same for several jobs."""
+    priority = priority_of(priority)
+
+    def verb(handle: H, job: Job) -> None:
+        if job.status not in WAITING:
+            raise not_waiting(job.id, job.status)
+        desk.reprioritize(handle, job.priority, priority)
+        message = reprioritized(job.priority, priority, actor)
+        desk.tell(handle, Event.REPRIORITIZED, message)
+
+    return _for_each(desk, job_ids, verb, "reprioritize", actor, priority=priority)
+
+
+def _for_each(
+    desk: Desk[H],
+    job_ids: Sequence[str],
+    verb: Callable[[H, Job], None],
+    action: str,
+    actor: str,
+    **detail: Any,
+) -> Answers:
+    answers = [_answer(desk, job_id, verb) for job_id in job_ids]
+    done = [answer.id for answer in answers if isinstance(answer, Job)]
+    if done:
+        desk.audit(actor, action, {"jobs": done[:AUDITED_IDS_MAX], **detail}, len(done))
+    return answers
+
+
+def _answer(desk: Desk[H], job_id: str, verb: Callable[[H, Job], None]) -> Job | LeaseholdError:
+    found = desk.find(job_id)
+    if found is None:
+        return no_job(job_id)
+    handle, job = found
+    try:
+        verb(handle, job)
+    except LeaseholdError as error:
+        return error
+    again = desk.find(job_id)
+    return job if again is None else again[1]

@@ -1,0 +1,193 @@
+"""What people do to queues: create, update, pause, resume, drain, purge, delete. All audited.
+
+Decided once for every store, inside the write in which it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from leasehold.core.model.queue_config import (
+    QueueConfig,
+    QueueRule,
+    QueueState,
+    being_deleted,
+    check_queue_name,
+)
+from leasehold.core.model.records import Purged
+from leasehold.core.model.refusals import no_queue, queue_exists, queue_not_empty
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import WAITING, Status
+from leasehold.core.rules.messages import purged_by, queue_deleted
+from leasehold.errors import InvalidQueueError
+
+J = TypeVar("J", int, str)
+"""However a store names its jobs."""
+
+_ACTIONS: Final = {
+    QueueState.ACTIVE: "resume_queue",
+    QueueState.PAUSED: "pause_queue",
+    QueueState.DRAINING: "drain_queue",
+}
+
+
+class QueueBook(Protocol[J]):
+    """What a store knows of its queues and the jobs in them, inside one write."""
+
+    def rule_of(self, queue: str) -> QueueRule | None: ...
+
+    def has_held_jobs(self, queue: str) -> bool:
+        """Whether a job was ever submitted to it, or refused."""
+
+    def set_rule(self, queue: str, rule: QueueRule) -> None:
+        """Keep a rule, let pending jobs stand where it puts them, and wake whoever waits."""
+
+    def forget_rule(self, queue: str) -> None:
+        """Forget a rule and all that was kept for it, and wake whoever waits: retries of jobs that
+        the rule held back may go on.
+        """
+
+    def jobs_left(self, queue: str) -> tuple[int, int]:
+        """How many jobs wait and how many run in a queue, by its counters."""
+
+    def has_pending(self, queue: str) -> bool:
+        """Whether a pending job is found in it, whatever its counters say."""
+
+    def end_waiting(self, jobs: Sequence[J], after: Status, reason: str) -> list[J]:
+        """Cancel those of the jobs that wait, or make dead letters of them; answers which."""
+
+    def dependents(self, jobs: Sequence[J]) -> Mapping[J, int]:
+        """Which of the jobs others wait for, and how many."""
+
+    def erase(self, jobs: Collection[J]) -> None:
+        """Delete ended jobs with all their records."""
+
+    def erase_when_told(self, jobs: Collection[J]) -> None:
+        """Delete ended jobs once all that wait for them have been told of their ends."""
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
+
+
+class Buried(NamedTuple):
+    """What one write has done of a queue's deletion."""
+
+    jobs: int
+    """How many became dead letters."""
+    is_all: bool
+
+
+def create(book: QueueBook[J], queue: str, config: QueueConfig, actor: str) -> None:
+    """Give a new queue its rules."""
+    check_queue_name(queue)
+    known = book.rule_of(queue)
+    if known is None:
+        book.set_rule(queue, QueueRule(config=config))
+        book.audit(actor, "create_queue", 1, {"queue": queue, "config": said(config)})
+    elif known.state is QueueState.DELETING:
+        raise being_deleted(queue)
+    elif known.config != config:
+        raise queue_exists(queue)
+
+
+def update(book: QueueBook[J], queue: str, changes: Mapping[str, Any], actor: str) -> None:
+    """Change some of a queue's rules."""
+    known = _known(book, queue)
+    book.set_rule(queue, known._replace(config=known.config.changed(changes), problem=None))
+    detail = {"queue": queue, "changes": msgspec.to_builtins(dict(changes))}
+    book.audit(actor, "update_queue", 1, detail)
+
+
+def set_state(book: QueueBook[J], queue: str, state: QueueState, actor: str) -> None:
+    """Pause, resume or drain a queue."""
+    action = _ACTIONS.get(state)
+    if action is None:
+        raise InvalidQueueError(f"a queue is active, paused or draining, not {state}: delete it")
+    book.set_rule(queue, _known(book, queue)._replace(state=state, problem=None))
+    book.audit(actor, action, 1, {"queue": queue})
+
+
+def to_purge(queue: str, where: JobFilter) -> JobFilter | None:
+    """The filter, narrowed to jobs of the queue that can be purged; None if it leaves none."""
+    if where.queues is not None and queue not in where.queues:
+        return None
+    statuses = tuple(WAITING & set(where.statuses or WAITING))
+    return msgspec.structs.replace(where, queues=(queue,), statuses=statuses)
+
+
+def purge(
+    book: QueueBook[J], queue: str, where: JobFilter, jobs: Sequence[J], actor: str, *, more: bool
+) -> Purged:
+    """Delete those of the jobs that still wait: all are cancelled, and deleted when nobody waits
+    for them. `more` says whether others fit too.
+
+    Those that others wait for are deleted later, by `core.rules.dependencies`, which tells these
+    first.
+    """
+    purged = book.end_waiting(jobs, Status.CANCELLED, purged_by(actor))
+    if not purged:
+        return Purged(0, more=more)
+    dependents = book.dependents(purged)
+    book.erase_when_told(dependents.keys())
+    book.erase([job for job in purged if job not in dependents])
+    book.audit(actor, "purge_queue", len(purged), {"queue": queue, "where": said(where)})
+    return Purged(len(purged), more=more, dependents=sum(dependents.values()))
+
+
+def delete(book: QueueBook[J], queue: str, actor: str, *, force: bool) -> bool:
+    """Forget a queue, or begin to: by force, what waits in it has to be buried first.
+
+    Answers whether that was all.
+    """
+    known = _known(book, queue, deleting=True)
+    waiting, running = book.jobs_left(queue)
+    if (waiting or running) and not force:
+        raise queue_not_empty(queue, waiting, running)
+    if not waiting:
+        _forget(book, queue, actor, force=force, buried=0)
+        return True
+    if known.state is not QueueState.DELETING:
+        book.set_rule(queue, known._replace(state=QueueState.DELETING, deleted_by=actor))
+    return False
+
+
+def bury(book: QueueBook[J], queue: str, jobs: Sequence[J], buried: int) -> Buried:
+    """Make dead letters of these jobs, and forget the queue when nothing waits in it any more.
+
+    `buried` jobs were before.
+    """
+    rule = book.rule_of(queue)
+    if rule is None or rule.state is not QueueState.DELETING:
+        return Buried(0, is_all=True)  # Somebody else has finished it.
+    actor = rule.deleted_by or "somebody"
+    more = len(book.end_waiting(jobs, Status.DEAD, queue_deleted(queue, actor)))
+    waiting, _ = book.jobs_left(queue)
+    # Without jobs to bury, counters that are wrong must not keep the queue for ever.
+    if (waiting and jobs) or book.has_pending(queue):
+        return Buried(more, is_all=False)
+    _forget(book, queue, actor, force=True, buried=buried + more)
+    return Buried(more, is_all=True)
+
+
+def _forget(book: QueueBook[J], queue: str, actor: str, *, force: bool, buried: int) -> None:
+    book.forget_rule(queue)
+    book.audit(actor, "delete_queue", buried, {"queue": queue, "force": force})
+
+
+def _known(book: QueueBook[J], queue: str, *, deleting: bool = False) -> QueueRule:
+    rule = book.rule_of(queue)
+    if rule is None:
+        if not book.has_held_jobs(queue):
+            raise no_queue(queue)
+        return QueueRule()
+    if rule.state is QueueState.DELETING and not deleting:
+        raise being_deleted(queue)
+    return rule
+
+
+def said(what: msgspec.Struct) -> dict[str, Any]:
+    """What a filter or a config says, for an audit record: without all that it leaves open."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(what))
+    return {name: value for name, value in plain.items() if value is not None}

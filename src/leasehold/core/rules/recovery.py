@@ -1,0 +1,135 @@
+"""Recovery: which leases are lost, and how jobs are taken back from their holders.
+
+Both verbs are written once, here: the sweep, and the order to take one job. A store lends its
+`Holdings`, inside one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from leasehold.core.model.lease import Settled, SweepReport
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.status import Event
+from leasehold.core.rules.decision import Decision, decide_recovery
+from leasehold.core.rules.fence import StandingJob, lease_is_over
+from leasehold.env import from_micros
+
+WORKER_LOST: Final = "WorkerLost"
+"""The type of the error that a lost attempt leaves: its worker died, or let its lease expire."""
+
+WORKER_SILENT_MICROS_MAX: Final = 24 * 3600 * 1_000_000
+"""A worker that cannot be proved dead, and holds nothing, is forgotten after so long a silence."""
+
+
+class HeldJob(NamedTuple):
+    """A running job that may be taken from its holder; times in microseconds."""
+
+    version: int
+    worker: str
+    expires_at: int
+    heartbeat_at: int
+    attempts: int
+    allowance: int
+    allowance_at_first: int
+    """What it was submitted with: a replay adds to it."""
+    cancel_reason: str | None
+
+
+H = TypeVar("H")
+"""A store's own handle of a running job."""
+
+
+class Holdings(Protocol[H]):
+    """The running jobs of a store."""
+
+    def held(self, job_id: str, version: int) -> tuple[H, HeldJob] | None:
+        """A job, if it runs under this version."""
+
+    def standing(self, job_id: str) -> StandingJob | None:
+        """Where a job stands; None if there is no such job."""
+
+    def set_allowance(self, job: H, allowance: int) -> None:
+        """Let a job have so many attempts in all."""
+
+    def take_back(self, job: H, decision: Decision) -> Settled:
+        """End its lease; the attempt's record is a checkpoint, which tells how the lease stood."""
+
+
+def sweep(
+    holdings: Holdings[H],
+    suspects: Iterable[tuple[H, HeldJob]],
+    *,
+    now: int,
+    dead: Collection[str] = (),
+) -> list[Event]:
+    """Take back those of these jobs that are lost; answers what became of each."""
+    events = []
+    for handle, job in suspects:
+        error = how_lost(job, now, dead)
+        if error is not None:
+            events.append(holdings.take_back(handle, _decide(job, error)).event)
+    return events
+
+
+def recover_one(
+    holdings: Holdings[H], job_id: str, version: int, *, reset_attempts: bool, reason: str
+) -> Settled:
+    """Take one job from its holder although its lease is good; raises if that lease is over."""
+    found = holdings.held(job_id, version)
+    if found is None:
+        # Whoever takes jobs back is no stale holder: its being late is not the job's history.
+        raise lease_is_over(job_id, version, holdings.standing(job_id))
+    handle, job = found
+    if reset_attempts:
+        job = job._replace(attempts=0, allowance=job.allowance_at_first)
+        holdings.set_allowance(handle, job.allowance)
+    error = _lost(job, f"the job was taken from worker {job.worker}: {reason}")
+    return holdings.take_back(handle, _decide(job, error))
+
+
+def how_lost(job: HeldJob, now: int, dead: Collection[str] = ()) -> JobError | None:
+    """The error of an attempt whose holder is lost; None while its lease is good.
+
+    A lease is lost when it has expired, or at once when its worker is proved `dead`.
+
+    >>> job = HeldJob(3, "w", 1_000_000, 0, 1, 4, 4, None)
+    >>> how_lost(job, now=999_999) is None
+    True
+    >>> how_lost(job, now=1_000_000).message.partition(";")[0]
+    'worker w let its lease expire at 1970-01-01T00:00:01+00:00'
+    >>> how_lost(job, now=0, dead={"w"}).message.partition(";")[0]
+    'worker w died'
+    """
+    if job.worker in dead:
+        return _lost(job, f"worker {job.worker} died")
+    if job.expires_at <= now:
+        at = from_micros(job.expires_at).isoformat()
+        return _lost(job, f"worker {job.worker} let its lease expire at {at}")
+    return None
+
+
+def report_of(events: Sequence[Event]) -> SweepReport:
+    """What a sweep says of the jobs it took back: each has left a checkpoint."""
+    return SweepReport(
+        expired_found=len(events),
+        recovered=events.count(Event.RECOVERED),
+        dead=events.count(Event.DEAD),
+        cancelled=events.count(Event.CANCELLED),
+        checkpoints_created=len(events),
+    )
+
+
+def _lost(job: HeldJob, how: str) -> JobError:
+    heartbeat = from_micros(job.heartbeat_at).isoformat()
+    return JobError(WORKER_LOST, f"{how}; lease version {job.version}, last heartbeat {heartbeat}")
+
+
+def _decide(job: HeldJob, error: JobError) -> Decision:
+    return decide_recovery(
+        attempts=job.attempts,
+        allowance=job.allowance,
+        cancel_reason=job.cancel_reason,
+        error=error,
+    )

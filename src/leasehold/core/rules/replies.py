@@ -1,0 +1,180 @@
+"""Requests that may be sent twice, because a reply was lost: what is remembered of the first.
+
+A caller across a network cannot know whether a request whose reply never came was carried out. It
+sends it again under the same id, and is answered as the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from leasehold.core.model.error_documents import error_document, error_from
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.model.limits import NAME_LENGTH_MAX
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.status import Status
+from leasehold.core.model.text import is_text
+from leasehold.errors import InvalidJobError, LeaseholdError
+
+REPLIES_KEPT_SECONDS: Final = 600.0
+"""How long a request may be repeated; whoever retries for longer has to look first."""
+REPLIES_MAX: Final = 100_000
+"""How many are remembered at most; the oldest are forgotten first."""
+
+
+class RepeatableStore(Protocol):
+    """The part of a store for callers whose replies may be lost.
+
+    - RPT-1  A request with an id that was carried out before, within REPLIES_KEPT_SECONDS, changes
+             nothing and is answered as the first time. What is remembered is written together with
+             what was done: after a crash both are there, or neither.
+    - RPT-2  A request that was refused as a whole, with an error raised, has changed nothing and is
+             not remembered: repeated, it is tried again.
+    - RPT-3  An id that was used for a request of another kind raises InvalidJobError, as does one
+             that is empty, too long or no text.
+    - RPT-4  A renewal may be repeated without an id: it is granted again, and never less.
+    """
+
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        """`submit`, once however often it is sent."""
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        """`exchange`, once however often it is sent.
+
+        - RPT-5  The leases of a repeated one are those of the first, with the expiry that they have
+                 now; those that have ended meanwhile are left out.
+        """
+
+
+class LeaseKept(msgspec.Struct, frozen=True, array_like=True):
+    """What a job's own row does not tell of a lease."""
+
+    job_id: str
+    version: int
+    lease_seconds: float
+
+
+class ExchangeReply(msgspec.Struct, frozen=True, tag="exchange"):
+    """An exchange as it is remembered: payloads stay where they are."""
+
+    settled: list[Settled | tuple[str, str, dict[str, Any]]]
+    leases: list[LeaseKept]
+    next_due_at: datetime | None
+    next_tick_at: datetime | None
+    settings_generation: int
+    at: datetime | None
+
+
+class SubmitReply(msgspec.Struct, frozen=True, tag="submit"):
+    """A submit as it is remembered."""
+
+    answers: list[Submitted | tuple[str, str, dict[str, Any]]]
+
+
+_reply: Final = msgspec.msgpack.Decoder(ExchangeReply | SubmitReply)
+
+
+def check_request_id(request_id: str) -> None:
+    """Refuse what cannot be kept."""
+    if not (0 < len(request_id) <= NAME_LENGTH_MAX and is_text(request_id)):
+        raise InvalidJobError(f"a request id is text of 1 to {NAME_LENGTH_MAX} characters")
+
+
+def keep_exchange(answer: Exchange) -> bytes:
+    """What to remember of an exchange."""
+    reply = ExchangeReply(
+        [_as_data(each) for each in answer.settled],
+        [LeaseKept(each.job_id, each.version, each.lease_seconds) for each in answer.leases],
+        answer.next_due_at,
+        answer.next_tick_at,
+        answer.settings_generation,
+        answer.at,
+    )
+    return msgspec.msgpack.encode(reply)
+
+
+def exchange_again(data: bytes, get: Callable[[str], Job | None]) -> Exchange:
+    """The answer to an exchange that was carried out before."""
+    reply = _reply.decode(data)
+    if not isinstance(reply, ExchangeReply):
+        raise _other_kind("submit")
+    kept = ((each, get(each.job_id)) for each in reply.leases)
+    return Exchange(
+        [_from_data(each) for each in reply.settled],
+        [_lease_again(each, job) for each, job in kept if job is not None and _holds(each, job)],
+        reply.next_due_at,
+        reply.next_tick_at,
+        reply.settings_generation,
+        reply.at,
+    )
+
+
+def keep_submit(answers: Sequence[Submitted | LeaseholdError]) -> bytes:
+    """What to remember of a submit."""
+    return msgspec.msgpack.encode(SubmitReply([_as_data(each) for each in answers]))
+
+
+def submit_again(data: bytes) -> list[Submitted | LeaseholdError]:
+    """The answer to a submit that was carried out before."""
+    reply = _reply.decode(data)
+    if not isinstance(reply, SubmitReply):
+        raise _other_kind("exchange")
+    return [_from_data(each) for each in reply.answers]
+
+
+def _as_data(answer: Any) -> Any:
+    """An error as the values of its document, anything else as it is."""
+    return tuple(error_document(answer).values()) if isinstance(answer, LeaseholdError) else answer
+
+
+def _from_data(answer: Any) -> Any:
+    if not isinstance(answer, tuple):
+        return answer
+    code, message, fields = answer
+    return error_from({"code": code, "message": message, "fields": fields})
+
+
+def _holds(kept: LeaseKept, job: Job) -> bool:
+    return job.status is Status.RUNNING and job.lease_version == kept.version
+
+
+def _lease_again(kept: LeaseKept, job: Job) -> Lease:
+    assert job.worker is not None
+    assert job.lease_acquired_at is not None
+    assert job.lease_expires_at is not None
+    return Lease(
+        job_id=job.id,
+        version=kept.version,
+        worker=job.worker,
+        queue=job.queue,
+        task=job.task,
+        payload=job.payload_data,
+        codec=job.codec,
+        priority=job.priority,
+        attempt=job.attempts,
+        allowance=job.allowance,
+        acquired_at=job.lease_acquired_at,
+        expires_at=job.lease_expires_at,
+        lease_seconds=kept.lease_seconds,
+        timeout_seconds=job.timeout_seconds,
+        deadline=job.deadline,
+        retry=job.retry,
+        metadata=job.metadata,
+        parent_id=job.parent_id,
+    )
+
+
+def _other_kind(kind: str) -> InvalidJobError:
+    return InvalidJobError(f"this request id was used for another request, of the kind {kind}")

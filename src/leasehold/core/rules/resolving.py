@@ -1,0 +1,90 @@
+"""What a job's end does to the jobs that wait for it, decided once for every store.
+
+Whoever ends a job need not know of this: its store notes that it ended while others waited for it,
+and `resolve` deals with those, in the same write. One write deals with so many of them; what has
+ended and still blocks others is kept until a later write goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from leasehold.core.model.job import DependencyPolicy
+from leasehold.core.model.status import Status
+from leasehold.core.rules.dependencies import consequence, told
+
+J = TypeVar("J")
+"""However a store knows a job."""
+
+
+class Ended(NamedTuple, Generic[J]):
+    """A job that has ended, and whose dependents are still to be told."""
+
+    job: J
+    id: str
+    status: Status
+    reason: str | None
+    is_purged: bool
+    """Whether it is to be deleted when all have been told."""
+
+
+class Dependent(NamedTuple, Generic[J]):
+    """A job that waits for one that has ended."""
+
+    job: J
+    policy: DependencyPolicy
+    due: int
+    waits_for_others: bool
+
+
+class Links(Protocol[J]):
+    """Who waits for whom, inside one write."""
+
+    @property
+    def now(self) -> int: ...
+
+    def next_ended(self) -> Ended[J] | None:
+        """Some job that has ended while others waited for it. One that was replayed meanwhile has
+        not ended any more: those it blocks go on waiting for it.
+        """
+
+    def take_dependents(self, ended: Ended[J], limit: int) -> Sequence[Dependent[J]]:
+        """Up to so many that wait for it, who do so no more: so each end counts once."""
+
+    def end(self, dependent: J, after: Status, ended: Ended[J], message: str) -> None:
+        """Cancel a dependent, or make a dead letter of it."""
+
+    def free(self, pending: Sequence[J], scheduled: Sequence[J], message: str) -> None:
+        """Let dependents be pending, or scheduled until they are due."""
+
+    def all_told(self, ended: Ended[J]) -> None:
+        """Nobody waits for it any more: its priority is its own again, and if it is purged, it is
+        deleted.
+        """
+
+
+def resolve(links: Links[J], budget: int) -> int:
+    """Deal with so many dependents of jobs that have ended; answers how many more might be."""
+    while budget > 0 and (ended := links.next_ended()) is not None:
+        dependents = links.take_dependents(ended, budget)
+        _tell(links, ended, dependents)
+        if len(dependents) < budget:
+            links.all_told(ended)
+        # Looking counts too: whom a job blocked may have been ended by another, many times over.
+        budget -= max(1, len(dependents))
+    return budget
+
+
+def _tell(links: Links[J], ended: Ended[J], dependents: Sequence[Dependent[J]]) -> None:
+    message = told(ended.id, ended.status, ended.reason)
+    pending: list[J] = []
+    scheduled: list[J] = []
+    for each in dependents:
+        after = consequence(each.policy, ended.status)
+        if after is not None:
+            links.end(each.job, after, ended, message)
+        elif not each.waits_for_others:
+            (pending if each.due <= links.now else scheduled).append(each.job)
+    if pending or scheduled:
+        links.free(pending, scheduled, message)

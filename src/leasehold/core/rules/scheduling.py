@@ -1,0 +1,189 @@
+"""Changing and firing schedules, inside one write of whichever store keeps them.
+
+`core.model.schedule` says what becomes of one schedule; here is what is done about all of them:
+which are fired in one write, what is written, audited and told. A store implements `ScheduleShelf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+from leasehold.core.model.budget import SCHEDULED_JOBS_AT_ONCE, SCHEDULES_AT_ONCE
+from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.schedule import (
+    REFUSED_AGAIN_SECONDS,
+    Schedule,
+    ScheduleDraft,
+    declared,
+    fire,
+    not_found,
+    paused,
+    resumed,
+)
+from leasehold.core.model.timing import Every
+from leasehold.env import EPOCH
+from leasehold.errors import InvalidScheduleError, LeaseholdError, QueueFullError
+
+
+class UnreadableSchedule(NamedTuple):
+    """A schedule that cannot be read on this machine: it may lack a time zone, or be damaged."""
+
+    key: int
+    """What the store finds it by, even if its very name cannot be read."""
+    name: str
+    error: InvalidScheduleError
+
+    def shown(self) -> Schedule:
+        """Something to show in its place, with the error."""
+        job = Draft(id="unreadable", task="unreadable")
+        draft = ScheduleDraft(name=self.name, timing=Every(SECONDS_MAX), job=job)
+        return Schedule(
+            draft=draft, created_at=EPOCH, updated_at=EPOCH, next_at=None, due_at=None,
+            error=str(self.error),
+        )  # fmt: skip
+
+
+class ScheduleShelf(Protocol):
+    """The schedules of a store, inside one write."""
+
+    @property
+    def now(self) -> datetime:
+        """The time of this write."""
+
+    def find(self, name: str) -> Schedule | UnreadableSchedule | None:
+        """One schedule, by its name."""
+
+    def due(self, limit: int) -> Sequence[Schedule | UnreadableSchedule]:
+        """Those that are due, the longest due first and then by name, at most so many."""
+
+    def keep(self, schedule: Schedule) -> None:
+        """Write a schedule, in the place of the one of that name."""
+
+    def move_on(self, schedule: Schedule) -> None:
+        """Write what firing has changed: the ticks, the latest job, the count and the error."""
+
+    def postpone(self, key: int, until: datetime, error: str, /) -> None:
+        """Write when to look at an unreadable schedule again, and why it was not fired."""
+
+    def remove(self, name: str) -> None:
+        """Forget a schedule."""
+
+    def not_ended(self, job_ids: Sequence[str]) -> Collection[str]:
+        """Which of these jobs have not ended; one that is not there any more has."""
+
+    def submit(self, draft: Draft) -> LeaseholdError | None:
+        """Submit a job; answers with the error if it is refused."""
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        """Write down an administrative action."""
+
+    def wake(self) -> None:
+        """Tell workers to look when the next tick is."""
+
+
+def set_schedule(shelf: ScheduleShelf, draft: ScheduleDraft, actor: str) -> Schedule:
+    """Add a schedule, or change the one of that name. One that cannot be read is put right."""
+    found = shelf.find(draft.name)
+    known = found if isinstance(found, Schedule) else None
+    answer = declared(known, draft, shelf.now)
+    if answer is not known:
+        _change(shelf, answer, "set_schedule", actor)
+    return answer
+
+
+def pause_schedule(shelf: ScheduleShelf, name: str, rest: bool, actor: str) -> Schedule:
+    """Let a schedule rest, or go on."""
+    known = _readable(shelf, name)
+    if known.paused == rest:
+        return known
+    answer = paused(known, shelf.now) if rest else resumed(known, shelf.now)
+    _change(shelf, answer, "pause_schedule" if rest else "resume_schedule", actor)
+    return answer
+
+
+def remove_schedule(shelf: ScheduleShelf, name: str, actor: str) -> Schedule:
+    """Forget a schedule; its jobs stay. One that cannot be read can be removed too."""
+    found = _found(shelf, name)
+    shelf.remove(name)
+    shelf.audit(actor, "remove_schedule", 1, {"schedule": name})
+    return found.shown() if isinstance(found, UnreadableSchedule) else found
+
+
+def run_schedule(shelf: ScheduleShelf, name: str, job_id: str, actor: str) -> QueueFullError | None:
+    """Submit the schedule's job out of turn.
+
+    That its queue is full is answered, not raised: that it was refused must be written down.
+    """
+    draft = _readable(shelf, name).draft.job_now(job_id)
+    draft.check()
+    refusal = shelf.submit(draft)
+    if isinstance(refusal, QueueFullError):
+        return refusal
+    if refusal is not None:
+        raise refusal
+    shelf.audit(actor, "run_schedule", 1, {"schedule": name, "job": job_id})
+    return None
+
+
+def fire_due(shelf: ScheduleShelf) -> int:
+    """Fire what is due, as much as one write may; answers how many jobs that submitted."""
+    now = shelf.now
+    due = shelf.due(SCHEDULES_AT_ONCE)
+    not_ended = _jobs_in_the_way(shelf, due)
+    jobs = 0
+    for found in due:
+        if isinstance(found, UnreadableSchedule):
+            # Leasing must go on; another machine may be able to read it.
+            again = now + timedelta(seconds=REFUSED_AGAIN_SECONDS)
+            shelf.postpone(found.key, again, str(found.error))
+            continue
+        fired = fire(
+            found, now, has_ended=lambda job_id: job_id not in not_ended, submit=shelf.submit
+        )
+        shelf.move_on(fired)
+        jobs += fired.fired - found.fired
+        if jobs >= SCHEDULED_JOBS_AT_ONCE:
+            break
+    return jobs
+
+
+def next_tick_from(found: Schedule | UnreadableSchedule, now: datetime) -> datetime | None:
+    """The next tick of a schedule whose ticks were reckoned by a clock that was ahead.
+
+    One that cannot be read is looked at again at once.
+    """
+    return now if isinstance(found, UnreadableSchedule) else found.timing.next_after(now)
+
+
+def _jobs_in_the_way(
+    shelf: ScheduleShelf, due: Sequence[Schedule | UnreadableSchedule]
+) -> Collection[str]:
+    latest = [
+        found.last_job_id
+        for found in due
+        if isinstance(found, Schedule) and found.draft.overlap == "skip" and found.last_job_id
+    ]
+    return shelf.not_ended(latest) if latest else ()
+
+
+def _change(shelf: ScheduleShelf, schedule: Schedule, action: str, actor: str) -> None:
+    shelf.keep(schedule)
+    shelf.audit(actor, action, 1, {"schedule": schedule.name})
+    shelf.wake()
+
+
+def _found(shelf: ScheduleShelf, name: str) -> Schedule | UnreadableSchedule:
+    found = shelf.find(name)
+    if found is None:
+        raise not_found(name)
+    return found
+
+
+def _readable(shelf: ScheduleShelf, name: str) -> Schedule:
+    found = _found(shelf, name)
+    if isinstance(found, UnreadableSchedule):
+        raise found.error
+    return found

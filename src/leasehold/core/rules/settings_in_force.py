@@ -1,0 +1,75 @@
+"""The settings of a store as they count at one moment, and what a change of one of them is."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from leasehold.core.model.settings import (
+    DraftDefaults,
+    SettingValue,
+    SettingValues,
+    StoredSettings,
+    check_setting,
+    default_lease_seconds,
+    draft_defaults,
+    extension_seconds_max,
+    setting_definition,
+)
+
+
+class SettingsInForce(NamedTuple):
+    """What is set, and what that means for a submit and a lease."""
+
+    generation: int
+    values: SettingValues
+    draft_defaults: DraftDefaults | None
+    """What a submit has to fill in; None, the usual case, if that is nothing."""
+    lease_seconds: float
+    extension_seconds_max: float
+
+    @classmethod
+    def of(cls, generation: int, values: SettingValues) -> SettingsInForce:
+        """What these values mean."""
+        return cls(
+            generation,
+            values,
+            draft_defaults(values),
+            default_lease_seconds(values),
+            extension_seconds_max(values),
+        )
+
+    def stored(self, defaults: SettingValues) -> StoredSettings:
+        """What callers are told; `defaults` are those that only this store has."""
+        return StoredSettings(
+            values=dict(self.values), generation=self.generation, defaults=dict(defaults)
+        )
+
+
+class SettingChange(NamedTuple):
+    """What a store writes down, in a write of its own generation, and audits."""
+
+    name: str
+    value: SettingValue | UnsetType
+    """UNSET lets the default count again."""
+    action: str
+    detail: dict[str, Any]
+
+
+def setting_to_set(values: SettingValues, name: str, value: SettingValue) -> SettingChange | None:
+    """The change that sets one; None if it is set already."""
+    checked = check_setting(name, value)
+    if name in values and values[name] == checked:
+        return None
+    detail = {"setting": name, "before": values.get(name), "value": checked}
+    return SettingChange(name, checked, "set_setting", detail)
+
+
+def setting_to_unset(values: SettingValues, name: str) -> SettingChange | None:
+    """The change that unsets one; None if it is not set."""
+    setting_definition(name)
+    if name not in values:
+        return None
+    detail = {"setting": name, "before": values[name]}
+    return SettingChange(name, UNSET, "unset_setting", detail)
