@@ -78,9 +78,11 @@ class ArchiveRow(NamedTuple):
 
 _COLUMNS: Final = ", ".join(ArchiveRow._fields)
 FIND: Final = f"SELECT {_COLUMNS} FROM archive WHERE id = ? ORDER BY seq DESC LIMIT 1"  # noqa: S608  # our own names
-_ERROR_TEXT: Final = "coalesce(error_type || ': ' || error_message, '')"
+_ERROR_TEXT: Final = "coalesce(CAST(error_type || ': ' || error_message AS BLOB), '')"
 _HAS_TAG: Final = """
-    EXISTS (SELECT 1 FROM json_each(archive.metadata) AS tag, json_each(?) AS wanted
+    EXISTS (SELECT 1
+            FROM json_each(iif(json_valid(archive.metadata), archive.metadata, NULL)) AS tag,
+                json_each(?) AS wanted
             WHERE tag.key = wanted.key AND tag.value IS wanted.value)
 """
 
