@@ -51,7 +51,8 @@ DROP: Final = """
     DELETE FROM archive WHERE (day, seq) IN (
         SELECT day, seq FROM archive WHERE day < ? ORDER BY day, seq LIMIT ?)
 """
-OLDEST: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
+# A day that is none would be dropped last, or never: it is left to whoever looks at `check`.
+OLDEST: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
 
 
 class ArchiveRow(NamedTuple):

@@ -62,13 +62,15 @@ def prune(
 
     order = cleaning.Order(policy or _policy(database), scope, limit, actor)
     store = CleanedStore(look, remove, database.env.clock.monotonic)
+    report = None
     try:
         report = cleaning.prune(store, run, order)
     except UNREADABLE as error:
         # The record of an earlier clean-up, as a rule: who only looks has nobody to mend it.
         if isinstance(error, LeaseholdError) or not database.mend():
             raise
-        report = cleaning.prune(store, run, order)
+    # Not while the error is handled: its traceback keeps alive what the reader saw.
+    report = report or cleaning.prune(store, run, order)
     if run is None and report.run is not None:
         # Damage that no write has met yet is looked for once per clean-up.
         database.mend()
