@@ -1,7 +1,7 @@
 """The part of the store contract about queues and their rules, as numbered clauses.
 
 What a queue's rules mean for `submit` and `exchange` (its limits per key are in
-`core.model.key_limits`):
+`core.model.key_limits`, its start rates in `core.model.start_rate`):
 
 - LIM-1  A submit makes jobs pending only while fewer than `max_depth` jobs of the queue are,
          however many processes submit at once; else QueueFullError names the queue and says when to
@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from leasehold.core.model.budget import PURGE_AT_ONCE
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
@@ -102,5 +103,5 @@ class QueueRules(Protocol):
         - QUE-10  All of it as it was at one moment, from counters: no job is looked at.
         """
 
-    def running_of_key(self, queue: str, key: str) -> int:
-        """How many jobs with this `limit_key` run in a queue, whether it limits them or not."""
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        """How many jobs with this `limit_key` run in a queue, and when the next may start."""
