@@ -13,7 +13,7 @@ What a queue's rules mean for `submit` and `exchange` (its limits per key are in
          other queues are leased.
 - LIM-3  Jobs that come faster than `rate_per_second`, or than `client_rate_per_second` from one
          client, beyond a burst of two seconds' worth, raise RateLimitedError, which says when to
-         try again.
+         try again, how many may come at once, how many could now, and when it is all of them again.
 - LIM-4  What is refused is counted as `rejected`; a submit that is all or nothing uses up nothing.
          A known idempotency key is answered whatever the rules.
 - LIM-5  Listeners hear `on_ready` when a queue that was full has room again, and when a job may be
