@@ -51,9 +51,9 @@ class Writes:
 
     def in_thread(self, name: str) -> None:
         """Another thread's write, which is in the queue when this returns."""
-        before = len(self.writer._queue)
+        before = len(self.writer.queue.waiting)
         self._start(lambda: self.write(name))
-        until(lambda: len(self.writer._queue) > before)
+        until(lambda: len(self.writer.queue.waiting) > before)
 
     @contextmanager
     def under_way(self) -> Iterator[threading.Event]:
@@ -99,7 +99,7 @@ def test_a_write_keeps_its_place_while_handlers_run(store: SQLiteStore) -> None:
     with writes.under_way() as end:
 
         def signal_again_and_again() -> None:
-            until(lambda: len(writes.writer._queue) == 1)
+            until(lambda: len(writes.writer.queue.waiting) == 1)
             for number in range(3):
                 writes.in_thread(f"later-{number}")
                 signal.raise_signal(signal.SIGUSR1)
@@ -122,7 +122,7 @@ def test_whoever_waits_for_another_process_keeps_its_place_too(store: SQLiteStor
     fcntl.flock(lock, fcntl.LOCK_EX)
 
     def signal_then_free() -> None:
-        until(lambda: len(writes.writer._queue) == 1)
+        until(lambda: len(writes.writer.queue.waiting) == 1)
         writes.in_thread("later")
         for number in range(2):
             signal.raise_signal(signal.SIGUSR1)
@@ -143,7 +143,7 @@ def test_while_its_handler_runs_others_carry_it_out(store: SQLiteStore) -> None:
     with writes.under_way() as end:
 
         def signal_once() -> None:
-            until(lambda: len(writes.writer._queue) == 1)
+            until(lambda: len(writes.writer.queue.waiting) == 1)
             signal.raise_signal(signal.SIGUSR1)
 
         def handler(*_: object) -> None:
@@ -163,7 +163,7 @@ def test_a_handler_that_raises_ends_the_wait_and_leaves_no_gap(store: SQLiteStor
     with writes.under_way():
 
         def interrupt() -> None:
-            until(lambda: len(writes.writer._queue) == 1)
+            until(lambda: len(writes.writer.queue.waiting) == 1)
             writes.in_thread("later")
             signal.raise_signal(signal.SIGINT)
 
@@ -171,11 +171,11 @@ def test_a_handler_that_raises_ends_the_wait_and_leaves_no_gap(store: SQLiteStor
         with pytest.raises(KeyboardInterrupt):
             writes.write("interrupted")
         script.join(60)
-        assert len(writes.writer._queue) == 1
+        assert len(writes.writer.queue.waiting) == 1
     assert writes.order == ["later"]
     writes.write("next")
-    assert not writes.writer._queue
-    assert not writes.writer._leading
+    assert not writes.writer.queue.waiting
+    assert not writes.writer.queue.is_led
 
 
 def test_a_handler_that_raises_though_its_write_is_being_carried_out(store: SQLiteStore) -> None:
@@ -184,7 +184,7 @@ def test_a_handler_that_raises_though_its_write_is_being_carried_out(store: SQLi
     with writes.under_way() as end:
 
         def signal_once() -> None:
-            until(lambda: len(writes.writer._queue) == 1)
+            until(lambda: len(writes.writer.queue.waiting) == 1)
             signal.raise_signal(signal.SIGUSR1)
 
         def handler(*_: object) -> None:
@@ -197,7 +197,7 @@ def test_a_handler_that_raises_though_its_write_is_being_carried_out(store: SQLi
             writes.write("first")
         script.join(60)
     assert writes.order == ["first"]
-    assert not writes.writer._queue
+    assert not writes.writer.queue.waiting
 
 
 def test_a_handler_may_write_while_its_own_write_waits(store: SQLiteStore) -> None:
@@ -206,7 +206,7 @@ def test_a_handler_may_write_while_its_own_write_waits(store: SQLiteStore) -> No
     with writes.under_way() as end:
 
         def signal_once() -> None:
-            until(lambda: len(writes.writer._queue) == 1)
+            until(lambda: len(writes.writer.queue.waiting) == 1)
             signal.raise_signal(signal.SIGUSR1)
 
         def handler(*_: object) -> None:
@@ -226,7 +226,7 @@ def test_a_handler_may_close_the_store(store: SQLiteStore) -> None:
     writer = store._database.writer
 
     def signal_once() -> None:
-        until(lambda: len(writer._queue) == 1)
+        until(lambda: len(writer.queue.waiting) == 1)
         signal.raise_signal(signal.SIGUSR1)
 
     def handler(*_: object) -> None:
@@ -237,21 +237,21 @@ def test_a_handler_may_close_the_store(store: SQLiteStore) -> None:
     with handling(signal.SIGUSR1, handler), pytest.raises(StoreClosedError):
         store.submit([Draft(id="one", task="t")])
     script.join(60)
-    assert not writer._queue
+    assert not writer.queue.waiting
 
 
 def test_a_handler_may_fork(tmp_path: Path) -> None:
     """Parent and child both come back to the write that waits, each in its own queue."""
-    store = SQLiteStore(tmp_path / "jobs.db", durability="normal")
-    store.close()
+    SQLiteStore(tmp_path / "jobs.db", durability="normal").close()
     store = SQLiteStore(tmp_path / "jobs.db", durability="normal")
     lock = os.open(f"{tmp_path}/jobs.db-run/write.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     writer = store._database.writer
     children: list[int] = []
+    ran: list[int] = []
 
     def signal_once() -> None:
-        until(lambda: len(writer._queue) == 1)
+        until(lambda: len(writer.queue.waiting) == 1)
         signal.raise_signal(signal.SIGUSR1)
 
     def handler(*_: object) -> None:
@@ -260,13 +260,13 @@ def test_a_handler_may_fork(tmp_path: Path) -> None:
 
     script = beside(signal_once)
     with handling(signal.SIGUSR1, handler):
-        store.submit([Draft(id=f"job-{os.getpid()}", task="t")])
+        writer.run(lambda _: ran.append(os.getpid()))
         if children == [0]:
-            os._exit(0)
+            os._exit(ran != [os.getpid()])
     script.join(60)
     os.close(lock)
     _, status = os.waitpid(children[0], 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert not writer._queue
-    assert store.check() == []
+    assert ran == [os.getpid()]
+    assert not writer.queue.waiting
     store.close()
