@@ -146,7 +146,7 @@ class Database:
             return "it was inherited before"
         if self.connections_of_others():
             return "a connection of the application to it (queue.connect()) was open"
-        if not self.writer.pause(seconds):
+        if not self.writer.queue.pause(seconds):
             return "a write to it was under way"
         if not self.readers.pause(seconds):
             return "a read from it was under way"
@@ -156,7 +156,7 @@ class Database:
         return None
 
     def resume_after_fork(self) -> None:
-        self.writer.resume()
+        self.writer.queue.resume()
         self.readers.resume()
 
     def begin_anew_in_child(self) -> None:
