@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
 
 import pytest
@@ -42,7 +43,7 @@ def test_no_second_has_more_starts_than_the_rate(
         within = [at for at in starts[first:] if at < began + SECOND]
         assert len(within) <= ceil(per_second)
     if per_second < 2 * BURSTS_PER_SECOND:
-        gaps = [after - before for before, after in zip(starts, starts[1:], strict=False)]
+        gaps = [after - before for before, after in pairwise(starts)]
         assert all(Fraction(gap, SECOND) * Fraction(per_second) > 0.999999 for gap in gaps)
 
 
