@@ -29,6 +29,7 @@ from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.settings import retention_by
 from leasehold.core.model.span import MINUTE_MICROS, Span
 from leasehold.core.model.status import TERMINAL, Event, Status, check
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import Progress
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.rules.decision import Decision, end_of_waiting
@@ -134,6 +135,9 @@ class State:
         self.running: dict[str, Record] = {}
         self.finished = Finished()
         self.settings = SettingsInForce.of(0, {})
+        self.tokens: dict[str, Token] = {}
+        """By the hash of their secret."""
+        self.signing_key = bytes.fromhex(env.new_secret() + env.new_secret())
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
         self.schedules: dict[str, Schedule] = {}
