@@ -15,6 +15,7 @@ from leasehold.errors import InvalidJobError, InvalidQueueError, QueueNotFoundEr
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, RetryLike, retry_policy
+from leasehold.queue.upkeep import lost_workers
 
 
 class QueueOptions(TypedDict, total=False):
@@ -150,6 +151,7 @@ class Queues:
             self.store.position(snapshot.id),
             self.store.now(),
             NO_KEY if key is None else self.store.key_info(snapshot.queue, key),
+            lost_workers(self.store),
         )
 
 

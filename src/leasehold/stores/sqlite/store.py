@@ -420,7 +420,8 @@ class SQLiteStore:
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
         with self._database.read() as db:
-            return metrics.metrics(Look(db, self._database.now(db)), queue, window_seconds)
+            look = Look(db, self._database.now(db), self.dead_workers())
+            return metrics.metrics(look, queue, window_seconds)
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
         with self._database.read() as db:

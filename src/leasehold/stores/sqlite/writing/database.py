@@ -270,7 +270,7 @@ class Database:
     def _check_place(self) -> None:
         """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
         self.check_process()
-        self.watch.check()
+        self.watch.check_before_commit()
 
 
 def _put_right(step: Step) -> None:
