@@ -263,7 +263,11 @@ class Loop:
         asked_at = self._clock.monotonic()
         try:
             answer = self._leases.exchange(
-                settlements, self._rules.queues, room if look else 0, self._rules.tasks
+                settlements,
+                self._rules.queues,
+                room if look else 0,
+                self._rules.tasks,
+                free_slots=self._free_slots(),
             )
         except Exception as error:
             # The outcomes stay, and so must the leases under which they are to be settled.
@@ -406,6 +410,10 @@ class Loop:
             return 0
         room = self._rules.slots + self._in_hand.jobs_ahead - len(self._in_hand.occupying)
         return int(max(0, min(room, self._wear.jobs_left(self.started_jobs))))
+
+    def _free_slots(self) -> int:
+        """How many jobs would begin at once. What is leased beyond that waits for a slot."""
+        return max(0, self._rules.slots - len(self._in_hand.occupying))
 
     def _look_again(self, answer: Exchange, asked_for: int, now: float) -> None:
         """When to look for jobs again, if no hint comes first."""
