@@ -26,6 +26,11 @@
     ├── QueueNotFoundError
     ├── QueueNotEmptyError             jobs are left in the queue that was to be deleted
     ├── InvalidWindowError             metrics of a time for which none are kept
+    ├── UnauthenticatedError           a service was called without a token that is good
+    ├── ForbiddenError                 the token does not allow this
+    ├── InvalidTokenError              what was given cannot be a token
+    ├── TokenExistsError               a token of this name exists already
+    ├── TokenNotFoundError
     ├── UnknownTaskError               no code is registered under the job's task name
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
@@ -55,6 +60,7 @@ task may meet); see `core.model.retry`.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 
@@ -68,7 +74,8 @@ class CodedError(Exception):
     code: str = ""
     """Of the class; an error that came under a code which is not known here keeps that."""
     fields: ClassVar[tuple[str, ...]] = ()
-    """What it carries beside its message, as attributes and keywords of the same names."""
+    """What it carries beside its message, as attributes and keywords of the same names; those that
+    end in `_at` are moments."""
 
     def __init_subclass__(
         cls, *, code: str | None = None, fields: tuple[str, ...] | None = None
@@ -173,8 +180,31 @@ class QueueFullError(LeaseholdError, code="queue_full", fields=("retry_after_sec
         self.queue = queue
 
 
-class RateLimitedError(QueueFullError, code="rate_limited"):
-    """Raised when jobs come faster than the queue, their client or their key may have them."""
+class RateLimitedError(
+    QueueFullError,
+    code="rate_limited",
+    fields=("retry_after_seconds", "queue", "limit", "remaining", "reset_at"),
+):
+    """Raised when jobs come faster than the queue, their client or their key may have them.
+
+    `limit` says how many may come at once, `remaining` how many of those could come now, and
+    `reset_at` when it will be all of them again, if nobody else comes.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        retry_after_seconds: float | None = None,
+        *,
+        queue: str | None = None,
+        limit: int | None = None,
+        remaining: int | None = None,
+        reset_at: datetime | None = None,
+    ) -> None:
+        super().__init__(message, retry_after_seconds, queue=queue)
+        self.limit = limit
+        self.remaining = remaining
+        self.reset_at = reset_at
 
 
 class QueueClosedError(LeaseholdError, code="queue_closed"):
@@ -199,6 +229,26 @@ class QueueNotEmptyError(LeaseholdError, code="queue_not_empty"):
 
 class InvalidWindowError(LeaseholdError, ValueError, code="invalid_window"):
     """Raised when metrics are asked for a time for which none are kept."""
+
+
+class UnauthenticatedError(LeaseholdError, code="unauthenticated"):
+    """Raised when a service is called without a token, or with one that is not good (any more)."""
+
+
+class ForbiddenError(LeaseholdError, code="forbidden"):
+    """Raised when a token does not allow what was asked; says which role or scope does."""
+
+
+class InvalidTokenError(LeaseholdError, ValueError, code="invalid_token"):
+    """Raised when a token cannot have such a name, role, scope or lifetime; says which and why."""
+
+
+class TokenExistsError(LeaseholdError, code="token_exists"):
+    """Raised when a token is created under a name that is taken."""
+
+
+class TokenNotFoundError(LeaseholdError, LookupError, code="token_not_found"):
+    """Raised when no token has this name (any more)."""
 
 
 class UnknownTaskError(LeaseholdError, LookupError, code="unknown_task"):

@@ -26,6 +26,7 @@ from leasehold.core.model.status import TERMINAL, Status
 from leasehold.env import ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.schema.cells import CELLS
 from support.everything import (
     ENDED,
     LIVE,
@@ -65,6 +66,7 @@ DOCUMENTS: Final = {
     "queue.config": ("broken document",),
     "queue.state": ("text",),
     "setting.value": ("broken document", "text"),
+    "token.document": ("broken document", "document"),
     "worker.queues": ("broken document",),
     "audit.detail": ("broken document",),
     "span.waits": ("broken document", "document"),
@@ -124,6 +126,7 @@ class Image:
             columns: Any = db.execute(f"PRAGMA table_info({table})").fetchall()
             for _, column, kind, _, _, key in columns:
                 name = f"{table}.{column}"
+                assert column in CELLS[table], f"nobody has said what {name} must hold"
                 kinds = (*DAMAGES[kind], *DOCUMENTS.get(name, ()))
                 if name in CODES:
                     kinds = (*kinds, "newer")
@@ -303,11 +306,12 @@ class Hit:
             must("series", lambda: store.series(queue))  # noqa: B023
             must("daily", lambda: store.daily(queue))  # noqa: B023
         must("queue_info", lambda: store.queue_info("keyed"))
-        must("running_of_key", lambda: store.running_of_key("keyed", "k"))
+        must("key_info", lambda: store.key_info("keyed", "k"))
+        must("find_token", lambda: store.find_token("digest"))
         self._may_refuse("get_schedule", lambda: store.get_schedule("tick"))
         for look in (
             store.now, store.describe, store.queues, store.list_queues, store.schedules,
-            store.settings, store.workers, store.cleanups, store.audit_log, store.audit_page,
+            store.settings, store.tokens, store.workers, store.cleanups, store.audit_log, store.audit_page,
         ):  # fmt: skip
             must(look.__name__, look)
 

@@ -18,6 +18,7 @@ from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.retry import Constant
 from leasehold.core.model.schedule import ScheduleDraft
 from leasehold.core.model.timing import Every
+from leasehold.core.model.tokens import TokenDraft
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 
@@ -42,6 +43,7 @@ _NOW: Final = Scope(force=True)
 # What is there only while a long write is cut into several is written here by hand.
 _BETWEEN_WRITES: Final = (
     "INSERT INTO rescoring SELECT id, 0, 0, 0 FROM lane WHERE queue = 'default' LIMIT 1",
+    "INSERT INTO resting VALUES ('keyed', 'k', 1)",
     "INSERT INTO resolving (seq) SELECT seq FROM finished ORDER BY seq LIMIT 1",
 )
 
@@ -59,6 +61,8 @@ def make_everything(path: Path, clock: ManualClock) -> None:
         "other", QueueConfig(rate_per_second=1, max_depth=100, aging_factor=60.0), actor="me"
     )
     store.set_setting("max_retries", 2, actor="me")
+    store.create_token(TokenDraft(name="ann", roles=("admin",)), "digest", actor="me")
+    store.signing_key()
     schedule = ScheduleDraft(name="tick", timing=Every(60), job=Draft(id="x", task="tick"))
     store.set_schedule(schedule, actor="me")
     _end_some(store, clock)

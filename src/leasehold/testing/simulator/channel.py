@@ -15,6 +15,7 @@ from leasehold.core.model.changes import Changes
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
@@ -48,6 +49,7 @@ from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
+from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.errors import (
@@ -326,8 +328,23 @@ class Channel:
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
         return self._world.store.unset_setting(name, actor=actor)
 
-    def running_of_key(self, queue: str, key: str) -> int:
-        return self._world.store.running_of_key(queue, key)
+    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
+        return self._world.store.create_token(draft, digest, actor=actor)
+
+    def tokens(self) -> list[Token]:
+        return self._world.store.tokens()
+
+    def find_token(self, digest: str) -> Token | None:
+        return self._world.store.find_token(digest)
+
+    def revoke_token(self, name: str, *, actor: str) -> Token:
+        return self._world.store.revoke_token(name, actor=actor)
+
+    def signing_key(self) -> bytes:
+        return self._world.store.signing_key()
+
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        return self._world.store.key_info(queue, key)
 
     def queues(self) -> list[str]:
         return self._world.store.queues()

@@ -135,6 +135,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "rescoring": {"lane": SIGNED, "tier": SIGNED, "turn": SIGNED, "seq": WHOLE},
     "key_lane": {"id": WHOLE, "queue": TEXT, "key": TEXT, "lane": WHOLE, "running": WHOLE},
+    "resting": {"queue": TEXT, "key": TEXT, "until": MOMENT},
     "waiting": {
         **dict.fromkeys(("seq", "version", "attempts", "events"), WHOLE),
         "status": WAITS,
@@ -239,6 +240,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "bucket": {"queue": TEXT, "name": TEXT, "full_at": between(0, MOMENT_MAX * 30)},
     "setting": {"name": TEXT, "value": read_as("json")},
+    "token": {"name": TEXT, "digest": TEXT, "document": read_as("token")},
     "cleanup": {
         "run": WHOLE,
         "mode": read_as("mode"),

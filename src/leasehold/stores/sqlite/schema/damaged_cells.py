@@ -17,6 +17,7 @@ from leasehold.core.model.histogram import Histogram
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.retention import CleanUpMode
 from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.replies import check_reply
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.schema.cells import BREAKER, CELLS, COUNTERS, TOTALS
@@ -165,6 +166,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,
     "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),
+    "token": msgspec.json.Decoder(Token).decode,
     "mode": lambda data: CleanUpMode(data.decode()),
     "reply": check_reply,
 }

@@ -70,8 +70,12 @@ _FORGET_MEASURED: Final = """
 """
 BEGUN_ANEW: Final = (
     "measured", "span", "bucket", "change", "reply", "cleanup", "rescoring", "pruned_key",
-    "key_lane",
+    "key_lane", "resting",
 )  # fmt: skip
+# A key whose time to rest cannot be read is looked at again at once.
+_REST_NO_MORE: Final = (
+    f"UPDATE resting SET until = 0 WHERE NOT ({CELLS['resting']['until']})".format("until")
+)
 # The jobs of a key whose account cannot be read stand in their lanes again; a lease that meets more
 # of them than may run parks them under a new one.
 _UNCOUNT: Final = (
@@ -176,6 +180,7 @@ def find_records(db: apsw.Connection) -> list[Damage]:
 def begin_records_anew(db: apsw.Connection) -> None:
     """Delete them; inside a write."""
     found = find_records(db)
+    db.execute(_REST_NO_MORE)
     for table in dict.fromkeys(damage.table for damage in found):
         unsound = f"NOT {damaged_cells.sound_row(table)}"
         if table == "key_lane":
