@@ -73,9 +73,8 @@ BEGUN_ANEW: Final = (
     "key_lane", "resting",
 )  # fmt: skip
 # A key whose time to rest cannot be read is looked at again at once.
-_REST_NO_MORE: Final = (
-    f"UPDATE resting SET until = 0 WHERE NOT ({CELLS['resting']['until']})".format("until")
-)
+_IS_MOMENT: Final = CELLS["resting"]["until"].format("until")
+_REST_NO_MORE: Final = f"UPDATE resting SET until = 0 WHERE NOT ({_IS_MOMENT})"  # noqa: S608  # our own names
 # The jobs of a key whose account cannot be read stand in their lanes again; a lease that meets more
 # of them than may run parks them under a new one.
 _UNCOUNT: Final = (
