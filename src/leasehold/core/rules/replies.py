@@ -211,6 +211,6 @@ def _lease_again(kept: LeaseKept, job: Job) -> Lease:
 
 def _used_before(request: str) -> InvalidJobError:
     return InvalidJobError(
-        f"this request id was used for {request}: send the same request again, or another one under "
-        "an id of its own"
+        f"this request id was used for {request}: send the same request again, or another one "
+        "under an id of its own"
     )
