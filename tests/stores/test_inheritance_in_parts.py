@@ -8,6 +8,8 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
+from leasehold.stores.memory import MemoryStore
+from leasehold.stores.memory import inheritance as memory_inheritance
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing import step
@@ -15,20 +17,29 @@ from leasehold.testing.conformance import MakeStore
 from leasehold.testing.conformance.inheriting import InheritingClauses, Links
 
 
-class TestInheritanceInParts(InheritingClauses):
+class InParts(InheritingClauses):
     @pytest.fixture(params=[1, 3], autouse=True)
     def budget(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(step, "INHERITED_AT_ONCE", request.param)
-
-    @pytest.fixture
-    def make_store(self, tmp_path: Path) -> MakeStore:
-        names = iter(range(1000))
-        return lambda env: SQLiteStore(tmp_path / f"{next(names)}.db", env=env, durability="normal")
+        for module in (step, memory_inheritance):
+            monkeypatch.setattr(module, "INHERITED_AT_ONCE", request.param)
 
     @staticmethod
     def _check(store: Store, own: dict[str, int], links: Links) -> None:
         store.promote()  # An exchange leaves the rest to whoever writes next.
         InheritingClauses._check(store, own, links)
+
+
+class TestInMemory(InParts):
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        return lambda env: MemoryStore(env=env)
+
+
+class TestInSQLite(InParts):
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> MakeStore:
+        names = iter(range(1000))
+        return lambda env: SQLiteStore(tmp_path / f"{next(names)}.db", env=env, durability="normal")
 
 
 def test_what_one_process_has_left_another_goes_on_with(

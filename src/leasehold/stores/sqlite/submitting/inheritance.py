@@ -132,8 +132,7 @@ class Bases:
     def next_suspect(self) -> int | None:
         step = self._step
         while step.lowered:
-            seq = min(step.lowered)
-            step.lowered.discard(seq)
+            seq = step.lowered.pop()
             # Some may be gone by now: a purge takes those that wait and those they wait for.
             if _all(step, OWN, seq):
                 return seq
