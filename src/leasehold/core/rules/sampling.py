@@ -57,7 +57,7 @@ class SpanReader(Protocol):
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         """What was ever counted in each queue, or in this one, and its depth now.
 
-        The histograms are those since the last look.
+        The measures are those since the last look.
         """
 
     def kept(
@@ -73,7 +73,7 @@ class SpanShelf(SpanReader, Protocol):
         """Write spans down, each in the place of the one before it."""
 
     def measure_anew(self, minute: int) -> None:
-        """Empty the histograms, and open a minute."""
+        """Empty the measures, and open a minute."""
 
     def forget(self, resolution: Resolution, before: int) -> None:
         """Drop spans of earlier numbers, as many as one write may."""
@@ -90,7 +90,7 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
         if span.happened:
             earlier = days.get(queue, {}).get(day)
             whole = span if earlier is None else earlier.then(span)
-            ever = msgspec.structs.replace(totals[queue], waits={}, runs={})
+            ever = msgspec.structs.replace(totals[queue], measures={})
             kept += [
                 KeptSpan(Resolution.MINUTE, queue, ended, span),
                 KeptSpan(Resolution.DAY, queue, day, whole),
