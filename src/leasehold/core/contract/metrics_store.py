@@ -31,10 +31,10 @@ class MetricsStore(Protocol):
     - MET-11  Submitted jobs and waits are told by bands of priority too: by the job's own priority
              when it is submitted, and when it is leased. The bands add up to the whole.
     - MET-12  `held` is about every lease that ended, however it did, from the lease to its end.
-    - MET-13  `retries` tells of each attempt number how often it failed and was followed by another
-             one; numbers above RETRY_ATTEMPT_MAX count as that. They add up to `retried`.
-    - MET-14  Every lease that is taken from its holder is `lost`, whatever becomes of the job; every
-             renewal that is granted is `renewed`.
+    - MET-13  `retries` tells of each attempt number how often it failed and was followed by
+             another one; numbers above RETRY_ATTEMPT_MAX count as that. They add up to `retried`.
+    - MET-14  Every lease that is taken from its holder is `lost`, whatever becomes of the job;
+             every renewal that is granted is `renewed`.
     - MET-15  `rejected` counts jobs that were refused; `rate_limited` are those of them that came
              too fast, the others met a full queue or store.
     """
@@ -80,8 +80,9 @@ class MetricsStore(Protocol):
         - MET-16  One value of each metric for every minute or day that has begun, from the one of
                  `since` to the one before `until`, or the present one: those of `series` and
                  `daily`.
-        - MET-17  What was forgotten has no value (None), and `known_since` says so; what happened in
-                 no time at all is 0. A percentile of nothing has no value either.
+        - MET-17  What was forgotten has no value (None), and `known_since` says since when there
+                 are values. A percentile or mean of nothing has none either; a count of nothing
+                 is 0.
         - MET-18  A name that is no metric, a stretch that ends before it begins, and more than
                  POINTS_MAX points raise InvalidWindowError.
         """
@@ -96,14 +97,16 @@ class MetricsStore(Protocol):
                  error type, message and innermost own frame, without numbers, ids and addresses.
         - MET-20  It tells when it happened first and last, and the latest SAMPLE_MAX jobs. It
                  outlives them.
-        - MET-21  A store keeps FAILURES_MAX of them. Beyond, those that happened once are forgotten
-                 first, the oldest of them before others; then those that did not happen for longest.
+        - MET-21  A store keeps at most FAILURES_MAX of them. Beyond, those that happened once are
+                 forgotten first, the oldest of them before others; then those that did not happen
+                 for longest.
         """
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         """What each worker ever did, the one that leased most first.
 
-        - MET-22  Whoever leases counts, registered or not, with every lease, and with its end if that
-                 was a completion, a failure or a loss. It is counted with the job's own change.
+        - MET-22  Whoever leases counts, registered or not: every lease, and its end if that was a
+                 completion, a failure or a loss, together with the change of the job itself. Its
+                 first and last time are told to the minute.
         - MET-23  The WORKERS_KEPT that did something last are kept; others may be forgotten.
         """

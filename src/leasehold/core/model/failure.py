@@ -1,14 +1,17 @@
 """Failures by fingerprint: errors that are the same but for their numbers, ids and addresses.
 
-What makes an error the same: queue, task, type, message, and the innermost frame of the application's
-own code. Line numbers do not count, so a fingerprint survives an edit elsewhere in the file.
+What makes an error the same: queue, task, type, message, and the innermost frame of the
+application's own code. Line numbers do not count: a fingerprint survives an edit elsewhere in the
+file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,11 +22,12 @@ SAMPLE_MAX: Final = 5
 """How many jobs a failure names: the latest."""
 MESSAGE_READ_MAX: Final = 500
 """How much of a message counts: what is behind it rarely says anything new, and may be long."""
+WORDS_REMEMBERED: Final = 4096
 
 _VARIABLE: Final = re.compile(
     r"(?P<address>\b0x[0-9a-fA-F]+|\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+)"
     r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
-    r"|\b(?=[a-zA-Z_]*\d)(?=\d*[a-zA-Z_])(?=(?:[a-zA-Z_]*\d){3})\w{8,}\b)"
+    r"|\b(?=\d*[a-zA-Z_])(?=(?:[a-zA-Z_]*\d){3})\w{8,}\b)"
     r"|(?P<n>\d+(?:[.:,/T-]\d+)*)"
 )
 _FRAME: Final = '  File "'
@@ -41,6 +45,21 @@ class FailedAttempt(NamedTuple):
     error: JobError
 
 
+class WhatFailed(NamedTuple):
+    """What two attempts have in common that failed in the same way."""
+
+    queue: str
+    task: str
+    error_type: str
+    message: str
+    frame: str
+
+    @property
+    def fingerprint(self) -> str:
+        told = "\0".join(self).encode(errors="surrogatepass")
+        return hashlib.blake2b(told, digest_size=8).hexdigest()
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts that failed in the same way."""
 
@@ -50,7 +69,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     error_type: str
     message: str
     """Without its numbers, ids and addresses."""
-    where: str
+    frame: str
     """The innermost frame of the application's own code; empty if none is known."""
     count: int
     """How many attempts."""
@@ -59,41 +78,46 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[str, ...]
     """Some of the jobs, the latest first."""
 
+    @classmethod
+    def of(cls, what: WhatFailed, jobs: Sequence[str], at: datetime) -> Failure:
+        """Attempts of these jobs failed in that way at the same time."""
+        return cls(
+            fingerprint=what.fingerprint,
+            queue=what.queue,
+            task=what.task,
+            error_type=what.error_type,
+            message=what.message,
+            frame=what.frame,
+            count=len(jobs),
+            first_at=at,
+            last_at=at,
+            jobs=_sample(jobs[::-1]),
+        )
+
     def then(self, later: Failure) -> Failure:
         """This and what failed in the same way afterwards, as one."""
-        jobs = dict.fromkeys((*later.jobs, *self.jobs))
         return msgspec.structs.replace(
             self,
             count=self.count + later.count,
             last_at=later.last_at,
-            jobs=tuple(jobs)[:SAMPLE_MAX],
+            jobs=_sample((*later.jobs, *self.jobs)),
         )
 
 
-def failure_of(attempt: FailedAttempt, at: datetime) -> Failure:
-    """The failure that an attempt is the first of.
+def _sample(jobs: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(jobs))[:SAMPLE_MAX]
+
+
+def what_failed(attempt: FailedAttempt) -> WhatFailed:
+    """What an attempt has in common with others that fail in the same way.
 
     >>> error = JobError("ValueError", "user 17 has no address")
-    >>> one = failure_of(FailedAttempt("mail", "send", "job-1", error), datetime(2030, 1, 1))
-    >>> one.message, one.count
-    ('user <n> has no address', 1)
+    >>> what_failed(FailedAttempt("mail", "send", "job-1", error)).message
+    'user <n> has no address'
     """
-    queue, task, job_id, error = attempt
-    message, where = without_particulars(error.message), own_frame(error.traceback)
-    told = "\0".join((queue, task, error.type, message, where))
-    digest = hashlib.blake2b(told.encode(errors="surrogatepass"), digest_size=8)
-    return Failure(
-        fingerprint=digest.hexdigest(),
-        queue=queue,
-        task=task,
-        error_type=error.type,
-        message=message,
-        where=where,
-        count=1,
-        first_at=at,
-        last_at=at,
-        jobs=(job_id,),
-    )
+    queue, task, _, error = attempt
+    message, frame = without_particulars(error.message), own_frame(error.traceback)
+    return WhatFailed(queue, task, error.type, message, frame)
 
 
 def without_particulars(message: str) -> str:
@@ -104,23 +128,39 @@ def without_particulars(message: str) -> str:
     >>> without_particulars("no order 6f1c2a90-1111-4222-8333-944444444444 of shop_81a7f3c2")
     'no order <id> of <id>'
     """
-    read = " ".join(message[:MESSAGE_READ_MAX].split())
-    return _VARIABLE.sub(lambda found: f"<{found.lastgroup}>", read)
+    words = message[:MESSAGE_READ_MAX].split()
+    return " ".join([word if word.isalpha() else _without_particulars(word) for word in words])
+
+
+@lru_cache(WORDS_REMEMBERED)
+def _without_particulars(word: str) -> str:
+    return _VARIABLE.sub(lambda found: f"<{found.lastgroup}>", word)
 
 
 def own_frame(traceback: str | None) -> str:
-    """Where the application's own code was when it failed: file and function.
+    r"""Where the application's own code was when it failed: file and function.
 
-    >>> own_frame('  File "/srv/shop/mail.py", line 3, in send\\n'
-    ...           '  File "/usr/lib/python3.11/smtplib.py", line 341, in connect\\n')
+    >>> own_frame('  File "/srv/shop/mail.py", line 3, in send\n'
+    ...           '  File "/usr/lib/python3.11/smtplib.py", line 341, in connect\n')
     'shop/mail.py in send'
     """
-    end = len(traceback or "")
-    while traceback and (start := traceback.rfind(_FRAME, 0, end)) >= 0:
-        path, _, rest = traceback[start + len(_FRAME) : end].partition('", line ')
-        if rest and not _NOT_OWN.search(path):
-            function = rest.partition("\n")[0].partition(", in ")[2]
-            name = "/".join(re.split(r"[/\\]", path)[-2:])
-            return f"{name} in {function}" if function else name
-        end = start
+    if not traceback:
+        return ""
+    start = len(traceback)
+    while (start := traceback.rfind(_FRAME, 0, start)) >= 0:
+        end = traceback.find("\n", start)
+        found = _own_frame(traceback[start + len(_FRAME) : end if end > 0 else None])
+        if found:
+            return found
     return ""
+
+
+@lru_cache(WORDS_REMEMBERED)
+def _own_frame(line: str) -> str:
+    """A frame's file and function; empty if it is not the application's own."""
+    path, _, rest = line.partition('", line ')
+    if _NOT_OWN.search(path):
+        return ""
+    name = "/".join(re.split(r"[/\\]", path)[-2:])
+    function = rest.partition(", in ")[2]
+    return f"{name} in {function}" if function else name

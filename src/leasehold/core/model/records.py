@@ -98,7 +98,7 @@ class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     """Leases that were taken from it."""
     first_at: datetime
-    """When it first leased a job or settled one, and when last."""
+    """The minute in which it first leased a job or settled one, and in which it last did."""
     last_at: datetime
 
 

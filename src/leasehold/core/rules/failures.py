@@ -6,11 +6,12 @@ fold them later: `Failure.then` makes one of two.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
-from leasehold.core.model.failure import FailedAttempt, Failure, failure_of
+from leasehold.core.model.failure import FailedAttempt, Failure, WhatFailed, what_failed
 from leasehold.core.model.outcome import JobError
 from leasehold.core.rules.recovery import WORKER_LOST
 
@@ -24,7 +25,7 @@ class StandingFailure(NamedTuple):
     """What decides whether a failure is forgotten."""
 
     fingerprint: str
-    count: int
+    attempts: int
     last_at: int
 
 
@@ -48,11 +49,13 @@ class FailureBook(Protocol):
 
 def note(book: FailureBook, attempts: Iterable[FailedAttempt], at: datetime) -> None:
     """Count attempts that failed, or whose worker was lost, each for its fingerprint."""
-    news: dict[str, Failure] = {}
+    alike: defaultdict[WhatFailed, list[str]] = defaultdict(list)
     for attempt in attempts:
-        failure = failure_of(_told_alike(attempt), at)
-        known = news.get(failure.fingerprint)
-        news[failure.fingerprint] = failure if known is None else known.then(failure)
+        alike[what_failed(_told_alike(attempt))].append(attempt.job_id)
+    failures = (Failure.of(what, jobs, at) for what, jobs in alike.items())
+    news = {failure.fingerprint: failure for failure in failures}
+    if not news:
+        return
     kept = book.known(news)
     book.keep([kept[each].then(new) if each in kept else new for each, new in news.items()])
     if len(kept) < len(news) and book.size() > FAILURES_MAX:
@@ -64,7 +67,7 @@ def to_forget(failures: Iterable[StandingFailure]) -> list[str]:
 
     So a flood of errors that are all different does not wash away those that come again and again.
     """
-    standing = sorted(failures, key=lambda each: (each.count > 1, each.last_at))
+    standing = sorted(failures, key=lambda each: (each.attempts > 1, each.last_at))
     surplus = max(0, len(standing) - FAILURES_MAX + FORGOTTEN_TOGETHER)
     return [each.fingerprint for each in standing[:surplus]]
 
@@ -78,7 +81,7 @@ def in_order(failures: Iterable[Failure], queue: str | None, task: str | None) -
 
 
 def _told_alike(attempt: FailedAttempt) -> FailedAttempt:
-    """The message of a lost attempt names its worker and times: it is the same failure all the same."""
+    """The message of a lost attempt names its worker and times: those do not make it another."""
     if attempt.error.type != WORKER_LOST:
         return attempt
     error = JobError(WORKER_LOST, "the worker died, or let its lease expire")

@@ -33,8 +33,6 @@ WINDOW_SECONDS: Final = 3600.0
 """What metrics tell of, unless told otherwise."""
 ACTIVE_SECONDS: Final = 120.0
 """A worker without a sign of life for longer is not counted as active."""
-WORKERS_KEPT: Final = 1000
-"""Of how many workers it is kept what they did: of those that did something last."""
 RATE_MINUTES: Final = 5
 """Over how many minutes it is measured how fast jobs are leased, to estimate a start."""
 

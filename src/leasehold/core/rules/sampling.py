@@ -18,6 +18,7 @@ from leasehold.core.model.span import (
     DAYS_KEPT,
     MINUTE_MICROS,
     MINUTES_KEPT,
+    WORKERS_KEPT,
     QueueSpans,
     Span,
     growth,
@@ -78,6 +79,9 @@ class SpanShelf(SpanReader, Protocol):
     def forget(self, resolution: Resolution, before: int) -> None:
         """Drop spans of earlier numbers, as many as one write may."""
 
+    def forget_workers(self, kept: int) -> None:
+        """Drop what workers did, but for so many of those that did something last."""
+
 
 def end_minute(shelf: SpanShelf, minute: int) -> None:
     """Keep what happened in the minute of the latest writes, and open another one."""
@@ -100,6 +104,7 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
     shelf.measure_anew(minute)
     shelf.forget(Resolution.MINUTE, minute - MINUTES_KEPT)
     shelf.forget(Resolution.DAY, minute * MINUTE_MICROS // DAY_MICROS - DAYS_KEPT)
+    shelf.forget_workers(WORKERS_KEPT)
 
 
 def since_last_look(reader: SpanReader, queue: str | None) -> dict[str, Span]:

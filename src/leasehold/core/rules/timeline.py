@@ -1,7 +1,7 @@
 """Timelines: any metrics over any stretch of time, at a resolution that is kept.
 
-A value that is not known is None, never 0: figures that are forgotten, and percentiles of a minute in
-which nothing was measured.
+A value that is not known is None, never 0: figures that are forgotten, and percentiles of a minute
+in which nothing was measured.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def timeline(
         raise InvalidWindowError(f"until ({until}) must be later than since ({since})")
     if end - first >= POINTS_MAX:
         raise InvalidWindowError(
-            f"from {since} to {until or 'now'} there are {end - first + 1:,} {resolution}s, more than "
-            f"{POINTS_MAX:,}: ask for less at a time, or for days"
+            f"from {since} to {until or 'now'} there are {end - first + 1:,} {resolution}s, more "
+            f"than {POINTS_MAX:,}: ask for less at a time, or for days"
         )
     known = last - KEPT[kept_by] + 1
     begin = max(first, known)

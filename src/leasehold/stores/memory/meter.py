@@ -93,6 +93,9 @@ class Spans:
             while spans and (oldest := next(iter(spans))) < before:
                 del spans[oldest]
 
+    def forget_workers(self, kept: int) -> None:
+        self._state.worked.forget(kept)
+
     def chosen(self, queue: str | None) -> list[tuple[str, MemoryQueue]]:
         """All queues, or the one of that name, if there is one."""
         queues = self._state.queues

@@ -8,8 +8,8 @@ import msgspec
 
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import WorkerTotals
+from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.rules.failures import StandingFailure
-from leasehold.core.rules.metrics import WORKERS_KEPT
 from leasehold.env import from_micros, to_micros
 
 
@@ -39,7 +39,7 @@ class Failures:
 
 
 class WorkerTally(msgspec.Struct):
-    """What one worker did; times in microseconds."""
+    """What one worker did; the minutes in microseconds."""
 
     first_at: int
     last_at: int
@@ -57,11 +57,10 @@ class Workers:
 
     def did(self, worker: str, names: Sequence[str], now: int, jobs: int = 1) -> None:
         """Count so many jobs for a worker, under each of the names that are counted of workers."""
+        now -= now % MINUTE_MICROS
         tally = self._tallies.get(worker)
         if tally is None:
             tally = self._tallies[worker] = WorkerTally(now, now)
-            if len(self._tallies) > WORKERS_KEPT:
-                del self._tallies[min(self._tallies, key=lambda each: self._tallies[each].last_at)]
         tally.last_at = now
         for name in names:
             if name == "completed":
@@ -72,6 +71,15 @@ class Workers:
                 tally.failed += jobs
             elif name == "lost":
                 tally.lost += jobs
+
+    def forget(self, kept: int) -> None:
+        """Keep so many of those that did something last."""
+        surplus = len(self._tallies) - kept
+        if surplus > 0:
+            for worker in sorted(self._tallies, key=lambda each: self._tallies[each].last_at)[
+                :surplus
+            ]:
+                del self._tallies[worker]
 
     def totals(self) -> Iterator[WorkerTotals]:
         for worker, tally in self._tallies.items():

@@ -24,7 +24,7 @@ import apsw
 import msgspec
 
 from leasehold.core.model.limits import SECONDS_MAX
-from leasehold.core.model.span import BANDS, MINUTE_MICROS, band_of
+from leasehold.core.model.span import BANDS, MINUTE_MICROS, SUMMED, band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env
@@ -72,23 +72,7 @@ STATE_COLUMNS: Final = {
     **BASIS_COLUMNS,
 }
 _COUNTERS: Final = (*(str(status) for status in Status), *(f"pending_{band}" for band in BANDS))
-_TOTALS: Final = tuple(
-    f"total_{name}"
-    for name in (
-        "submitted",
-        "completed",
-        "failed",
-        "retried",
-        "dead",
-        "cancelled",
-        "recovered",
-        "rejected",
-        "cleaned",
-        "leased",
-        "wait_micros",
-        "run_micros",
-    )
-)
+_TOTALS: Final = tuple(f"total_{name}" for name in SUMMED)
 LANE_COLUMNS: Final = {
     **dict.fromkeys((*_COUNTERS, *_TOTALS, "failures_in_row"), _WHOLE),
     "held_until": _OR_NULL.format(_HELD),
@@ -222,7 +206,7 @@ def put_lanes_right(db: apsw.Connection) -> int:
             db.execute(_FORGET_MEASURED, queue)
             spans = Spans(db)
             for name, total in spans.totals(queue[0]).items():
-                ever = msgspec.structs.replace(total, waits={}, runs={})
+                ever = msgspec.structs.replace(total, measures={})
                 spans.keep([KeptSpan(Resolution.EVER, name, 0, ever)])
     return len(by_lane)
 

@@ -22,6 +22,7 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
 from leasehold.stores.sqlite.reading.sampling import Measured, Spans
+from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import RuleBook, load
 from leasehold.stores.sqlite.schema.rows import EVENT_CODE, STATUS_CODE
@@ -118,6 +119,10 @@ class Step:
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self.measured = Measured()
+        self.worker_numbers: dict[str, int] = {}
+        """Workers that earlier writes of this minute have met."""
+        self._new_workers: set[str] = set()
+        """Those that this write has met first."""
         self.opens_minute = False
         """Whether this write is the first of a new minute."""
         self.clock_basis = ClockBasis()
@@ -148,6 +153,8 @@ class Step:
         if time.basis != basis:
             step.odd_time = time
         step.opens_minute = step.now // MINUTE_MICROS > remembered.open_minute
+        if not step.opens_minute:
+            step.worker_numbers = remembered.worker_numbers
         step._prepare()
         return step
 
@@ -179,6 +186,24 @@ class Step:
     def count(self, lane: int, name: str, by: int = 1) -> None:
         """Change a lane's counter (a column of `lane`)."""
         self._tally[lane][name] += by
+
+    def worked(self, worker: str, names: Sequence[str], jobs: int) -> None:
+        """Count jobs for a worker, under those of the names that are counted of workers."""
+        number = self.worker_numbers.get(worker) or self._number_of(worker)
+        self.measured.worked(number, names, jobs)
+
+    def _number_of(self, worker: str) -> int:
+        row: Any = self.execute(FIND_WORKER, (worker,)).fetchone()
+        if row is None:
+            minute = self.now // MINUTE_MICROS * MINUTE_MICROS
+            self.execute(MAKE_WORKER, (worker, minute))
+            self._new_workers.add(worker)
+            return self.db.last_insert_rowid()
+        number = int(row[0])
+        # One met in this very write is not remembered yet: it may still be rolled back.
+        if worker not in self._new_workers:
+            self.worker_numbers[worker] = number
+        return number
 
     def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
         """Count jobs of a lane from one status to another."""
