@@ -70,7 +70,7 @@ DOCUMENTS: Final = {
     "worker.queues": ("broken document",),
     "audit.detail": ("broken document",),
     "span.measures": ("broken document", "document"),
-    "span.runs": ("broken document", "document"),
+    "failure.jobs": ("broken document", "document"),
     "archive.metadata": ("broken document",),
     "cleanup.mode": ("text",),
     "reply.data": ("blob",),
