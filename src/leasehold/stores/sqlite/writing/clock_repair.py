@@ -55,6 +55,8 @@ HAPPENED: Final = {
     "reply": ("at",),
     "queue": ("older_at", "newer_at"),
     "cleanup": ("started_at", "active_at", "ended_at"),
+    "failure": ("first_at", "last_at"),
+    "worker_total": ("first_at", "last_at"),
     "archive": ("created_at", "started_at", "finished_at", "archived_at"),
 }
 KEYS: Final = ("idempotency", "pruned_key")
