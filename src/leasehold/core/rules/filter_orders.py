@@ -98,6 +98,7 @@ class FilterOrders(Protocol):
 
         - ORD-1  Each job gets what `cancel`, `replay`, `discard` or `reprioritize` would give it,
                  with one audit record for all of this write; only those that can take it are meant.
+                 The answer names them, as they were left.
         - ORD-2  While the answer has a cursor, more jobs fit: whoever asks again with it, until
                  there is none, has met every job that fitted all the while, and none twice.
         - ORD-3  Jobs that do not fit any more when the write comes to them are left alone. Those
