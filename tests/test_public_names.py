@@ -96,6 +96,8 @@ NAMES = [
     "QueueNotFoundError",
     "QueueNotEmptyError",
     "InvalidWindowError",
+    "InvalidRequestError",
+    "RequestTooLargeError",
     "UnauthenticatedError",
     "ForbiddenError",
     "InvalidTokenError",
