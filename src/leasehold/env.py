@@ -65,6 +65,9 @@ class Clock(Protocol):
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         """Wait on a held condition; False when the time ran out first. None waits for ever."""
 
+    def pause(self, seconds: float) -> None:
+        """Let others go first for a moment. Nothing may depend on it: a manual clock lets it be."""
+
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -102,13 +105,17 @@ class SystemClock:
             boot_id = SystemClock._boot_id = _boot_id()
         boot = time.clock_gettime_ns(_BOOT_CLOCK) // 1000
         awake = time.monotonic_ns() // 1000
-        return ClockReading(self.time_micros(), awake, boot, boot_id)
+        # Each write reads the clocks; to make a named tuple by its name takes longer than that.
+        return tuple.__new__(ClockReading, (time.time_ns() // 1000, awake, boot, boot_id))
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         if seconds is not None:
             # A lock cannot wait longer than this; whoever waits looks again when it returns.
             seconds = min(seconds, threading.TIMEOUT_MAX)
         return condition.wait(seconds)
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 class ManualClock:
@@ -191,6 +198,9 @@ class ManualClock:
         finally:
             with self._lock:
                 self._waiting.remove(condition)
+
+    def pause(self, seconds: float) -> None:
+        """Nothing: it would stand still for ever."""
 
 
 def _seeded_by_system() -> random.Random:

@@ -19,6 +19,8 @@ PLACED_AT_ONCE: Final = 2000
 """Pending jobs placed anew by time or by changed rules; the next lease or sweep goes on."""
 SHOWN_AT_ONCE: Final = 2000
 """Parked jobs of one key that a higher limit lets run; the next lease or sweep goes on."""
+RESTED_AT_ONCE: Final = 500
+"""Keys that may start jobs again by their start rate; the next lease goes on."""
 TURNED_AWAY_AT_ONCE: Final = 2000
 """Jobs of full keys that one lease parks. Many are met only just after a limit was set, before the
 pass that parks them has come to them."""
@@ -28,12 +30,18 @@ late, or cannot be read. The exchange's `next_due_at` is then now, and the next 
 LATE_AT_ONCE: Final = 1000
 """Jobs that one sweep cancels because nobody started them in time; leases and the next sweep go on,
 so that whoever sweeps before a lease, without a worker around, is not kept for long."""
+LATE_LOOKED_AT_ONCE: Final = 10_000
+"""Notes of when a job must have begun that one sweep of the memory store goes through: most are of
+jobs that did begin. The next sweep goes on."""
 RECOVERED_AT_ONCE: Final = 500
 """Jobs taken back from lost holders; the sweep goes on with further writes."""
 BURIED_AT_ONCE: Final = 500
 """Jobs of a deleted queue that become dead letters; the call, or any sweep, goes on."""
 DEPENDENTS_AT_ONCE: Final = 500
 """Dependents told of an end; the call, any exchange or any sweep goes on."""
+INHERITED_AT_ONCE: Final = 500
+"""Jobs compared with one that waits for them and whose priority has changed; the call, any exchange
+or any sweep goes on."""
 SCHEDULES_AT_ONCE: Final = 100
 """Schedules that are fired; the next look goes on."""
 SCHEDULED_JOBS_AT_ONCE: Final = 2000

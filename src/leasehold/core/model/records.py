@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import datetime
-from typing import Any, Protocol
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -34,6 +34,22 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How many leases it holds."""
 
 
+SILENT_SECONDS: Final = 120.0
+"""A worker without a sign of life for longer is not taken to be at work."""
+
+
+def at_work(
+    workers: Iterable[WorkerInfo], lost: Collection[str], now: datetime
+) -> list[WorkerInfo]:
+    """The registered workers without those that are proved dead, or silent for too long.
+
+    The registry keeps both until a sweep has seen to their jobs; the file of a restored backup has
+    the workers of the day it was made.
+    """
+    earliest = now - timedelta(seconds=SILENT_SECONDS)
+    return [each for each in workers if each.id not in lost and each.heartbeat_at >= earliest]
+
+
 class WorkerLife(Protocol):
     """A registered worker's sign of life, held from registration until `close`.
 
@@ -55,6 +71,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[Status, int]
     """How many jobs stand in each status now."""
     submitted: int = 0
+    leased: int = 0
+    """Attempts that began."""
     completed: int = 0
     failed: int = 0
     """Attempts that failed, retried or not."""
@@ -62,10 +80,16 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Failed attempts that another one followed or will follow."""
     dead: int = 0
     cancelled: int = 0
+    lost: int = 0
+    """Leases taken from holders that were lost, or by order."""
     recovered: int = 0
-    """Jobs taken back from a holder that was lost, to be run again."""
+    """Those of them whose jobs run again."""
+    renewed: int = 0
+    """Renewals of leases."""
     rejected: int = 0
-    """Jobs refused because the queue was full."""
+    """Jobs refused because the queue was full or they came too fast."""
+    rate_limited: int = 0
+    """Those of them that came too fast."""
     cleaned: int = 0
     """Jobs discarded or pruned after they had ended."""
 
@@ -77,6 +101,21 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
             if name != "counts"
         }
         return {status.value: self.counts.get(status, 0) for status in Status} | totals
+
+
+class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker, or consumer, ever did, whether it still lives or not."""
+
+    worker: str
+    leased: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Attempts that failed, retried or not."""
+    lost: int = 0
+    """Leases that were taken from it."""
+    first_at: datetime
+    """The minute in which it first leased a job or settled one, and in which it last did."""
+    last_at: datetime
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):

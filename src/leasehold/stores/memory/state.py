@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.breaker import BreakerState
-from leasehold.core.model.budget import LATE_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.budget import LATE_AT_ONCE, LATE_LOOKED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.changes import ChangeKind
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
@@ -27,7 +27,7 @@ from leasehold.core.model.retention import (
 )
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.settings import retention_by
-from leasehold.core.model.span import MINUTE_MICROS, Span
+from leasehold.core.model.span import MINUTE_MICROS, SUBMITTED_IN, Span, band_of
 from leasehold.core.model.status import TERMINAL, Event, Status, check
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import Progress
@@ -38,12 +38,14 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env, from_micros, to_micros
 from leasehold.stores.memory.archive import Archive
+from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
 from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.meter import Meter, Spans
 from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.tallies import Failures, Workers
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -60,13 +62,17 @@ class Totals(msgspec.Struct):
     """Lifetime totals of one queue, under the names they have in `Stats`."""
 
     submitted: int = 0
+    leased: int = 0
     completed: int = 0
     failed: int = 0
     retried: int = 0
     dead: int = 0
     cancelled: int = 0
+    lost: int = 0
     recovered: int = 0
+    renewed: int = 0
     rejected: int = 0
+    rate_limited: int = 0
     cleaned: int = 0
 
 
@@ -74,7 +80,8 @@ class MemoryQueue:
     """One queue: who waits in it, and its figures."""
 
     __slots__ = (
-        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "totals",
+        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule",
+        "submitted_by_priority", "totals",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -83,17 +90,20 @@ class MemoryQueue:
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
+        self.submitted_by_priority = [0] * 101
         self.meter = Meter()
         self.rule: QueueRule | None = None
         """None for a queue that nobody configured."""
-        self.buckets: dict[str, int] = {}
-        """Token buckets that were not full: when each will be, in nanoseconds."""
+        self.buckets = Buckets()
         self.drain: Drain | None = None
         """How fast it drains, once somebody has looked."""
 
     def totals_ever(self) -> Span:
         """Everything that is counted for ever, and its depth."""
-        return self.meter.totals(msgspec.structs.asdict(self.totals), self.counts[PENDING])
+        counted = msgspec.structs.asdict(self.totals) | dict.fromkeys(SUBMITTED_IN.values(), 0)
+        for priority, jobs in enumerate(self.submitted_by_priority):
+            counted[SUBMITTED_IN[band_of(priority)]] += jobs
+        return self.meter.totals(counted, self.counts[PENDING])
 
 
 class KnownKey(msgspec.Struct):
@@ -145,6 +155,8 @@ class State:
         """When the first of the schedules is due."""
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
+        self.worked = Workers()
+        self.failures = Failures()
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
         self.audited = 0  # the number of the latest of them
         self.feed: Feed | None = None
@@ -168,7 +180,7 @@ class State:
         self.result_ends: list[tuple[int, int, Record]] = []
         """A heap of results with a time to live: its end, the job's number, the job."""
         self._to_start: list[tuple[int, int, Record]] = []
-        """A heap of jobs that must begin in time: until when, the job's number, the job."""
+        """A heap of jobs that became pending and must begin in time: until when, number, job."""
         self.too_old_to_tell: list[Record] = []
         """Whose history the clean-up at work will drop."""
         self._trim_at = 0
@@ -186,10 +198,10 @@ class State:
         """Read the clock, which never steps back here, and now and then forget what is too old."""
         self.shown_left = SHOWN_AT_ONCE
         time = tell_time(self.now, self._clock_basis, self._clock.reading())
-        self._clock_basis = time.basis
-        if time.shift:
+        now, shift, self._clock_basis = time
+        if shift:
             self._move_leases(time)
-        self._advance(time.now)
+        self._advance(now)
 
     def look(self) -> None:
         """Read the clock for who only looks: what is odd about it, the next change remembers."""
@@ -226,27 +238,23 @@ class State:
         queue = self.queue(record.draft.queue)
         queue.counts[record.status] += 1
         queue.totals.submitted += 1
-        if record.start_by is not None:
-            heappush(self._to_start, (record.start_by, record.seq, record))
+        queue.submitted_by_priority[record.priority] += 1
         self.tell(record, Event.CREATED, before=None)
         self._enter(queue, record)
 
     def late(self) -> list[Record]:
         """Pending jobs past their start_by that never ran, so many of them."""
-        found: list[Record] = []
-        not_yet = []
-        while self._to_start and self._to_start[0][0] < self.now and len(found) < LATE_AT_ONCE:
-            entry = heappop(self._to_start)
-            record = entry[2]
-            if record.start_by is None or record.attempt_rows or record.status in TERMINAL:
-                continue  # It has begun, or ended; a replay lifts its start_by.
-            if record.status is PENDING:
-                found.append(record)
-            else:
-                not_yet.append(entry)
-        for entry in not_yet:
-            heappush(self._to_start, entry)
-        return found
+        found: dict[str, Record] = {}
+        looks_left = LATE_LOOKED_AT_ONCE
+        while self._to_start and self._to_start[0][0] < self.now and looks_left:
+            if len(found) == LATE_AT_ONCE:
+                break
+            looks_left -= 1
+            record = heappop(self._to_start)[2]
+            # It may have begun, or ended; and a replay lifts its start_by.
+            if record.status is PENDING and record.start_by is not None and not record.attempt_rows:
+                found[record.id] = record
+        return list(found.values())
 
     def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
         """Change a job's status, if the table allows it, with all that hangs on it."""
@@ -348,6 +356,8 @@ class State:
         elif status is not BLOCKED:
             if status is PENDING:
                 queue.lanes.add_ready(record, self.now)
+                if record.start_by is not None:
+                    heappush(self._to_start, (record.start_by, record.seq, record))
             else:
                 queue.lanes.add_delayed(record)
             if self.news is not None:
