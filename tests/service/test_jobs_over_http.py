@@ -197,7 +197,9 @@ def test_a_full_queue_says_when_to_come_again(service: Service) -> None:
     refused = client.post(JOBS, json={"task": "a", "queue": "slow"})
     assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
     assert 1 <= int(refused.headers["retry-after"]) <= 2
+    assert refused.headers["x-ratelimit-limit"] == "1"
     assert refused.headers["x-ratelimit-remaining"] == "0"
+    assert int(refused.headers["x-ratelimit-reset"]) > 0
     # Each token is a client of its own.
     assert other.post(JOBS, json={"task": "a", "queue": "slow"}).status_code == 201
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -156,7 +156,7 @@ def test_a_stop_ends_waits_empty_and_finishes_the_rest(
 def test_events_tell_what_changes_and_go_on_where_one_left(service: Service) -> None:
     client = service.client("operator", "producer")
 
-    def follow(last: str | None) -> Iterator[tuple[str, str, Any]]:
+    def follow(last: str | None) -> Generator[tuple[str, str, Any], None, None]:
         headers = {} if last is None else {"Last-Event-ID": last}
         with client.stream("GET", "/api/v1/events", headers=headers) as stream:
             assert stream.status_code == 200, stream.read()

@@ -86,9 +86,8 @@ def headers_of(error: CodedError, status: int) -> dict[str, str]:
 
 def _limits(error: errors.RateLimitedError) -> dict[str, int | None]:
     """What the store says of the bucket that is empty; the time is in seconds since 1970."""
-    reset_at = getattr(error, "reset_at", None)
     return {
-        "limit": getattr(error, "limit", None),
-        "remaining": getattr(error, "remaining", 0),
-        "reset": None if reset_at is None else math.ceil(reset_at.timestamp()),
+        "limit": error.limit,
+        "remaining": error.remaining,
+        "reset": None if error.reset_at is None else math.ceil(error.reset_at.timestamp()),
     }
