@@ -21,17 +21,20 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as the registry knows it."""
+    """A worker as the registry knows it, or a consumer: whoever leases in a loop of its own."""
 
     id: str
-    host: str
-    pid: int
+    host: str | None = None
+    """None, as is `pid`, of a consumer that reaches the store over a network."""
+    pid: int | None = None
     queues: tuple[str, ...]
     slots: int
+    """How many jobs it runs at once; of a consumer, how many it asked for the last time."""
     started_at: datetime
     heartbeat_at: datetime
     running: int = 0
     """How many leases it holds."""
+    is_consumer: bool = False
 
 
 class WorkerLife(Protocol):

@@ -244,7 +244,7 @@ class State:
             heappush(self._to_start, entry)
         return found
 
-    def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
+    def step(self, record: Record, event: Event, after: Status, message: str | int = "") -> None:
         """Change a job's status, if the table allows it, with all that hangs on it."""
         before = record.status
         check(event, before, after, record.id)
@@ -296,7 +296,7 @@ class State:
         event: Event,
         *,
         before: Status | None,
-        message: str = "",
+        message: str | int = "",
         holder: tuple[str | None, int] | None = None,
     ) -> None:
         """Write one event to a job's history; `holder` and version default to the job's own."""

@@ -59,11 +59,11 @@ from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import archive, pruning
-from leasehold.stores.sqlite.leasing import recover, renew
+from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import inspection, jobs, read, records
+from leasehold.stores.sqlite.reading import history, inspection, jobs, read, records
 from leasehold.stores.sqlite.reading.metrics import Look
 from leasehold.stores.sqlite.rules import queues, schedules, settings
 from leasehold.stores.sqlite.rules.schedules import Shelf
@@ -173,10 +173,12 @@ class SQLiteStore:
             )
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
         with self._database.read() as db:
-            before = self._database.now(db) - round(silent_seconds * 1e6)
-            return recover.stuck_jobs(db, before)
+            now = self._database.now(db)
+            return recover.stuck_jobs(db, now, silent_seconds, running_seconds)
 
     def promote(self) -> int:
         return recover.promote(self._database)
@@ -187,11 +189,11 @@ class SQLiteStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> LockedLife:
-        return recover.register_worker(self._database, info)
+        return registry.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
         with self._database.read() as db:
-            return records.workers(db)
+            return records.workers(db, self._database.now(db))
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
@@ -269,11 +271,11 @@ class SQLiteStore:
 
     def attempts(self, job_id: str) -> list[Attempt]:
         with self._database.read() as db:
-            return read.attempts(db, job_id)
+            return history.attempts(db, job_id)
 
     def history(self, job_id: str) -> list[HistoryEvent]:
         with self._database.read() as db:
-            return read.history(db, job_id)
+            return history.history(db, job_id)
 
     def log(self, job_id: str) -> JobLog:
         with self._database.read() as db:
@@ -283,7 +285,7 @@ class SQLiteStore:
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
         with self._database.read() as db:
-            return read.page_of_history(db, job_id, limit, cursor)
+            return history.page_of_history(db, job_id, limit, cursor)
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         with self._database.read() as db:

@@ -13,7 +13,7 @@ from leasehold.core.rules import fence
 from leasehold.core.rules.decision import Decision, end_of_waiting
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import EVENT_CODE, STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -58,7 +58,13 @@ def _state_of(which: str) -> str:
 
 STATE_BY_NUMBER: Final = _state_of("job.seq")
 STATE_BY_ID: Final = _state_of("job.id")
-HOLDER_UNDER: Final = "SELECT worker FROM attempt WHERE seq = ? AND version = ?"
+# The events of a job are looked through only if the attempt's record had to go.
+HOLDER_UNDER: Final = f"""
+    SELECT worker FROM attempt WHERE seq = ?1 AND version = ?2
+    UNION ALL SELECT worker FROM event
+        WHERE seq = ?1 AND version = ?2 AND event = {EVENT_CODE[Event.LEASED]}
+    LIMIT 1
+"""  # noqa: S608  # our own number
 INSERT_FINISHED: Final = f"INSERT INTO finished VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
 
 _COUNT_EVENT: Final = {
