@@ -70,6 +70,7 @@ NAMES = [
     "Lease",
     "Renewed",
     "Settled",
+    "KeepAlive",
     "LeaseholdError",
     "InvalidJobError",
     "PayloadError",

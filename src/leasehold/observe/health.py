@@ -245,7 +245,9 @@ def workers(facts: Facts) -> Finding:
             found=f"{silent[0].id} is silent since {silent[0].heartbeat_at:%Y-%m-%d %H:%M:%S}"
             + _others(len(silent)),
             meaning="it is stopped, starved or cut off; its jobs wait for their leases to end",
-            advice=f"look at process {silent[0].pid} on {silent[0].host}",
+            advice="look at the consumer that leases under this name"
+            if silent[0].pid is None
+            else f"look at process {silent[0].pid} on {silent[0].host}",
         )
     return _ok("workers", f"{len(facts.workers)} worker(s) alive")
 

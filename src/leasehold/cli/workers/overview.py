@@ -19,8 +19,9 @@ SILENT_SECONDS: Final = 120.0
 def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]:
     """A document for each worker of the store, oldest first.
 
-    `state` is `alive`, `dead` (proved: its jobs are taken back by the next sweep) or `silent` (no
-    heartbeat for two minutes, and no proof).
+    `state` is `alive`, `dead` (proved: its jobs are taken back by the next sweep), `gone` (a
+    consumer whose process is not there any more: its jobs wait for their leases to end) or `silent`
+    (no sign of life for two minutes, and no proof).
     """
     by_worker = {file.record.worker_id: file for file in files if file.record.role == "worker"}
     jobs: dict[str | None, list[str]] = {}
@@ -49,6 +50,7 @@ def _document(worker: WorkerInfo, file: PidFile | None, jobs: list[str]) -> dict
     return {
         "id": worker.id,
         "state": _state(worker, file),
+        "kind": "consumer" if worker.is_consumer else "worker",
         "host": worker.host,
         "pid": worker.pid,
         "crew_pid": None if record is None else record.crew_pid,
@@ -65,8 +67,8 @@ def _document(worker: WorkerInfo, file: PidFile | None, jobs: list[str]) -> dict
 def _state(worker: WorkerInfo, file: PidFile | None) -> str:
     if file is not None:
         return "dead" if file.is_stale else "alive"
-    if worker.host == socket.gethostname() and not _is_there(worker.pid):
-        return "dead"
+    if worker.pid is not None and worker.host == socket.gethostname() and not _is_there(worker.pid):
+        return "gone" if worker.is_consumer else "dead"
     # A worker inside an application, or on another machine: its heartbeat must do.
     silent_seconds = (SYSTEM.now() - worker.heartbeat_at).total_seconds()
     return "silent" if silent_seconds > SILENT_SECONDS else "alive"
