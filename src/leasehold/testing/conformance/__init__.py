@@ -22,6 +22,7 @@ pytest.register_assert_rewrite(
 )
 
 from leasehold.testing.conformance.admitting import AdmittingClauses  # noqa: E402
+from leasehold.testing.conformance.admitting_callers import AdmittingCallersClauses  # noqa: E402
 from leasehold.testing.conformance.archiving import ArchivingClauses  # noqa: E402
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
@@ -90,6 +91,7 @@ class StoreConformance(
     PurgingClauses,
     LimitingClauses,
     AdmittingClauses,
+    AdmittingCallersClauses,
     DependingClauses,
     DependencyEndsClauses,
     ScoringClauses,
