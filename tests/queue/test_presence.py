@@ -11,7 +11,7 @@ import pytest
 from leasehold import ReasonKind, TaskQueue
 from leasehold.cli.doctor import figures_of
 from leasehold.core.model.lease import Consumer, Exchange, LeaseRequest, Settlement
-from leasehold.core.rules.recovery import CONSUMER_SILENT_MAX
+from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.env import Env, ManualClock
 from leasehold.observe.alerts import no_worker
 from leasehold.observe.findings import Level
@@ -59,6 +59,7 @@ def test_no_false_alarm_and_no_missing_one(still: TaskQueue, clock: ManualClock)
     clock.advance(400)
     assert level() is Level.OK, "it works on a long job, without a word"
     assert still.why("other").kind is ReasonKind.WORKERS_BUSY
+    assert still.metrics("default").active_workers == 1
     still.ack(lease)
     assert level() is Level.CRITICAL, "nobody has come back for the next"
     assert still.why("other").kind is ReasonKind.NO_WORKER
@@ -85,7 +86,7 @@ def test_it_is_told_now_and_then_and_not_with_every_lease(clock: ManualClock) ->
     assert len([each for each in store.told if each is not None]) == 4
     queue.lease("mail", worker="camera", wait=0)
     assert store.told[-1] is not None, "a queue that is new is told at once"
-    clock.advance(CONSUMER_SILENT_MAX.total_seconds() + 1)
+    clock.advance(SILENT_SECONDS + 1)
     assert queue.workers() == []
     queue.lease(worker="camera", wait=0)
     assert [info.id for info in queue.workers()] == ["camera"]

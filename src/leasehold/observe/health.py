@@ -7,13 +7,13 @@ a store in memory has no disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.model.lease import StuckJob
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
 
@@ -236,8 +236,7 @@ def workers(facts: Facts) -> Finding:
             meaning="it left without a word; the next sweep takes its jobs back",
             advice="queuectl sweep, then start a worker: queuectl worker start",
         )
-    before = facts.now - timedelta(seconds=WORKER_SILENT_SECONDS)
-    silent = [worker for worker in facts.workers if worker.heartbeat_at < before]
+    silent = [worker for worker in facts.workers if not is_at_work(worker, facts.now)]
     if silent:
         return Finding(
             check="workers",

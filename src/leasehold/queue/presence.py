@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from leasehold.core.model.lease import Consumer, LeaseRequest
-from leasehold.core.rules.recovery import CONSUMER_SILENT_MAX
+from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.env import Env
 
 TELL_SECONDS: Final = 30.0
@@ -40,7 +40,7 @@ class Presence:
             if not is_new and now < self._told_at[request.worker] + TELL_SECONDS:
                 return request
             self._told_at[request.worker] = now
-            self._forget(now - CONSUMER_SILENT_MAX.total_seconds())
+            self._forget(now - SILENT_SECONDS)
             served = tuple(self._seen[request.worker])
         me = Consumer(queues=served, host=socket.gethostname(), pid=os.getpid())
         return msgspec.structs.replace(request, consumer=me)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from leasehold.cli.workers.pidfile import PidFile
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.env import SYSTEM
 from leasehold.queue.facade import TaskQueue
-
-SILENT_SECONDS: Final = 120.0
-"""Without a heartbeat for so long, nobody should believe in a worker that cannot be proved."""
 
 
 def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]:
@@ -70,8 +67,7 @@ def _state(worker: WorkerInfo, file: PidFile | None) -> str:
     if worker.pid is not None and worker.host == socket.gethostname() and not _is_there(worker.pid):
         return "gone" if worker.is_consumer else "dead"
     # A worker inside an application, or on another machine: its heartbeat must do.
-    silent_seconds = (SYSTEM.now() - worker.heartbeat_at).total_seconds()
-    return "silent" if silent_seconds > SILENT_SECONDS else "alive"
+    return "alive" if is_at_work(worker, SYSTEM.now()) else "silent"
 
 
 def _is_there(pid: int) -> bool:

@@ -281,7 +281,7 @@ class Store(
         - WRK-2  An exchange whose request names a `consumer` enters its worker as one, or brings
                  its entry up to date, in the same write; the entry of a registered worker stays as
                  it is. Renewals are signs of life of both.
-        - WRK-3  A consumer without a sign of life for CONSUMER_SILENT_MAX that holds no
+        - WRK-3  A consumer without a sign of life for SILENT_SECONDS (120) that holds no
                  lease is gone from the registry at once, and `recover` forgets it.
         """
 

@@ -38,7 +38,13 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SILENT_SECONDS: Final = 120.0
-"""A worker without a sign of life for longer is not taken to be at work."""
+"""A worker without a sign of life for longer is not taken to be at work; a consumer is gone."""
+
+
+def is_at_work(worker: WorkerInfo, now: datetime) -> bool:
+    """Whether it gave a sign of life lately. A consumer may say nothing while it runs a job."""
+    earliest = now - timedelta(seconds=SILENT_SECONDS)
+    return worker.heartbeat_at >= earliest or (worker.is_consumer and worker.running > 0)
 
 
 def at_work(
@@ -49,8 +55,12 @@ def at_work(
     The registry keeps both until a sweep has seen to their jobs; the file of a restored backup has
     the workers of the day it was made.
     """
-    earliest = now - timedelta(seconds=SILENT_SECONDS)
-    return [each for each in workers if each.id not in lost and each.heartbeat_at >= earliest]
+    return [each for each in workers if each.id not in lost and is_at_work(each, now)]
+
+
+def without_gone(workers: Iterable[WorkerInfo], now: datetime) -> list[WorkerInfo]:
+    """Without the consumers that are silent for too long: nobody else would take them out."""
+    return [each for each in workers if not each.is_consumer or is_at_work(each, now)]
 
 
 class WorkerLife(Protocol):

@@ -7,12 +7,10 @@ Both verbs are written once, here: the sweep, and the order to take one job. A s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.status import Event
 from leasehold.core.rules.decision import Decision, decide_recovery
 from leasehold.core.rules.fence import StandingJob, lease_is_over
@@ -23,9 +21,6 @@ WORKER_LOST: Final = "WorkerLost"
 
 WORKER_SILENT_MICROS_MAX: Final = 24 * 3600 * 1_000_000
 """A worker that cannot be proved dead, and holds nothing, is forgotten after so long a silence."""
-
-CONSUMER_SILENT_MAX: Final = timedelta(seconds=120)
-"""A consumer that neither leased nor renewed for so long, and holds nothing, is gone."""
 
 
 class HeldJob(NamedTuple):
@@ -113,12 +108,6 @@ def how_lost(job: HeldJob, now: int, dead: Collection[str] = ()) -> JobError | N
         at = from_micros(job.expires_at).isoformat()
         return _lost(job, f"worker {job.worker} let its lease expire at {at}")
     return None
-
-
-def is_gone(info: WorkerInfo, now: datetime) -> bool:
-    """Whether a consumer is in the registry no longer; workers stay until they are proved dead."""
-    silent = now - info.heartbeat_at
-    return info.is_consumer and not info.running and silent > CONSUMER_SILENT_MAX
 
 
 def report_of(events: Sequence[Event]) -> SweepReport:

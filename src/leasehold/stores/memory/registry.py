@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
-from leasehold.core.model.records import WorkerInfo
-from leasehold.core.rules.recovery import is_gone
+from leasehold.core.model.records import WorkerInfo, without_gone
 from leasehold.env import from_micros
 from leasehold.stores.memory.state import State
 
@@ -52,8 +51,7 @@ def workers(state: State) -> list[WorkerInfo]:
         msgspec.structs.replace(info, running=held.count(info.id))
         for info in state.workers.values()
     ]
-    now = from_micros(state.now)
-    return [info for info in infos if not is_gone(info, now)]
+    return without_gone(infos, from_micros(state.now))
 
 
 def forget_consumers(state: State) -> None:

@@ -8,8 +8,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Consumer, Lease, Renewal
 from leasehold.core.model.outcome import Complete
-from leasehold.core.model.records import WorkerInfo
-from leasehold.core.rules.recovery import CONSUMER_SILENT_MAX
+from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
 from leasehold.env import ManualClock
 from leasehold.testing.conformance.base import (
     ConformanceBase,
@@ -22,7 +21,6 @@ from leasehold.testing.conformance.base import (
 )
 from leasehold.testing.conformance.recovering import worker_info
 
-SILENT_SECONDS = CONSUMER_SILENT_MAX.total_seconds()
 HERE = Consumer(queues=("default", "mail"), host="here", pid=7)
 
 

@@ -14,7 +14,6 @@ Entering a worker into the registry, together with its sign of life.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -30,11 +29,11 @@ from leasehold.core.model.budget import (
 )
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.status import Event
 from leasehold.core.rules import recovery
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.recovery import (
-    CONSUMER_SILENT_MAX,
     WORKER_SILENT_MICROS_MAX,
     HeldJob,
     report_of,
@@ -126,7 +125,7 @@ def find(db: apsw.Connection, now: int, dead: Collection[str]) -> Suspects:
 
 def _silent_since(now: int) -> tuple[int, int]:
     """Since when a consumer, and a worker, must have been silent to be forgotten."""
-    return now - CONSUMER_SILENT_MAX // timedelta(microseconds=1), now - WORKER_SILENT_MICROS_MAX
+    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 
 class HeldRow(NamedTuple):

@@ -8,8 +8,7 @@ import apsw
 
 from leasehold.core.model.joblog import JobLog, LogLine
 from leasehold.core.model.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
-from leasehold.core.model.records import AuditRecord, WorkerInfo
-from leasehold.core.rules.recovery import is_gone
+from leasehold.core.model.records import AuditRecord, WorkerInfo, without_gone
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, detail_of, queues_of
 
@@ -22,10 +21,11 @@ WORKERS: Final = Lenient(
         "slots": Kind.WHOLE,
         "started_at": Kind.MOMENT,
         "heartbeat_at": Kind.MOMENT,
-        "(SELECT count(*) FROM running WHERE running.worker = worker.id)": Kind.WHOLE,
+        "coalesce(held.jobs, 0)": Kind.WHOLE,
         "is_consumer": Kind.WHOLE,
     },
-    "FROM worker ORDER BY started_at",
+    "FROM worker LEFT JOIN (SELECT worker, count(*) AS jobs FROM running GROUP BY worker) AS held "
+    "ON held.worker = worker.id ORDER BY started_at",
 )
 LOG: Final = Lenient(
     {"n": Kind.WHOLE, "at": Kind.MOMENT, "line": Kind.TEXT},
@@ -67,7 +67,7 @@ def workers(db: apsw.Connection, now: int) -> list[WorkerInfo]:
             WORKERS.rows(db)
         )
     ]
-    return [info for info in infos if not is_gone(info, from_micros(now))]
+    return without_gone(infos, from_micros(now))
 
 
 def log(db: apsw.Connection, job_id: str) -> JobLog:
