@@ -18,6 +18,7 @@ from leasehold.core.model.changes import Changes
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine, check_progress
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
@@ -345,9 +346,9 @@ class SQLiteStore:
         with self._database.read() as db:
             return queues.infos(db, self._database.now(db))
 
-    def running_of_key(self, queue: str, key: str) -> int:
+    def key_info(self, queue: str, key: str) -> KeyInfo:
         with self._database.read() as db:
-            return queues.running_of_key(db, queue, key)
+            return queues.key_info(db, self._database.now(db), queue, key)
 
     # -- schedules ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from leasehold.core.model.priority import default_tier
 from leasehold.core.model.status import Status
 from leasehold.core.rules.leasing import OpenLane
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import parking, ready
+from leasehold.stores.sqlite.leasing import parking, queue_limits, ready
 from leasehold.stores.sqlite.leasing.order import Candidate
 from leasehold.stores.sqlite.schema.rows import (
     UNREADABLE,
@@ -122,6 +122,9 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
             for micros in (round(lease.lease_seconds * 1e6),)
         ],
     )  # fmt: skip
+    if step.rules.paced:
+        starts = [(lease.queue, job.limit_key) for job, lease in granted]
+        queue_limits.starts_used_up(step, starts)
     if step.rules.key_limits:
         keys = Counter(
             (lease.queue, job.limit_key, job.lane)
