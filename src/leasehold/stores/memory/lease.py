@@ -12,6 +12,7 @@ from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.outcome import Complete, Fail, Outcome
 from leasehold.core.model.queue_config import DEFAULT_CONFIG
+from leasehold.core.model.span import WAIT_OF_PRIORITY
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
@@ -28,6 +29,7 @@ TAKE: Final = Verdict.TAKE
 CANCEL: Final = Verdict.CANCEL
 PARK: Final = Verdict.PARK
 _CLOSED: Final = BreakerState()
+_LEASED: Final = ("leased",)
 
 
 def lease(
@@ -57,6 +59,8 @@ def lease(
     # Each pass leaves out what the one before has found to be closed: a breaker or a queue.
     while not walk.is_over and _pass(state, request, opened, walk, now, lease_micros, leases):
         pass
+    if leases:
+        state.worked.did(request.worker, _LEASED, state.now, len(leases))
     cut_short = walk.is_cut_short and len(leases) < request.limit
     if cut_short:
         state.wake()
@@ -111,7 +115,9 @@ def _pass(
             own = None if overridden else draft.lease_seconds or by_task.get(draft.task)
             micros = lease_micros if own is None else round(own * 1e6)
             leases.append(_grant(state, record, request.worker, now, micros))
-            queue.state.meter.waits.add(state.now - record.available_at)
+            queue.state.totals.leased += 1
+            waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
+            waits.add(state.now - record.available_at)
             if lane.probe is not None:
                 queue.state.breakers[draft.task] = lane.probe.probed(state.now)
         elif verdict is CANCEL:

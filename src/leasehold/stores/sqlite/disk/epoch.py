@@ -11,6 +11,7 @@ store is known to go on where it was left:
     a copy of the file      is another file, is not where the note of the last close says, or was
                             changed since by somebody else, which the kernel tells
     a snapshot of the disk  comes back after another start of the machine
+    a log was deleted       and with it, it may be, all that was ever written: the file is not empty
     a process was killed    and nobody else had the store open: it cannot be told from the above
 
 What cannot be told: a machine that is snapshotted with its memory and resumed goes on within the
@@ -67,17 +68,21 @@ def open_epoch(
     continuity: Continuity,
     durability: str,
     env: Env,
+    *,
+    is_new: bool,
 ) -> None:
-    """Raise the floor unless the store goes on where it was left. Call it under the file lock."""
+    """Raise the floor unless the store goes on where it was left. Call it under the file lock.
+
+    `is_new` says that the file was empty: one that only looks new, since it has lost its log with
+    all that was ever written, is not.
+    """
     now = {"identity": f"{file[0]}:{file[1]}", "boot": boot_id()}
     was_marked = False
     with translated(files.database), _synced(db, durability), transaction(db):
         ensure_store_id(db, env)
         was_marked = _read(db, "copy") is not None
         before = {key: _read(db, key) for key in now}
-        if before["identity"] is not None and not _goes_on(
-            db, before, now, continuity, files.changed_at()
-        ):
+        if not (is_new or _goes_on(db, before, now, continuity, files.changed_at())):
             left = continuity.noted()
             floor = 0 if left is None else left.version_floor
             db.execute(RAISE, (floor, (env.now_micros() << FLOOR_SHIFT) // 1_000_000))

@@ -39,12 +39,12 @@ ARCHIVE: Final = f"""
             substr(CAST(substr(finished.result, 1, {SUMMARY_BYTES}) AS TEXT),
                    1, {RESULT_SUMMARY_CHARS}), NULL),
         job.metadata, job.parent_id,
-        coalesce(failure.count, 0), failure.first_at, failure.last_at
+        coalesce(failed_job.count, 0), failed_job.first_at, failed_job.last_at
     FROM json_each(:seqs) AS doomed
     CROSS JOIN finished ON finished.seq = doomed.value
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
-    LEFT JOIN failure ON failure.seq = job.seq
+    LEFT JOIN failed_job ON failed_job.seq = job.seq
     LEFT JOIN attempt AS failed ON failed.seq = job.seq AND failed.version = (
         SELECT max(version) FROM attempt
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)

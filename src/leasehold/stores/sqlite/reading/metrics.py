@@ -120,9 +120,9 @@ def problems(db: apsw.Connection) -> Iterator[str]:
         if lower:
             names = ", ".join(lower)
             yield f"queue {queue!r}: these totals are lower than at the last look: {names}"
-        if sum(span.waits.values()) != span.leased:
+        if span.waits.count != span.leased:
             yield f"queue {queue!r}: {span.leased} jobs were leased, not as many waits measured"
-        runs, ended = sum(span.runs.values()), span.completed + span.failed
+        runs, ended = span.runs.count, span.completed + span.failed
         if runs != ended:
             yield f"queue {queue!r}: {runs} runs were measured, but {ended} attempts ended"
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()

@@ -12,7 +12,7 @@ from typing import Final
 from leasehold.core.model.histogram import BOUNDS
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.retention import COUNTED
-from leasehold.core.model.span import BANDS, SUMMED
+from leasehold.core.model.span import BANDS, SUMMED, Measure
 from leasehold.core.model.status import TERMINAL, Status
 from leasehold.core.rules.cleanup_store import Phase
 from leasehold.core.rules.sampling import Resolution
@@ -183,7 +183,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "expires_at": or_null(MOMENT),
         "heartbeat_at": or_null(MOMENT),
     },
-    "failure": {"seq": WHOLE, "count": WHOLE, "first_at": MOMENT, "last_at": MOMENT},
+    "failed_job": {"seq": WHOLE, "count": WHOLE, "first_at": MOMENT, "last_at": MOMENT},
     "event": {
         **dict.fromkeys(("seq", "n", "attempts", "version"), WHOLE),
         "at": MOMENT,
@@ -283,17 +283,32 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "measured": {
         "lane": WHOLE,
-        "kind": between(0, 1),
-        "bucket": between(0, len(BOUNDS)),
+        "measure": either(map(int, Measure)),
+        # Under lane 0 it is the number of a worker.
+        "bucket": f"{WHOLE} AND (lane = 0 OR {{0}} <= {len(BOUNDS)})",
         "jobs": WHOLE,
+        "micros": WHOLE,
     },
     "span": {
         "resolution": either(map(int, Resolution)),
         "queue": TEXT,
         "at": WHOLE,
         **dict.fromkeys((*SUMMED, "pending_before", "pending", "deepest"), WHOLE),
-        "waits": read_as("histogram"),
-        "runs": read_as("histogram"),
+        "measures": read_as("measures"),
+    },
+    "failure": {
+        **dict.fromkeys(("fingerprint", "queue", "task", "error_type", "message", "frame"), TEXT),
+        "count": WHOLE,
+        "first_at": MOMENT,
+        "last_at": MOMENT,
+        "jobs": read_as("ids"),
+    },
+    "worker_total": {
+        "id": WHOLE,
+        "worker": TEXT,
+        **dict.fromkeys(("leased", "completed", "failed", "lost"), WHOLE),
+        "first_at": MOMENT,
+        "last_at": MOMENT,
     },
     "change": {
         "n": WHOLE,

@@ -103,9 +103,9 @@ _COLUMNS: Final = (
     Column("the dependency policy", "dependent.policy", Kind.WHOLE_OR_NULL),
     Column("the inherited priority", "raised.base", Kind.WHOLE_OR_NULL),
     Column("limit_key", "job.limit_key", Kind.TEXT_OR_NULL),
-    Column("failure_count", "coalesce(failure.count, 0)", Kind.WHOLE, 0),
-    Column("first_failed_at", "failure.first_at", Kind.MOMENT_OR_NULL),
-    Column("last_failed_at", "failure.last_at", Kind.MOMENT_OR_NULL),
+    Column("failure_count", "coalesce(failed_job.count, 0)", Kind.WHOLE, 0),
+    Column("first_failed_at", "failed_job.first_at", Kind.MOMENT_OR_NULL),
+    Column("last_failed_at", "failed_job.last_at", Kind.MOMENT_OR_NULL),
 )  # fmt: skip
 # What no snapshot tells, but a lease or a settlement needs.
 _BESIDES: Final = (
@@ -116,6 +116,7 @@ _BESIDES: Final = (
         Kind.WHOLE,
     ),
     Column("leased_event", "running.leased_event", Kind.WHOLE_OR_NULL),
+    Column("lease_micros", "running.lease_micros", Kind.WHOLE_OR_NULL),
     Column("the parent_id of its place", "ready.parent_id", Kind.TEXT_OR_NULL),
     Column("the time until which it waits", "dependent.due", Kind.MOMENT_OR_NULL),
     Column("the time when it is due", "waiting.due", Kind.MOMENT_OR_NULL),
@@ -134,7 +135,7 @@ _FROM: Final = f"""
     LEFT JOIN raised ON raised.seq = job.seq
     LEFT JOIN progress ON progress.seq = job.seq
     LEFT JOIN dependent ON dependent.seq = job.seq
-    LEFT JOIN failure ON failure.seq = job.seq
+    LEFT JOIN failed_job ON failed_job.seq = job.seq
 """
 JOB: Final = f"SELECT {', '.join(each.expression for each in _COLUMNS)} {_FROM.format('')}"
 """One row per job, for `job_of`."""

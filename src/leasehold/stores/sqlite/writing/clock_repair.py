@@ -50,7 +50,7 @@ HAPPENED: Final = {
     "waiting": ("since",),
     "finished": ("finished_at", "started_at", "available_at"),
     "attempt": ("started_at", "ended_at", "expires_at", "heartbeat_at"),
-    "failure": ("first_at", "last_at"),
+    "failed_job": ("first_at", "last_at"),
     "event": ("at",),
     "log": ("at",),
     "schedule": ("created_at", "updated_at", "last_at"),
@@ -58,6 +58,8 @@ HAPPENED: Final = {
     "reply": ("at",),
     "queue": ("older_at", "newer_at"),
     "cleanup": ("started_at", "active_at", "ended_at"),
+    "failure": ("first_at", "last_at"),
+    "worker_total": ("first_at", "last_at"),
     "archive": (
         "created_at",
         "started_at",
