@@ -73,6 +73,7 @@ NAMES = [
     "Lease",
     "Renewed",
     "Settled",
+    "KeepAlive",
     "LeaseholdError",
     "InvalidJobError",
     "PayloadError",

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     )
     from leasehold.queue.facade import TaskQueue
     from leasehold.queue.handle import JobHandle
+    from leasehold.queue.keepalive import KeepAlive
     from leasehold.queue.options import NewJob
     from leasehold.queue.settings import SettingInfo
     from leasehold.queue.task import AsyncTask, Task
@@ -174,6 +175,7 @@ __all__ = [
     "Lease",
     "Renewed",
     "Settled",
+    "KeepAlive",
     # Errors.
     "LeaseholdError",
     "InvalidJobError",
@@ -256,6 +258,7 @@ _HOMES: Final = {
     "leasehold.core.contract.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
+    "leasehold.queue.keepalive": ("KeepAlive",),
     "leasehold.queue.options": ("NewJob",),
     "leasehold.queue.settings": ("SettingInfo",),
     "leasehold.queue.task": ("AsyncTask", "Task"),

@@ -54,6 +54,11 @@ COMMANDS: Final[dict[str, Entry]] = {
     "sweep": Entry(
         "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
     ),
+    "stuck": Entry(
+        "leasehold.cli.stuck",
+        "stuck",
+        "Running jobs that show no sign of life, or run for too long.",
+    ),
     "prune": Entry(
         "leasehold.cli.prune",
         "prune",

@@ -235,6 +235,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """There was a result, and its time to live is over."""
     error: JobError | None = None
     """Its latest error, also of an attempt that was retried since."""
+    failure_count: int = 0
+    """Attempts that failed or whose worker was lost, over its whole life: a replay resets it not,
+    and it counts on when attempt records have reached their bound."""
+    first_failed_at: datetime | None = None
+    last_failed_at: datetime | None = None
     reason: str | None = None
     """Why it was cancelled, declared dead, or waits (snoozed, or released with a delay)."""
     progress: dict[str, Any] | None = None
@@ -345,10 +350,12 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     after: Status | None = None
     """Equal to `before` for events that only tell."""
     worker: str | None = None
+    """Whose lease it is about, the stale one's in a `version_mismatch`; None if about no lease."""
     lease_version: int = 0
     attempts: int = 0
     """Attempts spent after this event; it tells a replay that reset them from one that did not."""
     message: str = ""
+    """What happened, for people."""
 
 
 def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
