@@ -10,13 +10,11 @@ import apsw
 
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.records import WorkerInfo
-from leasehold.core.model.span import BANDS, SUMMED, Span, band_of
+from leasehold.core.model.span import BANDS, SUMMED, band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.sampling import Resolution, since_last_look
 from leasehold.stores.sqlite.reading.records import workers
 from leasehold.stores.sqlite.reading.sampling import Spans
-from leasehold.stores.sqlite.schema.damaged_cells import sound_row
-from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
 
 BY_PRIORITY: Final = (  # every name in it is our own
@@ -40,7 +38,6 @@ OLDEST_OUT_OF_TURN: Final = f"""
     WHERE lane = ? AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
 """  # noqa: S608  # our own number
 
-SOUND: Final = sound_row("span")
 
 # For the integrity check only: it does scan.
 RECOUNT: Final = """
@@ -61,14 +58,6 @@ class Look(Spans):
         self._db = db
         self.now = now
         self._lost = lost
-
-    def kept(
-        self, resolution: Resolution, queue: str | None, first: int
-    ) -> Mapping[str, dict[int, Span]]:
-        try:
-            return super().kept(resolution, queue, first)
-        except UNREADABLE:
-            return self._kept_that(SOUND, resolution, queue, first)
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
         row: Any = self._db.execute(STATS, (queue,)).fetchone()

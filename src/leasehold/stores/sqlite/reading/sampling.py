@@ -33,8 +33,10 @@ from leasehold.core.model.span import (
 )
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS, WORKER_COUNTERS
-from leasehold.stores.sqlite.schema.rows import whole
+from leasehold.stores.sqlite.schema.damaged_cells import sound_row
+from leasehold.stores.sqlite.schema.rows import UNREADABLE, whole
 
+SOUND: Final = sound_row("span")
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
 _NAMES: Final = ", ".join(_COLUMNS)
 # A sweep puts right what is no count; a minute that ends before it must not fail.
@@ -104,7 +106,11 @@ class Spans:
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
-        return self._kept_that("1", resolution, queue, first)
+        try:
+            return self._kept_that("1", resolution, queue, first)
+        except UNREADABLE:
+            # Also inside a write, and one that mends: each begins with the end of its minute.
+            return self._kept_that(SOUND, resolution, queue, first)
 
     def _kept_that(
         self, condition: str, resolution: Resolution, queue: str | None, first: int
