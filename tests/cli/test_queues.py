@@ -23,7 +23,7 @@ def test_create_show_update(shell: Shell) -> None:
         "queue", "create", "mail", "--max-concurrency", "5", "--rate-per-second", "2.5",
         "--lease-seconds", "2m", "--retry", "1,10,60", "-o", "json",
     ).json  # fmt: skip
-    assert list(made) == ["queue", "state", *FIGURES, "config", "held_until"]
+    assert list(made) == ["queue", "state", *FIGURES, "config", "held_until", "next_start_at"]
     assert made["config"] == config_of(shell, "mail")
     assert list(made["config"]) == list(QueueConfig.__struct_fields__)
     told = {name: value for name, value in made["config"].items() if value is not None}

@@ -35,7 +35,7 @@ EVENT: Final = "job_id sequence at event before after worker lease_version attem
 AUDIT: Final = "at actor action detail count"
 WORKER: Final = "id host pid queues slots started_at heartbeat_at running"
 STATUSES: Final = "scheduled blocked pending running failed completed dead cancelled"
-QUEUE: Final = f"queue state {STATUSES} config held_until"
+QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at"
 TOTALS: Final = (
     f"queue state {STATUSES} total_submitted total_leased total_completed total_failed "
     "total_retried total_dead total_cancelled total_lost total_recovered total_renewed "

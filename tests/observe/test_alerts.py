@@ -98,8 +98,9 @@ def test_for_how_long_nobody_serves_a_queue_may_be_unknown() -> None:
         dead_per_minute=st.none() | st.floats(0, 1e9),
         attempts=st.none() | st.integers(0, 10**9),
         failure_rate=st.none() | st.floats(0, 1),
-        run_p50_seconds=st.none() | st.floats(0, 1e9),
-        run_p99_seconds=st.none() | st.floats(0, 1e9),
+        leased=st.none() | st.integers(0, 10**9),
+        wait_p50_seconds=st.none() | st.floats(0, 1e9),
+        wait_p99_seconds=st.none() | st.floats(0, 1e9),
     )
 )
 def test_every_rule_has_a_word_and_what_is_wrong_says_what_to_do(figures: QueueFigures) -> None:

@@ -397,7 +397,7 @@ MEASURES: Final = (
     store_verb("get_schedule", "s-0"),
     store_verb("queue_info", "plain"),
     store_verb("list_queues"),
-    store_verb("running_of_key", "keyed", "one"),
+    store_verb("key_info", "keyed", "one"),
     store_verb("settings"),
     store_verb("metrics"),
     store_verb("series"),

@@ -943,7 +943,7 @@ class QueueCalls:
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         """What each worker ever did, the one that leased most first, whether it still lives or not.
 
-        The 1,000 that did something last are kept.
+        The 500 that did something last are kept.
         """
         return self._metrics.worker_totals(limit=limit)
 

@@ -90,7 +90,7 @@ class Metrics:
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         """What each worker ever did, the one that leased most first, whether it still lives or not.
 
-        The 1,000 that did something last are kept.
+        The 500 that did something last are kept.
         """
         return self.store.worker_totals(limit=limit)
 

@@ -21,7 +21,7 @@ MINUTE_MICROS: Final = 60_000_000
 DAY_MICROS: Final = 24 * 60 * MINUTE_MICROS
 MINUTES_KEPT: Final = 48 * 60
 DAYS_KEPT: Final = 400
-WORKERS_KEPT: Final = 1000
+WORKERS_KEPT: Final = 500
 """Of how many workers it is kept what they did: of those that did something last."""
 
 COUNTED: Final = (

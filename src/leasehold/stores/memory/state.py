@@ -38,6 +38,7 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env, from_micros, to_micros
 from leasehold.stores.memory.archive import Archive
+from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
 from leasehold.stores.memory.lanes import Lanes
@@ -93,8 +94,7 @@ class MemoryQueue:
         self.meter = Meter()
         self.rule: QueueRule | None = None
         """None for a queue that nobody configured."""
-        self.buckets: dict[str, int] = {}
-        """Token buckets that were not full: when each will be, in nanoseconds."""
+        self.buckets = Buckets()
         self.drain: Drain | None = None
         """How fast it drains, once somebody has looked."""
 

@@ -23,6 +23,7 @@ from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
@@ -507,8 +508,8 @@ class MemoryStore:
     def list_queues(self) -> list[QueueInfo]:
         return self._look(queues.infos)
 
-    def running_of_key(self, queue: str, key: str) -> int:
-        return self._look(queues.running_of_key, queue, key)
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        return self._look(queues.key_info, queue, key)
 
     # -- settings ----------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E4
 from leasehold.testing.conformance.measuring_kinds import MeasuringKindsClauses  # noqa: E402
 from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
 from leasehold.testing.conformance.ordering import OrderingClauses  # noqa: E402
+from leasehold.testing.conformance.pacing import PacingClauses  # noqa: E402
 from leasehold.testing.conformance.paging import PagingClauses  # noqa: E402
 from leasehold.testing.conformance.parking import ParkingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
@@ -60,6 +61,7 @@ from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: 
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.searching import SearchingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
+from leasehold.testing.conformance.starting import StartingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
 from leasehold.testing.conformance.timelines import TimelineClauses  # noqa: E402
@@ -115,6 +117,8 @@ class StoreConformance(
     SearchingClauses,
     ParkingClauses,
     TextClauses,
+    StartingClauses,
+    PacingClauses,
 ):
     """Every clause of the contract, for one store."""
 

@@ -16,6 +16,7 @@ from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
@@ -366,8 +367,8 @@ class Channel:
     def signing_key(self) -> bytes:
         return self._world.store.signing_key()
 
-    def running_of_key(self, queue: str, key: str) -> int:
-        return self._world.store.running_of_key(queue, key)
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        return self._world.store.key_info(queue, key)
 
     def queues(self) -> list[str]:
         return self._world.store.queues()

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -42,7 +42,7 @@ The part below the seconds is time too, in steps of about a microsecond: no stor
 fast as that, so two copies that come back within one second count from different floors.
 """
 
-READ: Final = "SELECT value FROM meta WHERE key = ?"
+READ: Final = "SELECT CAST(value AS BLOB) FROM meta WHERE key = ?"
 WRITE: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 MARK: Final = "INSERT OR REPLACE INTO meta VALUES ('copy', '1')"
 UNMARK: Final = "DELETE FROM meta WHERE key = 'copy'"
@@ -125,13 +125,16 @@ def _synced(db: apsw.Connection, durability: str) -> Iterator[None]:
 
 
 def _read(db: apsw.Connection, key: str) -> str | None:
-    row = db.execute(READ, (key,)).fetchone()
-    return None if row is None else str(row[0])
+    """A fact about the file; one that cannot be read is none."""
+    row: Any = db.execute(READ, (key,)).fetchone()
+    try:
+        return None if row is None else bytes(row[0]).decode()
+    except (TypeError, UnicodeDecodeError):
+        return None
 
 
-READ_ID: Final = "SELECT value FROM meta WHERE key = 'store_id'"
 # Guard: the first to open the store names it, for good.
-NAME_ID: Final = "INSERT INTO meta VALUES ('store_id', ?) ON CONFLICT DO NOTHING"
+NAME_ID: Final = "INSERT OR REPLACE INTO meta VALUES ('store_id', ?)"
 
 
 def ensure_store_id(db: apsw.Connection, env: Env) -> None:
@@ -142,9 +145,9 @@ def ensure_store_id(db: apsw.Connection, env: Env) -> None:
 
 def has_store_id(db: apsw.Connection) -> bool:
     """Whether its making was completed: a killed one may have left the tables alone."""
-    return bool(db.execute(READ_ID).fetchall())
+    return bool(_read(db, "store_id"))
 
 
 def read_store_id(db: apsw.Connection) -> str:
     """The id that it was given."""
-    return str(db.execute(READ_ID).fetchall()[0][0])
+    return _read(db, "store_id") or ""

@@ -6,22 +6,18 @@ nearly every job ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from leasehold.core.model.failure import FailedAttempt
 from leasehold.core.model.lease import Settled
 from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Status
-from leasehold.core.rules import failures
 from leasehold.core.rules.decision import Decision
-from leasehold.env import from_micros, to_micros
+from leasehold.env import to_micros
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.state import INSERT_FINISHED
-from leasehold.stores.sqlite.reading.tallies import Failures
 from leasehold.stores.sqlite.schema.rows import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -56,7 +52,6 @@ WHERE_IT_ENTERS: Final = """
 """
 
 
-NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
 # Enum members are slow to look up in Python 3.11.
 _RUN: Final = Measure.RUN
 _NO_RUN: Final = Measure.NO_RUN
@@ -90,7 +85,6 @@ class Ends:
         "_counted",
         "_ended",
         "_entries",
-        "_failed",
         "_finished",
         "_step",
         "_surplus",
@@ -104,8 +98,6 @@ class Ends:
         self._ended: list[str] = []
         self._waiting: list[tuple[Any, ...]] = []
         self._entries: list[Entry] = []
-        self._failed: list[tuple[int, str, Decision]] = []
-        """Those with an error: lane, job, and what was decided."""
         self._surplus: list[int] = []
         """Jobs that may have too many attempt records."""
         self._counted: dict[_Kind, list[int]] = {}
@@ -182,8 +174,10 @@ class Ends:
                 )
             )
             self._ended.append(job_id)
-        if error is not None:
-            self._failed.append((lane, job_id, decision))
+        if error is not None and status is not Status.CANCELLED:
+            step.failed.append((lane, job_id, error))
+            if status is Status.FAILED:
+                step.measured.retried(lane, attempts)
         kind = (lane, status, decision.totals, decision.has_run, worker)
         micros = self._counted.get(kind)
         if micros is None:
@@ -210,22 +204,6 @@ class Ends:
                 step.count(lane, f"total_{name}", len(micros))
             step.measured.took(lane, _RUN if has_run else _NO_RUN, micros)
             step.worked(worker, totals, len(micros))
-        if self._failed:
-            _note_failures(step, self._failed)
-
-
-def _note_failures(step: Step, failed: Sequence[tuple[int, str, Decision]]) -> None:
-    names: dict[int, tuple[str, str]] = {}
-    attempts = []
-    for lane, job_id, decision in failed:
-        if lane not in names:
-            row: Any = step.execute(NAMES, (lane,)).fetchone()
-            names[lane] = row
-        if decision.status is Status.FAILED:
-            step.measured.retried(lane, decision.attempts)
-        if decision.error is not None and decision.status is not Status.CANCELLED:
-            attempts.append(FailedAttempt(*names[lane], job_id, decision.error))
-    failures.note(Failures(step.db), attempts, from_micros(step.now))
 
 
 def entry(step: Step, seq: int, *, version: int, attempts: int, events: int) -> Entry:

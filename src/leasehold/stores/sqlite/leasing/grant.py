@@ -13,7 +13,7 @@ from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
 from leasehold.core.model.status import Status
 from leasehold.core.rules.leasing import OpenLane
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import parking, ready
+from leasehold.stores.sqlite.leasing import parking, queue_limits, ready
 from leasehold.stores.sqlite.leasing.order import Candidate
 from leasehold.stores.sqlite.schema.rows import (
     UNREADABLE,
@@ -126,6 +126,9 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
             for job, lease in granted
         ],
     )  # fmt: skip
+    if step.rules.paced:
+        starts = [(lease.queue, job.limit_key) for job, lease in granted]
+        queue_limits.starts_used_up(step, starts)
     if step.rules.key_limits:
         keys = Counter(
             (lease.queue, job.limit_key, job.lane)

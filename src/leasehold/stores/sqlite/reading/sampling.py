@@ -33,15 +33,20 @@ from leasehold.core.model.span import (
 )
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS, WORKER_COUNTERS
+from leasehold.stores.sqlite.schema.rows import whole
 
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
 _NAMES: Final = ", ".join(_COLUMNS)
-_TOTALS: Final = ", ".join(f"sum(total_{name})" for name in SUMMED)
+# A sweep puts right what is no count; a minute that ends before it must not fail.
+_TOTALS: Final = ", ".join(
+    f"sum({whole(name)})" for name in ("pending", *(f"total_{name}" for name in SUMMED))
+)
 TOTALS: Final = f"""
-    SELECT queue, sum(pending), {_TOTALS} FROM lane WHERE queue = coalesce(?, queue) GROUP BY queue
+    SELECT CAST(queue AS BLOB), {_TOTALS} FROM lane
+    WHERE queue = coalesce(?, queue) GROUP BY queue
 """  # noqa: S608  # our own names
 MEASURED: Final = """
-    SELECT queue, measure, bucket, sum(jobs), sum(micros)
+    SELECT CAST(queue AS BLOB), measure, bucket, sum(jobs), sum(micros)
     FROM measured JOIN lane ON lane.id = measured.lane
     WHERE queue = coalesce(?, queue) GROUP BY queue, measure, bucket
 """
@@ -80,28 +85,35 @@ class Spans:
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         found: dict[str, dict[int, Measurements]] = defaultdict(dict)
         measured: Any = self._db.execute(MEASURED, (queue,))
-        for name, measure, bucket, jobs, micros in measured:
+        for encoded, measure, bucket, jobs, micros in measured:
+            name = _name(encoded)
             one = Measurements(micros, {bucket: jobs})
             known = found[name].get(measure)
             found[name][measure] = one if known is None else known.plus(one)
         rows: Any = self._db.execute(TOTALS, (queue,))
+        named = ((_name(name), *figures) for name, *figures in rows)
         return {
             name: Span(
                 **dict(zip(SUMMED, totals, strict=True)),
                 pending=pending,
                 measures=found.get(name, {}),
             )
-            for name, pending, *totals in rows
+            for name, pending, *totals in named
         }
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
+        return self._kept_that("1", resolution, queue, first)
+
+    def _kept_that(
+        self, condition: str, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
         found: dict[str, dict[int, Span]] = defaultdict(dict)
         rows: Any = (
-            self._db.execute(KEPT, (resolution, first))
+            self._db.execute(f"{KEPT} AND {condition}", (resolution, first))
             if queue is None
-            else self._db.execute(KEPT_OF_QUEUE, (resolution, first, queue))
+            else self._db.execute(f"{KEPT_OF_QUEUE} AND {condition}", (resolution, first, queue))
         )
         for name, at, *figures, measures in rows:
             named: dict[str, Any] = dict(zip(_COLUMNS, figures, strict=False))
@@ -121,6 +133,11 @@ class Spans:
 
     def forget_workers(self, kept: int) -> None:
         self._db.execute(FORGET_WORKERS, (FORGOTTEN_AT_ONCE, kept))
+
+
+def _name(queue: bytes) -> str:
+    """A queue's name, whatever its lane holds."""
+    return queue.decode(errors="replace")
 
 
 def _row(span: Span) -> tuple[Any, ...]:

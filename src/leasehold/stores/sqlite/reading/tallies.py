@@ -13,10 +13,11 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from leasehold.core.model.failure import Failure
+from leasehold.core.model.failure import FailedAttempt, Failure
+from leasehold.core.model.outcome import JobError
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.rules.failures import StandingFailure
+from leasehold.core.rules.failures import StandingFailure, note
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient
 
@@ -37,6 +38,7 @@ KNOWN: Final = Lenient(
     FAILURE_COLUMNS, "FROM failure WHERE fingerprint IN (SELECT value FROM json_each(?))"
 )
 KEEP: Final = f"INSERT OR REPLACE INTO failure VALUES ({', '.join('?' * 10)})"  # noqa: S608  # placeholders
+NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
 SIZE: Final = "SELECT count(*) FROM failure"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ?"
 
@@ -97,6 +99,20 @@ class Failures:
 
     def all(self) -> Iterator[Failure]:
         return _failures(ALL.rows(self._db))
+
+
+def note_failures(
+    db: apsw.Connection, failed: Sequence[tuple[int, str, JobError]], now: int
+) -> None:
+    """Count attempts that failed, each given by its lane, its job and the error."""
+    names: dict[int, tuple[str, str]] = {}
+    attempts = []
+    for lane, job_id, error in failed:
+        if lane not in names:
+            row: Any = db.execute(NAMES, (lane,)).fetchone()
+            names[lane] = row
+        attempts.append(FailedAttempt(*names[lane], job_id, error))
+    note(Failures(db), attempts, from_micros(now))
 
 
 def _failures(rows: Iterator[Any]) -> Iterator[Failure]:

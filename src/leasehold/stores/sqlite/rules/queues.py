@@ -14,19 +14,23 @@ import apsw
 import msgspec
 
 from leasehold.core.model.budget import BURIED_AT_ONCE, batched
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.queue_config import QueueInfo, QueueRule, QueueState
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.queue_orders import Buried
+from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import rebalance
 from leasehold.stores.sqlite.leasing.rebalance import SOME_RESCORING
 from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
-from leasehold.stores.sqlite.rules.known import DELETED_BY, load
+from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
+from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -103,8 +107,8 @@ class QueueBook:
             state += DELETED_BY + rule.deleted_by
         step.execute(KEEP_RULE, (queue, state, msgspec.json.encode(rule.config).decode()))
         step.rules_changed()
-        limits = before.config.key_concurrency, rule.config.key_concurrency
-        rebalance.limit_changed(step, queue, *limits)
+        limits = before.config.key_limits, rule.config.key_limits
+        rebalance.limits_changed(step, queue, *limits)
         step.hints.ready = True
 
     def forget_rule(self, queue: str) -> None:
@@ -193,16 +197,27 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
     for name, task, until in rows:
         held.setdefault(name, {})[task] = from_micros(until)
     names = rules.keys() | counts.keys() if queue is None else {queue} & (rules.keys() | counts)
+    book = BucketBook(db, now)
     return [
-        _info(name, rules.get(name), counts.get(name) or dict.fromkeys(Status, 0), held.get(name))
+        _info(
+            name,
+            rules.get(name) or QueueRule(),
+            counts.get(name) or dict.fromkeys(Status, 0),
+            held.get(name),
+            book,
+        )
         for name in sorted(names)
     ]
 
 
 def _info(
-    name: str, rule: QueueRule | None, counts: dict[Status, int], held: dict[str, datetime] | None
+    name: str,
+    known: QueueRule,
+    counts: dict[Status, int],
+    held: dict[str, datetime] | None,
+    book: BucketBook,
 ) -> QueueInfo:
-    known = rule or QueueRule()
+    next_at = next_start_at(book, name, known.config)
     return QueueInfo(
         name=name,
         state=known.state,
@@ -211,13 +226,19 @@ def _info(
         running=counts[Status.RUNNING],
         counts=counts,
         held_until=held or {},
+        next_start_at=None if next_at is None else from_micros(next_at),
     )
 
 
-def running_of_key(db: apsw.Connection, queue: str, key: str) -> int:
-    """How many jobs of a key run in a queue."""
+def key_info(db: apsw.Connection, now: int, queue: str, key: str) -> KeyInfo:
+    """How many jobs of a key run in a queue, and when the next may start."""
     row: Any = db.execute(RUNNING_OF_KEY, (queue, key)).fetchone()
-    return int(row[0])
+    rule = load(db).get(queue)
+    rate = None if rule is None else rule.config.key_start_rate
+    if rate is None:
+        return KeyInfo(row[0])
+    next_at = rate.next_at(BucketBook(db, now).full_at(queue, key_starts(key)), now=now)
+    return KeyInfo(row[0], None if next_at is None else from_micros(next_at))
 
 
 def info_inside(step: Step, queue: str) -> QueueInfo:

@@ -41,14 +41,35 @@ FORGET_FULL_BUCKETS: Final = f"""
 """  # noqa: S608  # our own number
 
 
-class GateBook:
+class BucketBook:
+    """See `leasehold.core.rules.starting.StartBook`."""
+
+    __slots__ = ("_db", "now")
+
+    def __init__(self, db: apsw.Connection, now: int) -> None:
+        self._db = db
+        self.now = now
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        row: Any = self._db.execute(FULL_AT, (queue, bucket)).fetchone()
+        # A bucket that cannot be read is as good as none: it is full.
+        return row[0] if row is not None and type(row[0]) is int else 0
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        self._db.execute(FORGET_FULL_BUCKETS, (self.now * 1000,))
+        self._db.executemany(
+            KEEP_BUCKET, [(queue, name, full_at) for name, full_at in buckets.items()]
+        )
+
+
+class GateBook(BucketBook):
     """See `leasehold.core.rules.gate.GateBook`."""
 
-    __slots__ = ("now", "step")
+    __slots__ = ("step",)
 
     def __init__(self, step: Step) -> None:
+        super().__init__(step.db, step.now)
         self.step = step
-        self.now = step.now
 
     def rule_of(self, queue: str) -> QueueRule | None:
         return self.step.rules.get(queue)
@@ -71,17 +92,6 @@ class GateBook:
             (drain.older_at, drain.older_ended, drain.newer_at, drain.newer_ended, queue),
         )
 
-    def full_at(self, queue: str, bucket: str) -> int:
-        row: Any = self.step.execute(FULL_AT, (queue, bucket)).fetchone()
-        # A bucket that cannot be read is as good as none: it is full.
-        return row[0] if row is not None and type(row[0]) is int else 0
-
-    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
-        self.step.execute(FORGET_FULL_BUCKETS, (self.now * 1000,))
-        self.step.executemany(
-            KEEP_BUCKET, [(queue, name, full_at) for name, full_at in buckets.items()]
-        )
-
 
 FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
 MAKE: Final = "INSERT INTO lane (queue, task) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -95,7 +105,9 @@ STATS: Final = (  # every name in it is our own
 )
 
 
-QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
+QUEUES: Final = """
+    SELECT CAST(queue AS BLOB) FROM lane UNION SELECT CAST(name AS BLOB) FROM queue ORDER BY 1
+"""
 
 
 class Lanes:
@@ -129,7 +141,8 @@ def stats(db: apsw.Connection, queue: str | None) -> Stats:
 
 def queues(db: apsw.Connection) -> list[str]:
     """Every queue that has jobs or rules, or had."""
-    return [str(name) for (name,) in db.execute(QUEUES)]
+    names: Any = db.execute(QUEUES)
+    return [name.decode(errors="replace") for (name,) in names]
 
 
 def stats_of(row: tuple[int, ...]) -> Stats:

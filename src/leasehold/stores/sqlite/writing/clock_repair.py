@@ -35,6 +35,7 @@ PUT_OFF: Final = (
     """UPDATE lane SET held_until = ?1 + max(0, held_until - ?2) WHERE held_until > ?1""",
     """UPDATE bucket SET full_at = ?1 * 1000 + max(0, full_at - ?2 * 1000)
        WHERE full_at > ?1 * 1000""",
+    """UPDATE resting SET until = ?1 + max(0, until - ?2) WHERE until > ?1""",
 )
 # The place of a pending job follows from the time it was created, unless `place` says another.
 PLACES: Final = """

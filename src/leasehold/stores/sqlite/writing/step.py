@@ -15,6 +15,7 @@ import apsw
 import msgspec
 
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
@@ -22,7 +23,7 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
 from leasehold.stores.sqlite.reading.sampling import Measured, Spans
-from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER
+from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import RuleBook, load
 from leasehold.stores.sqlite.schema.rows import EVENT_CODE, STATUS_CODE
@@ -119,6 +120,8 @@ class Step:
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self.measured = Measured()
+        self.failed: list[tuple[int, str, JobError]] = []
+        """Attempts that failed in this operation: lane, job, and the error."""
         self.worker_numbers: dict[str, int] = {}
         """Workers that earlier writes of this minute have met."""
         self._new_workers: set[str] = set()
@@ -227,6 +230,9 @@ class Step:
         """Write the counters, and what was measured."""
         self.write_counters()
         self.measured.write(self.db)
+        if self.failed:
+            note_failures(self.db, self.failed, self.now)
+            self.failed.clear()
 
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very operation."""
@@ -262,6 +268,7 @@ class Step:
         """Drop what an operation that failed has counted."""
         self._tally.clear()
         self.measured.clear()
+        self.failed.clear()
         self.succeeded.clear()
         self.moved.clear()
         self.lowered.clear()

@@ -64,9 +64,9 @@ def queue_info(scene: Scene) -> Call:
     return call("queue_info", queue=scene.random.choice((*scene.swarm.queues, "no-such-queue")))
 
 
-@verb("running of a key", 1, Feature.KEYS)
-def running_of_key(scene: Scene) -> Call:
-    return call("running_of_key", queue=scene.queue(), key="tenant-a")
+@verb("one key", 1, Feature.KEYS)
+def key_info(scene: Scene) -> Call:
+    return call("key_info", queue=scene.queue(), key="tenant-a")
 
 
 @verb("audit log", 1, Feature.READS)

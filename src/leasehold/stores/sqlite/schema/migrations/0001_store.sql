@@ -159,7 +159,7 @@ CREATE TABLE rescoring (
 -- Limits per key: of one key, lane and tier, the best pending jobs stand in `ready` as ever, as many
 -- as the key has free slots. The others are parked: in `ready` too, in the same order, but under the
 -- lane number -key_lane.id, where no lease looks. One row per key and lane that has jobs pending or
--- running, in queues with a key_concurrency only.
+-- running, in queues with limits per key only.
 CREATE TABLE key_lane (
     id      INTEGER PRIMARY KEY,
     queue   TEXT NOT NULL,
@@ -169,6 +169,16 @@ CREATE TABLE key_lane (
     UNIQUE (lane, key)
 );
 CREATE INDEX key_lane_by_key ON key_lane (queue, key);
+
+-- Keys that have used up their starts and have jobs parked: when the next of them may start.
+CREATE TABLE resting (
+    queue TEXT NOT NULL,
+    key   TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    PRIMARY KEY (queue, key)
+) WITHOUT ROWID;
+CREATE INDEX resting_by_time ON resting (until);
+CREATE INDEX resting_in_queue ON resting (queue, until);
 
 -- Scheduled, failed and blocked jobs; due is NULL for the blocked.
 CREATE TABLE waiting (
