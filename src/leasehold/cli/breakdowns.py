@@ -21,7 +21,7 @@ def _count(field: str, heading: str, spare: int = 0) -> Column:
     return Column(field, heading, "{:,}".format, right=True, spare=spare)
 
 
-_QUEUE: Final = Column("queue", "QUEUE", lambda name: name or ALL, fit="cut")
+_QUEUE: Final = Column("queue", "QUEUE", fit="cut")
 PRIORITY_COLUMNS: Final = (
     _QUEUE,
     Column("priority", "PRIORITY", fit="keep"),
@@ -75,7 +75,7 @@ def print_priorities(session: Session, queues: Sequence[str], window_seconds: fl
             }
             for band in reversed(BANDS)
         )
-    emit(session, documents, PRIORITY_COLUMNS)
+    _emit(session, documents, PRIORITY_COLUMNS)
 
 
 def print_attempts(session: Session, queues: Sequence[str], window_seconds: float) -> None:
@@ -87,7 +87,7 @@ def print_attempts(session: Session, queues: Sequence[str], window_seconds: floa
             name, window_seconds=window_seconds
         ).retries.items()
     ]
-    emit(session, documents, ATTEMPT_COLUMNS, nothing="nothing was retried in that time")
+    _emit(session, documents, ATTEMPT_COLUMNS, nothing="nothing was retried in that time")
 
 
 def print_workers(session: Session, last: int) -> None:
@@ -144,6 +144,14 @@ def print_timeline(
     emit(session, documents, columns, nothing="no minute or day of that time has begun")
     if since < known_since:
         session.tell(f"note: what happened before {cell(known_since)} UTC is not kept by the {by}")
+
+
+def _emit(
+    session: Session, documents: Sequence[Document], columns: Sequence[Column], nothing: str = ""
+) -> None:
+    if session.format == "table":
+        documents = [{**each, "queue": each["queue"] or ALL} for each in documents]
+    emit(session, documents, columns, nothing=nothing)
 
 
 def _wanted(session: Session, queues: Sequence[str]) -> list[str | None]:
