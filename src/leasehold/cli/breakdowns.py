@@ -59,6 +59,11 @@ ERROR_COLUMNS: Final = (
 )
 
 
+ERRORS_AT_A_GLANCE: Final = tuple(
+    column for column in ERROR_COLUMNS if column.field in ("count", "task", "error", "first_at")
+)
+
+
 def print_priorities(session: Session, queues: Sequence[str], window_seconds: float) -> None:
     """One row for each queue and band of priority, over a window."""
     documents: list[Document] = []
@@ -103,10 +108,11 @@ def print_errors(session: Session, queues: Sequence[str], last: int) -> None:
         for name in (_wanted(session, queues) if queues else (None,))
         for failure in session.queue.failures(name, limit=last)
     ]
-    documents = [document_of(each) for each in sorted(found, key=lambda each: -each.count)]
+    found.sort(key=lambda each: -each.count)
+    documents: list[Document] = [document_of(each) for each in found[:last]]
     if session.format == "table":
         documents = [error_line(each) for each in documents]
-    emit(session, documents[:last], ERROR_COLUMNS, nothing="nothing has failed")
+    emit(session, documents, ERROR_COLUMNS, nothing="nothing has failed")
 
 
 def error_line(failure: Document) -> Document:
