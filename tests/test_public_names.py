@@ -100,6 +100,8 @@ NAMES = [
     "QueueNotFoundError",
     "QueueNotEmptyError",
     "InvalidWindowError",
+    "InvalidRequestError",
+    "RequestTooLargeError",
     "UnauthenticatedError",
     "ForbiddenError",
     "InvalidTokenError",

@@ -42,6 +42,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "config": Entry(
         "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
     ),
+    "serve": Entry(
+        "leasehold.cli.serve", "serve", "Serve the store over HTTP, until Ctrl-C or SIGTERM."
+    ),
     "token": Entry("leasehold.cli.token", "token", "Tokens: who may do what over the network."),
     "stats": Entry(
         "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."

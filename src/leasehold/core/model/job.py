@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Final, Literal, get_args
 
@@ -187,6 +187,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+_FIRST_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MOMENT: Final = datetime(9999, 12, 31, tzinfo=UTC)
 KNOWN_NAMES_MAX: Final = 10_000
 _KNOWN_NAMES: set[tuple[str, str]] = set()
 
@@ -391,6 +393,8 @@ def _is_plain(value: str) -> bool:
 def _check_moment(what: str, value: datetime) -> None:
     if value.utcoffset() is None:
         raise InvalidJobError(f"{what} must know its time zone, for instance UTC: {value}")
+    if not _FIRST_MOMENT <= value <= _LAST_MOMENT:
+        raise InvalidJobError(f"{what} must be from 1970 to 9999 (UTC): {value}")
 
 
 def _check_seconds(what: str, value: float) -> None:
