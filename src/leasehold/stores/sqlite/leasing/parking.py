@@ -93,11 +93,11 @@ REST: Final = """
     INSERT INTO resting VALUES (?, ?, ?)
     ON CONFLICT DO UPDATE SET until = excluded.until WHERE until <> excluded.until
 """
-RESTED: Final = f"""
+RESTED: Final = """
     DELETE FROM resting WHERE (queue, key) IN (
-        SELECT queue, key FROM resting WHERE until <= ? ORDER BY until LIMIT {RESTED_AT_ONCE})
+        SELECT queue, key FROM resting WHERE queue = ? AND until <= ? ORDER BY until LIMIT ?)
     RETURNING queue, key
-"""  # noqa: S608  # our own number
+"""
 NOTHING: Final = KeyLimits(0, None)
 """Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
 
@@ -275,9 +275,13 @@ def granted(step: Step, jobs: Mapping[tuple[str, str, int], int]) -> None:
         parking.look_again(Shelf(step), keys)
 
 
-def wake_rested(step: Step) -> bool:
+def wake_rested(step: Step, queues: Iterable[str]) -> bool:
     """Show what may be leased of keys that have rested, so many; whether there may be more."""
-    rested: list[Any] = step.execute(RESTED, (step.now,)).fetchall()
+    rested: list[Any] = []
+    for queue in dict.fromkeys(queues):
+        if queue in step.rules:
+            left = RESTED_AT_ONCE - len(rested)
+            rested += step.execute(RESTED, (queue, step.now, left)).fetchall()
     if rested:
         # Whoever waits for this moment knows it from its last lease, and need not be told.
         news = set(step.newly_shown)
