@@ -39,6 +39,9 @@ BURIED_AT_ONCE: Final = 500
 """Jobs of a deleted queue that become dead letters; the call, or any sweep, goes on."""
 DEPENDENTS_AT_ONCE: Final = 500
 """Dependents told of an end; the call, any exchange or any sweep goes on."""
+INHERITED_AT_ONCE: Final = 500
+"""Jobs compared with one that waits for them and whose priority has changed; the call, any exchange
+or any sweep goes on."""
 SCHEDULES_AT_ONCE: Final = 100
 """Schedules that are fired; the next look goes on."""
 SCHEDULED_JOBS_AT_ONCE: Final = 2000

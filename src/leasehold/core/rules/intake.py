@@ -30,6 +30,8 @@ class FirstUse(NamedTuple):
     job_id: str
     digest: bytes
     status: Status
+    is_gone: bool = False
+    """Whether that job was pruned: another one may have its id."""
 
 
 class NewKey(NamedTuple):

@@ -610,20 +610,21 @@ class MemoryStore:
     ) -> T:
         """Let a verb work on the state alone, then wake whom it concerns."""
         state = self._state
+        links = state.links
         with SHIELD:
             with self._lock:
                 if self._closed:
                     self._check_open()
                 state.tick()
                 answer = verb(state, *args, **kwargs)
-                if state.links.ended or state.links.lowered:
+                if links.ended or links.lowered or links.changed:
                     dependents.resolve(state)
                 if state.is_overfull:
                     state.make_room()
                 news, listeners = self._take_news() if state.news else (None, [])
             if news is not None:
                 _publish(news, listeners)
-        if state.links.ended:
+        if links.ended or links.lowered or links.changed:
             self._resolve_the_rest()
         return answer
 
@@ -635,8 +636,9 @@ class MemoryStore:
         return news, self._listeners
 
     def _resolve_the_rest(self) -> None:
-        """Go on with dependents that were too many for one hold of the lock."""
-        while self._state.links.ended:
+        """Go on with dependents, and others, that were too many for one hold of the lock."""
+        links = self._state.links
+        while links.ended or links.lowered or links.changed:
             with SHIELD:
                 with self._lock:
                     dependents.resolve(self._state)

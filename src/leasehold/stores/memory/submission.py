@@ -89,8 +89,10 @@ class Intake(BucketBook):
             if known is not None:
                 job = self._state.records.get(known.job_id)
                 # Once it is forgotten, another job may have the id.
-                status = known.status if job is None or job.seq != known.seq else job.status
-                found[name] = FirstUse(known.job_id, known.digest, status)
+                if job is None or job.seq != known.seq:
+                    found[name] = FirstUse(known.job_id, known.digest, known.status, is_gone=True)
+                else:
+                    found[name] = FirstUse(known.job_id, known.digest, job.status)
         return found
 
     def taken(self, job_ids: Collection[str]) -> Collection[str]:

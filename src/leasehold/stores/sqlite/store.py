@@ -177,9 +177,10 @@ class SQLiteStore:
         )
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        with self._database.read() as db:
-            before = self._database.now(db) - round(silent_seconds * 1e6)
-            return recover.stuck_jobs(db, before)
+        silent = round(silent_seconds * 1e6)
+        return self._database.look(
+            lambda db: recover.stuck_jobs(db, self._database.now(db) - silent)
+        )
 
     def promote(self) -> int:
         return recover.promote(self._database)
@@ -193,8 +194,7 @@ class SQLiteStore:
         return recover.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
-        with self._database.read() as db:
-            return records.workers(db)
+        return self._database.look(records.workers)
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
@@ -253,8 +253,7 @@ class SQLiteStore:
         return jobs.position(self._database, job_id)
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
-        with self._database.read() as db:
-            return linking.graph(db, job_ids)
+        return self._database.look(lambda db: linking.graph(db, job_ids))
 
     def search(
         self,
@@ -267,49 +266,39 @@ class SQLiteStore:
         return jobs.search(self._database, where, limit, cursor, without)
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        with self._database.read() as db:
-            return read.find_ids(db, prefix, limit)
+        return self._database.look(lambda db: read.find_ids(db, prefix, limit))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        with self._database.read() as db:
-            return read.attempts(db, job_id)
+        return self._database.look(lambda db: read.attempts(db, job_id))
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        with self._database.read() as db:
-            return read.history(db, job_id)
+        return self._database.look(lambda db: read.history(db, job_id))
 
     def log(self, job_id: str) -> JobLog:
-        with self._database.read() as db:
-            return records.log(db, job_id)
+        return self._database.look(lambda db: records.log(db, job_id))
 
     def history_page(
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        with self._database.read() as db:
-            return read.page_of_history(db, job_id, limit, cursor)
+        return self._database.look(lambda db: read.page_of_history(db, job_id, limit, cursor))
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        with self._database.read() as db:
-            return records.page_of_log(db, job_id, limit, cursor)
+        return self._database.look(lambda db: records.page_of_log(db, job_id, limit, cursor))
 
     def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        with self._database.read() as db:
-            return records.page_of_audit(db, limit, cursor)
+        return self._database.look(lambda db: records.page_of_audit(db, limit, cursor))
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return jobs.changes(self._database, cursor, limit)
 
     def stats(self, queue: str | None = None) -> Stats:
-        with self._database.read() as db:
-            return gate.stats(db, queue)
+        return self._database.look(lambda db: gate.stats(db, queue))
 
     def queues(self) -> list[str]:
-        with self._database.read() as db:
-            return gate.queues(db)
+        return self._database.look(gate.queues)
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        with self._database.read() as db:
-            return records.audit_log(db, limit)
+        return self._database.look(lambda db: records.audit_log(db, limit))
 
     # -- queues ------------------------------------------------------------------------------
 
@@ -337,16 +326,17 @@ class SQLiteStore:
         return queues.delete(self._database, queue, actor, force=force)
 
     def queue_info(self, queue: str) -> QueueInfo | None:
-        with self._database.read() as db:
-            return next(iter(queues.infos(db, self._database.now(db), queue)), None)
+        return self._database.look(
+            lambda db: next(iter(queues.infos(db, self._database.now(db), queue)), None)
+        )
 
     def list_queues(self) -> list[QueueInfo]:
-        with self._database.read() as db:
-            return queues.infos(db, self._database.now(db))
+        return self._database.look(lambda db: queues.infos(db, self._database.now(db)))
 
     def key_info(self, queue: str, key: str) -> KeyInfo:
-        with self._database.read() as db:
-            return queues.key_info(db, self._database.now(db), queue, key)
+        return self._database.look(
+            lambda db: queues.key_info(db, self._database.now(db), queue, key)
+        )
 
     # -- schedules ---------------------------------------------------------------------------
 
@@ -356,12 +346,10 @@ class SQLiteStore:
         return self._on_shelf(lambda shelf: scheduling.set_schedule(shelf, draft, actor))
 
     def schedules(self) -> list[Schedule]:
-        with self._database.read() as db:
-            return schedules.every(db)
+        return self._database.look(schedules.every)
 
     def get_schedule(self, name: str) -> Schedule | None:
-        with self._database.read() as db:
-            return schedules.find(db, name)
+        return self._database.look(lambda db: schedules.find(db, name))
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
         return self._on_shelf(lambda shelf: scheduling.remove_schedule(shelf, name, actor))
@@ -384,8 +372,7 @@ class SQLiteStore:
     # -- settings ----------------------------------------------------------------------------
 
     def settings(self) -> StoredSettings:
-        with self._database.read() as db:
-            return settings.load(db).stored({})
+        return self._database.look(lambda db: settings.load(db).stored({}))
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
         return self._database.write(lambda step: settings.keep(step, name, value, actor))
@@ -401,12 +388,10 @@ class SQLiteStore:
         )
 
     def tokens(self) -> list[Token]:
-        with self._database.read() as db:
-            return tokens.every(db)
+        return self._database.look(tokens.every)
 
     def find_token(self, digest: str) -> Token | None:
-        with self._database.read() as db:
-            return tokens.find(db, digest, self._database.now(db))
+        return self._database.look(lambda db: tokens.find(db, digest, self._database.now(db)))
 
     def revoke_token(self, name: str, *, actor: str) -> Token:
         return self._database.write(lambda step: revoke_token(tokens.TokenShelf(step), name, actor))
@@ -419,17 +404,21 @@ class SQLiteStore:
     def metrics(
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
-        with self._database.read() as db:
-            look = Look(db, self._database.now(db), self.dead_workers())
-            return metrics.metrics(look, queue, window_seconds)
+        return self._database.look(
+            lambda db: metrics.metrics(
+                Look(db, self._database.now(db), self.dead_workers()), queue, window_seconds
+            )
+        )
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        with self._database.read() as db:
-            return metrics.series(Look(db, self._database.now(db)), queue, minutes)
+        return self._database.look(
+            lambda db: metrics.series(Look(db, self._database.now(db)), queue, minutes)
+        )
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
-        with self._database.read() as db:
-            return metrics.daily(Look(db, self._database.now(db)), queue, days)
+        return self._database.look(
+            lambda db: metrics.daily(Look(db, self._database.now(db)), queue, days)
+        )
 
     # -- retention ---------------------------------------------------------------------------
 
@@ -445,12 +434,10 @@ class SQLiteStore:
         return pruning.prune(self._database, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        with self._database.read() as db:
-            return list(pruning.latest(db, limit))
+        return self._database.look(lambda db: list(pruning.latest(db, limit)))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
-        with self._database.read() as db:
-            return archive.find(db, job_id)
+        return self._database.look(lambda db: archive.find(db, job_id))
 
     def search_archive(
         self,
@@ -461,8 +448,9 @@ class SQLiteStore:
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
-        with self._database.read() as db:
-            return archive.search(db, where, (first_day, last_day), limit, cursor)
+        return self._database.look(
+            lambda db: archive.search(db, where, (first_day, last_day), limit, cursor)
+        )
 
     # -- applications' transactions ----------------------------------------------------------
 
@@ -485,20 +473,19 @@ class SQLiteStore:
         return self._database.wake.subscribe(listener)
 
     def now(self) -> datetime:
-        with self._database.read() as db:
-            return from_micros(self._database.now(db))
+        return self._database.look(lambda db: from_micros(self._database.now(db)))
 
     def check(self) -> list[str]:
-        with self._database.read() as db:
-            return inspection.check(db)
+        return self._database.look(inspection.check)
 
     def backup(self, path: str) -> None:
         with self._database.read() as db:
             inspection.backup(db, Path(path))
 
     def describe(self) -> Mapping[str, Any]:
-        with self._database.read() as db:
-            return inspection.describe(db, self._database.files, self._database.durability)
+        return self._database.look(
+            lambda db: inspection.describe(db, self._database.files, self._database.durability)
+        )
 
     def close(self) -> None:
         self._database.close()

@@ -51,7 +51,8 @@ DROP: Final = """
     DELETE FROM archive WHERE (day, seq) IN (
         SELECT day, seq FROM archive WHERE day < ? ORDER BY day, seq LIMIT ?)
 """
-OLDEST: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
+# A day that is none would be dropped last, or never: it is left to whoever looks at `check`.
+OLDEST: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
 
 
 class ArchiveRow(NamedTuple):
@@ -78,9 +79,11 @@ class ArchiveRow(NamedTuple):
 
 _COLUMNS: Final = ", ".join(ArchiveRow._fields)
 FIND: Final = f"SELECT {_COLUMNS} FROM archive WHERE id = ? ORDER BY seq DESC LIMIT 1"  # noqa: S608  # our own names
-_ERROR_TEXT: Final = "coalesce(error_type || ': ' || error_message, '')"
+_ERROR_TEXT: Final = "coalesce(CAST(error_type || ': ' || error_message AS BLOB), '')"
 _HAS_TAG: Final = """
-    EXISTS (SELECT 1 FROM json_each(archive.metadata) AS tag, json_each(?) AS wanted
+    EXISTS (SELECT 1
+            FROM json_each(iif(json_valid(archive.metadata), archive.metadata, NULL)) AS tag,
+                json_each(?) AS wanted
             WHERE tag.key = wanted.key AND tag.value IS wanted.value)
 """
 

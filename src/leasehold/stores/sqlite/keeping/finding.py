@@ -68,11 +68,13 @@ HISTORIES: Final = """
     SELECT 0, seq, (SELECT finished_at FROM finished WHERE seq = attempt.seq AND status = 5), ''
     FROM attempt WHERE seq > :minor AND seq < :bound GROUP BY seq ORDER BY seq LIMIT :rows
 """
-# Each completed job has at least three events: as many rows as a third of the bound are enough.
+# Each completed job has at least three events: as many jobs as a third of the bound are enough.
+# What has no attempt record any more has lost its history, and is not counted.
 HISTORY_BOUND: Final = """
     SELECT max(seq) FROM (
         SELECT seq, sum(events) OVER (ORDER BY seq DESC) AS total FROM (
-            SELECT seq, events FROM finished WHERE status = 5 ORDER BY seq DESC LIMIT ?1 / 3 + 1))
+            SELECT attempt.seq, events FROM attempt CROSS JOIN finished USING (seq)
+            WHERE status = 5 GROUP BY attempt.seq ORDER BY attempt.seq DESC LIMIT ?1 / 3 + 1))
     WHERE total > ?1
 """
 OLD_KEYS: Final = "SELECT seq FROM pruned_key WHERE expires_at <= ? LIMIT ?"

@@ -23,6 +23,7 @@ from leasehold.core.model.key_limits import KeyLimits, Rank
 from leasehold.core.rules import parking
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -119,6 +120,14 @@ class Account(NamedTuple):
         return -self.id
 
 
+def _account(row: Sequence[Any]) -> Account:
+    """The account that a row tells: a job that is sent to a lane of garbage would be lost there."""
+    account = Account(*row)
+    if type(account.lane) is not int or not 0 < account.lane <= WHOLE_MAX:
+        raise TypeError(f"key_lane.lane of key_lane {account.id} is {account.lane!r}")
+    return account
+
+
 class Counted(NamedTuple):
     """A pending job that is counted for its key, and the tier in which it was found."""
 
@@ -165,7 +174,7 @@ class Shelf:
         return self._step.rules.key_limits.get(queue, NOTHING)
 
     def accounts_of(self, key: tuple[str, str]) -> Sequence[Account]:
-        return [Account(*row) for row in self._rows(ACCOUNTS_OF_KEY, key)]
+        return [_account(row) for row in self._rows(ACCOUNTS_OF_KEY, key)]
 
     def nth_shown(self, account: Account, tier: int, n: int) -> Rank | None:
         return self._rank(NTH_SHOWN, (account.id, tier, n - 1))
@@ -246,7 +255,7 @@ def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
     if not step.rules or not seqs:
         return {}
     rows = step.execute(COUNTED, (msgspec.json.encode(seqs).decode(),))
-    return {seq: Counted(seq, tier, Account(*account)) for seq, tier, *account in rows}
+    return {seq: Counted(seq, tier, _account(account)) for seq, tier, *account in rows}
 
 
 def left(step: Step, job: Counted) -> None:
@@ -314,7 +323,7 @@ def turn_away(step: Step, jobs: Iterable[tuple[str, str, int, int, Rank]]) -> No
 def parked_in_group(step: Step, parent_id: str) -> list[Account]:
     """The accounts that have parked jobs of a group. What they wait behind need not be of it."""
     rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
-    return [Account(*row) for row in rows]
+    return [_account(row) for row in rows]
 
 
 def free_of(step: Step, queue: str, key: str) -> int:

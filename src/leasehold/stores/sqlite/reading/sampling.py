@@ -25,15 +25,21 @@ from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.histogram import Histogram, bucket_of
 from leasehold.core.model.span import SUMMED, Span, band_of
 from leasehold.core.rules.sampling import KeptSpan, Resolution
+from leasehold.stores.sqlite.schema.rows import whole
 
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "waits", "runs")
 _NAMES: Final = ", ".join(_COLUMNS)
-_TOTALS: Final = ", ".join(f"sum(total_{name})" for name in SUMMED)
+# A sweep puts right what is no count; a minute that ends before it must not fail.
+_TOTALS: Final = ", ".join(
+    f"sum({whole(name)})" for name in ("pending", *(f"total_{name}" for name in SUMMED))
+)
 TOTALS: Final = f"""
-    SELECT queue, sum(pending), {_TOTALS} FROM lane WHERE queue = coalesce(?, queue) GROUP BY queue
+    SELECT CAST(queue AS BLOB), {_TOTALS} FROM lane
+    WHERE queue = coalesce(?, queue) GROUP BY queue
 """  # noqa: S608  # our own names
 MEASURED: Final = """
-    SELECT queue, kind, bucket, sum(jobs) FROM measured JOIN lane ON lane.id = measured.lane
+    SELECT CAST(queue AS BLOB), kind, bucket, sum(jobs)
+    FROM measured JOIN lane ON lane.id = measured.lane
     WHERE queue = coalesce(?, queue) GROUP BY queue, kind, bucket
 """
 OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
@@ -72,8 +78,9 @@ class Spans:
         durations: dict[tuple[str, int], Histogram] = defaultdict(dict)
         measured: Any = self._db.execute(MEASURED, (queue,))
         for name, kind, bucket, jobs in measured:
-            durations[name, kind][bucket] = jobs
+            durations[_name(name), kind][bucket] = jobs
         rows: Any = self._db.execute(TOTALS, (queue,))
+        named = ((_name(name), *figures) for name, *figures in rows)
         return {
             name: Span(
                 **dict(zip(SUMMED, totals, strict=True)),
@@ -81,17 +88,22 @@ class Spans:
                 waits=durations.get((name, WAIT), {}),
                 runs=durations.get((name, RUN), {}),
             )
-            for name, pending, *totals in rows
+            for name, pending, *totals in named
         }
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
+        return self._kept_that("1", resolution, queue, first)
+
+    def _kept_that(
+        self, condition: str, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
         found: dict[str, dict[int, Span]] = defaultdict(dict)
         rows: Any = (
-            self._db.execute(KEPT, (resolution, first))
+            self._db.execute(f"{KEPT} AND {condition}", (resolution, first))
             if queue is None
-            else self._db.execute(KEPT_OF_QUEUE, (resolution, first, queue))
+            else self._db.execute(f"{KEPT_OF_QUEUE} AND {condition}", (resolution, first, queue))
         )
         for name, at, *figures, waits, runs in rows:
             named: dict[str, Any] = dict(zip(_COLUMNS, figures, strict=False))
@@ -107,6 +119,11 @@ class Spans:
 
     def forget(self, resolution: Resolution, before: int) -> None:
         self._db.execute(FORGET, (resolution, before))
+
+
+def _name(queue: bytes) -> str:
+    """A queue's name, whatever its lane holds."""
+    return queue.decode(errors="replace")
 
 
 def _row(span: Span) -> tuple[Any, ...]:

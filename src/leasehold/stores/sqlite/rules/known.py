@@ -10,14 +10,13 @@ import msgspec
 
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
+from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 
 LOAD: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},
            {guarded("config", Kind.TEXT)} FROM queue
 """  # noqa: S608  # our own names
-DELETED_BY: Final = " by "
-"""Stands between the state `deleting` and who deletes the queue."""
 
 _decode = msgspec.json.Decoder(QueueConfig).decode
 

@@ -28,7 +28,8 @@ from leasehold.stores.sqlite.leasing import rebalance
 from leasehold.stores.sqlite.leasing.rebalance import SOME_RESCORING
 from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
-from leasehold.stores.sqlite.rules.known import DELETED_BY, load
+from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step

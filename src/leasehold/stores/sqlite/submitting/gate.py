@@ -115,7 +115,9 @@ STATS: Final = (  # every name in it is our own
 )
 
 
-QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
+QUEUES: Final = """
+    SELECT CAST(queue AS BLOB) FROM lane UNION SELECT CAST(name AS BLOB) FROM queue ORDER BY 1
+"""
 
 
 class Lanes:
@@ -149,7 +151,8 @@ def stats(db: apsw.Connection, queue: str | None) -> Stats:
 
 def queues(db: apsw.Connection) -> list[str]:
     """Every queue that has jobs or rules, or had."""
-    return [str(name) for (name,) in db.execute(QUEUES)]
+    names: Any = db.execute(QUEUES)
+    return [name.decode(errors="replace") for (name,) in names]
 
 
 def stats_of(row: tuple[int, ...]) -> Stats:

@@ -41,7 +41,7 @@ TAKEN: Final = "SELECT id FROM job WHERE id IN (SELECT value FROM json_each(?))"
 FIND_KEY: Final = """
     SELECT coalesce(job.id, pruned_key.id), idempotency.digest,
            coalesce(waiting.status, finished.status, iif(running.seq IS NULL, NULL, 3),
-                    pruned_key.status, 2)
+                    pruned_key.status, 2), job.id IS NULL
     FROM idempotency LEFT JOIN job USING (seq) LEFT JOIN pruned_key USING (seq)
         LEFT JOIN waiting USING (seq) LEFT JOIN finished USING (seq) LEFT JOIN running USING (seq)
     WHERE idempotency.queue = ? AND idempotency.key = ? AND idempotency.expires_at > ?
@@ -117,8 +117,8 @@ class Intake(GateBook):
         for name in keys:
             row: Any = self.step.execute(FIND_KEY, (*name, self.now)).fetchone()
             if row is not None and row[0] is not None:
-                job_id, digest, status = row
-                found[name] = FirstUse(job_id, digest, STATUS_OF[status])
+                job_id, digest, status, is_gone = row
+                found[name] = FirstUse(job_id, digest, STATUS_OF[status], bool(is_gone))
         return found
 
     def taken(self, job_ids: Collection[str]) -> Collection[str]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # What is no number is above all numbers: a place that cannot be read is left out.
 READ_STATE: Final = f"""
     SELECT clock, version_floor, next_seq, EXISTS (SELECT 1 FROM blocker),
-           EXISTS (SELECT 1 FROM resolving),
+           EXISTS (SELECT 1 FROM resolving) + 2 * EXISTS (SELECT 1 FROM inheriting),
            (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
            EXISTS (SELECT 1 FROM rescoring),
            queue_generation, settings_generation, open_minute, {BASIS}

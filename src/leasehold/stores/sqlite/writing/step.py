@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import apsw
 import msgspec
 
-from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
@@ -113,6 +113,13 @@ class Step:
         """How many more parked jobs this write may show to leases."""
         self.lowered: set[int] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
+        self.inheriting: list[tuple[int, int, int]] = []
+        """A heap of jobs whose priority for others has changed: the priority below zero, its
+        number, and up to which number those that it waits for know of it."""
+        self.some_inheriting = False
+        """Whether earlier writes have left such changes to be followed."""
+        self.inherited_left = INHERITED_AT_ONCE
+        """How many more jobs this write may compare with those that wait for them."""
         self.next_crossing: int | None = None
         """When the first pending job has to be placed anew, as far as earlier writes know."""
         self.some_rescoring = False
@@ -141,7 +148,8 @@ class Step:
         time = clock.tell(stored, basis)
         step = cls(db, env, time.now, floor, next_seq, remembered.rules, remembered.settings)
         step.somebody_waits = bool(somebody_waits)
-        step.some_unresolved = bool(some_unresolved)
+        step.some_unresolved = bool(some_unresolved & 1)
+        step.some_inheriting = bool(some_unresolved & 2)
         step.next_crossing = next_crossing
         step.some_rescoring = bool(some_rescoring)
         step.clock_basis = time.basis
@@ -240,6 +248,7 @@ class Step:
         self.succeeded.clear()
         self.moved.clear()
         self.lowered.clear()
+        self.inheriting.clear()
         self.newly_shown.clear()
         self.ended.clear()
         self.hints.clear()

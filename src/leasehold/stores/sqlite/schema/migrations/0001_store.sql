@@ -342,6 +342,14 @@ CREATE TABLE raised (
     base INTEGER NOT NULL
 );
 
+-- Where changes of those priorities have not reached everybody yet: there were too many jobs for one
+-- write, and the next goes on.
+CREATE TABLE inheriting (
+    seq         INTEGER PRIMARY KEY,
+    compared_to INTEGER,          -- its priority has changed; what it waits for, up to this number, knows
+    is_suspect  INTEGER NOT NULL  -- somebody may not raise it any more
+);
+
 -- Schedules: jobs that are submitted again and again. Times are microseconds since 1970, UTC.
 CREATE TABLE schedule (
     name        TEXT PRIMARY KEY,
