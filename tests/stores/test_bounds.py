@@ -320,7 +320,8 @@ MEASURES: Final = (
         lambda scene: scene.store.update_queue("resting", RATE_OF_KEYS, actor="me"),
         PLACED_AT_ONCE,
     ),
-    Measure("exchange", exchange("resting", limit=5), 5),
+    # The buckets of the keys that have rested are full, and forgotten by who keeps another.
+    Measure("exchange", exchange("resting", limit=5), FORGOTTEN_AT_ONCE),
     Measure(
         "cancel",
         lambda scene: scene.store.cancel(["root-0"], reason="enough", actor="me"),

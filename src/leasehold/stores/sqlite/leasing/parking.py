@@ -23,7 +23,7 @@ from leasehold.core.model.key_limits import KeyLimits, Rank
 from leasehold.core.rules import parking
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
-from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, WHOLE_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -94,11 +94,14 @@ REST: Final = """
     INSERT INTO resting VALUES (?, ?, ?)
     ON CONFLICT DO UPDATE SET until = excluded.until WHERE until <> excluded.until
 """
-RESTED: Final = """
+# A moment that cannot be read may have come: it is above all moments.
+RESTED: Final = f"""
     DELETE FROM resting WHERE (queue, key) IN (
-        SELECT queue, key FROM resting WHERE queue = ? AND until <= ? ORDER BY until LIMIT ?)
+        SELECT queue, key FROM resting WHERE queue = ?1 AND until <= ?2
+        UNION ALL SELECT queue, key FROM resting WHERE queue = ?1 AND until > {MOMENT_MAX}
+        LIMIT ?3)
     RETURNING queue, key
-"""
+"""  # noqa: S608  # our own number
 NOTHING: Final = KeyLimits(0, None)
 """Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
 
