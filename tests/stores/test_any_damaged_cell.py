@@ -69,8 +69,8 @@ DOCUMENTS: Final = {
     "token.document": ("broken document", "document"),
     "worker.queues": ("broken document",),
     "audit.detail": ("broken document",),
-    "span.waits": ("broken document", "document"),
-    "span.runs": ("broken document", "document"),
+    "span.measures": ("broken document", "document"),
+    "failure.jobs": ("broken document", "document"),
     "archive.metadata": ("broken document",),
     "cleanup.mode": ("text",),
     "reply.data": ("blob",),
@@ -79,7 +79,7 @@ CODES: Final = frozenset(
     {
         "job.born", "waiting.status", "finished.status", "attempt.outcome", "attempt.after",
         "event.event", "event.before", "event.after", "dependent.policy", "archive.status",
-        "pruned_key.status", "measured.kind", "change.kind", "cleanup.phase",
+        "pruned_key.status", "measured.measure", "change.kind", "cleanup.phase",
     }
 )  # fmt: skip
 """Columns that a newer version may give codes that this one does not know."""

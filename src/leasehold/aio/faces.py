@@ -14,8 +14,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from datetime import date, datetime
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.aio.awaited import AsyncItems, Awaited
 from leasehold.blobs.place import BlobPlace
@@ -27,6 +27,7 @@ from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.archive import ArchivedJob
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import (
     DEFAULT_QUEUE,
@@ -44,7 +45,7 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.reason import Reason
-from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
 from leasehold.core.model.retention import CleanUp, RetentionPolicy
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
@@ -53,6 +54,7 @@ from leasehold.core.model.settings import SettingValue
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
 from leasehold.queue.archive import Archive
@@ -74,6 +76,9 @@ from leasehold.queue.task import BaseTask, TaskLike
 from leasehold.queue.tasks import Decorator, Errors
 from leasehold.queue.workflow import Workflow, WorkflowRun
 from leasehold.worker.task import ExecutorKind
+
+if TYPE_CHECKING:
+    from leasehold.worker.supervisor import RequeueReport
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -445,6 +450,7 @@ class AsyncQueueCalls(Awaited):
         """The queue underneath, for what blocks for good reason (`run_worker`)."""
         self.load_tasks = queue.load_tasks
         self.start = queue.start
+        self.keep_alive = queue.keep_alive
         self.schedules = AsyncSchedules(queue.schedules, queue.bridge)
         self.settings = AsyncSettings(queue.settings, queue.bridge)
         self.dead_letters = AsyncDeadLetters(queue.dead_letters, queue.bridge)
@@ -999,10 +1005,18 @@ class AsyncQueueCalls(Awaited):
         """`reprioritize` several jobs; one answer each, in order."""
         return await self._call_long(lambda: self.queue.reprioritize_each(jobs, priority))
 
+    async def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: what was leased and kept before is the parent's."""
+        await self._call(self.queue.begin_anew_in_fork)
+
+    async def close(self) -> None:
+        """Keep no lease alive any longer."""
+        await self._call(self.queue.close)
+
     async def lease(
         self,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -1022,7 +1036,7 @@ class AsyncQueueCalls(Awaited):
         self,
         limit: int,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -1159,6 +1173,41 @@ class AsyncQueueCalls(Awaited):
         """What happened on each of the latest days (UTC), oldest first; the last is today."""
         return await self._call(lambda: self.queue.daily(queue, days))
 
+    async def timeline(
+        self,
+        metrics: str | Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime | timedelta = timedelta(hours=1),
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+
+        See `TaskQueue.timeline`.
+        """
+        return await self._call(
+            lambda: self.queue.timeline(
+                metrics, queue, since=since, until=until, resolution=resolution
+            )
+        )
+
+    async def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        """What fails, the most frequent first: how often, since when, and in which jobs.
+
+        See `TaskQueue.failures`.
+        """
+        return await self._call(lambda: self.queue.failures(queue, task=task, limit=limit))
+
+    async def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        """What each worker ever did, the one that leased most first, whether it still lives or not.
+
+        See `TaskQueue.worker_totals`.
+        """
+        return await self._call(lambda: self.queue.worker_totals(limit=limit))
+
     async def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.
 
@@ -1192,9 +1241,31 @@ class AsyncQueueCalls(Awaited):
         """
         return await self._call(self.queue.sweep)
 
-    async def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
-        return await self._call(lambda: self.queue.stuck(silent_seconds))
+    async def stuck(
+        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+
+        See `TaskQueue.stuck`.
+        """
+        return await self._call(lambda: self.queue.stuck(silent_seconds, running_seconds))
+
+    async def requeue_stuck(
+        self,
+        silent_seconds: float | None = 120.0,
+        running_seconds: float | None = None,
+        *,
+        reset_attempts: bool = False,
+    ) -> RequeueReport:
+        """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
+
+        See `TaskQueue.requeue_stuck`.
+        """
+        return await self._call(
+            lambda: self.queue.requeue_stuck(
+                silent_seconds, running_seconds, reset_attempts=reset_attempts
+            )
+        )
 
     async def lost_workers(self) -> list[str]:
         """Workers that are proved dead and whose jobs the next sweep takes back, by id.

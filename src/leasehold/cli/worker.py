@@ -17,6 +17,7 @@ from leasehold.documents.records import document_of
 
 STATUS_COLUMNS = (
     Column("id", "WORKER"),
+    Column("kind", "KIND"),
     Column("state", "STATE"),
     Column("pid", "PID", right=True),
     Column("crew_pid", "CREW", right=True),
@@ -192,8 +193,9 @@ def status(session: Session) -> None:
     """Which workers there are, alive or not, and what they run.
 
     A worker is `alive`, `dead` (that is proved; its jobs are run again by the next worker that
-    looks) or `silent` (no heartbeat for two minutes). Pid files of processes that are gone are
-    removed.
+    looks) or `silent` (no heartbeat for two minutes). A consumer, a program that leases in a loop
+    of its own, is `gone` when its process is: its jobs wait for their leases to end. Pid files of
+    processes that are gone are removed.
 
     \b
     Example:

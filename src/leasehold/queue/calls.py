@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.codec import CallCodec
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import (
     Attempt,
@@ -35,7 +36,7 @@ from leasehold.core.model.lease import (
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.reason import Reason
-from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
@@ -43,6 +44,7 @@ from leasehold.core.model.search import HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.consumer import WAIT_SECONDS, Consuming
@@ -64,6 +66,10 @@ from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.workflow import Workflow, WorkflowRun
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.task import ExecutorKind
+
+if TYPE_CHECKING:
+    from leasehold.queue.keepalive import KeepAlive, OnLost
+    from leasehold.worker.supervisor import RequeueReport
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -732,10 +738,18 @@ class QueueCalls:
         """`reprioritize` several jobs; one answer each, in order."""
         return self._orders.reprioritize_each(jobs, priority)
 
+    def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: what was leased and kept before is the parent's."""
+        self._consuming.begin_anew_in_fork()
+
+    def close(self) -> None:
+        """Keep no lease alive any longer."""
+        self._consuming.close()
+
     def lease(
         self,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -744,7 +758,11 @@ class QueueCalls:
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
 
-        It is yours until its lease runs out: `ack` or `nack` it, `extend` it while you work.
+        It is yours until its lease runs out: `ack` or `nack` it, and meanwhile `extend` it, or let
+        `keep_alive` do so. `lease_seconds` wins over what the job, its queue and the settings say.
+
+        Whoever leases is in the registry of workers, under the name `worker` (by default that of
+        this process), until it has neither leased nor renewed for two minutes and holds no job.
         """
         return self._consuming.lease(
             queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
@@ -754,7 +772,7 @@ class QueueCalls:
         self,
         limit: int,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -790,6 +808,16 @@ class QueueCalls:
         """
         return self._consuming.nack(lease, error, requeue=requeue, retry_after=retry_after)
 
+    def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
+        """Renew a lease in the background while a block runs: `with queue.keep_alive(lease):`.
+
+        `async with` does the same. Raises LeaseLostError when it begins if the lease is over. Later
+        `is_lost` of what the block gets says so, and `on_lost` is called from another thread: stop
+        then, and leave the job to whoever has it. It ends with the block, or when the lease is
+        settled inside. Leases that one consumer keeps in several threads share one heartbeat.
+        """
+        return self._consuming.keep_alive(lease, on_lost=on_lost)
+
     def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
@@ -816,7 +844,7 @@ class QueueCalls:
         self,
         limit: int,
         queue: str | Sequence[str] | None,
-        worker: str,
+        worker: str | None,
         tasks: Sequence[TaskLike] | None,
         lease_seconds: float | None = None,
         parent: JobRef | None = None,
@@ -909,6 +937,42 @@ class QueueCalls:
         """What happened on each of the latest days (UTC), oldest first; the last is today."""
         return self._metrics.daily(queue, days)
 
+    def timeline(
+        self,
+        metrics: str | Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime | timedelta = timedelta(hours=1),
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+
+        `since` is a moment, or how long before now. A value is None where it is not known: before
+        `known_since`, and for a percentile of a minute in which nothing was measured. Raises
+        InvalidWindowError for a name that is no metric and for more than 2,880 points.
+        """
+        return self._metrics.timeline(
+            metrics, queue, since=since, until=until, resolution=resolution
+        )
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        """What fails, the most frequent first: how often, since when, and in which jobs.
+
+        Errors that differ only in numbers, ids and addresses are the same failure. What failed
+        outlives the jobs; the 1,000 most telling failures of a store are kept.
+        """
+        return self._metrics.failures(queue, task=task, limit=limit)
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        """What each worker ever did, the one that leased most first, whether it still lives or not.
+
+        The 500 that did something last are kept.
+        """
+        return self._metrics.worker_totals(limit=limit)
+
     def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.
 
@@ -952,9 +1016,34 @@ class QueueCalls:
         """
         return self._upkeep.sweep()
 
-    def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
-        return self._upkeep.stuck(silent_seconds)
+    def stuck(
+        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+
+        Those silent for longest come first. None leaves one of the two out.
+        """
+        return self._upkeep.stuck(silent_seconds, running_seconds)
+
+    def requeue_stuck(
+        self,
+        silent_seconds: float | None = 120.0,
+        running_seconds: float | None = None,
+        *,
+        reset_attempts: bool = False,
+    ) -> RequeueReport:
+        """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", job_id="letter")
+        >>> lease = queue.lease(worker="me")
+        >>> [each.job.job_id for each in queue.requeue_stuck(silent_seconds=0).requeued]
+        ['letter']
+        """
+        return self._upkeep.requeue_stuck(
+            silent_seconds, running_seconds, reset_attempts=reset_attempts
+        )
 
     def lost_workers(self) -> list[str]:
         """Workers that are proved dead and whose jobs the next sweep takes back, by id.

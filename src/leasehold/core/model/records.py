@@ -21,21 +21,30 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as the registry knows it."""
+    """A worker as the registry knows it, or a consumer: whoever leases in a loop of its own."""
 
     id: str
-    host: str
-    pid: int
+    host: str | None = None
+    """None, as is `pid`, of a consumer that reaches the store over a network."""
+    pid: int | None = None
     queues: tuple[str, ...]
     slots: int
+    """How many jobs it runs at once; of a consumer, how many it asked for the last time."""
     started_at: datetime
     heartbeat_at: datetime
     running: int = 0
     """How many leases it holds."""
+    is_consumer: bool = False
 
 
 SILENT_SECONDS: Final = 120.0
-"""A worker without a sign of life for longer is not taken to be at work."""
+"""A worker without a sign of life for longer is not taken to be at work; a consumer is gone."""
+
+
+def is_at_work(worker: WorkerInfo, now: datetime) -> bool:
+    """Whether it gave a sign of life lately. A consumer may say nothing while it runs a job."""
+    earliest = now - timedelta(seconds=SILENT_SECONDS)
+    return worker.heartbeat_at >= earliest or (worker.is_consumer and worker.running > 0)
 
 
 def at_work(
@@ -46,8 +55,12 @@ def at_work(
     The registry keeps both until a sweep has seen to their jobs; the file of a restored backup has
     the workers of the day it was made.
     """
-    earliest = now - timedelta(seconds=SILENT_SECONDS)
-    return [each for each in workers if each.id not in lost and each.heartbeat_at >= earliest]
+    return [each for each in workers if each.id not in lost and is_at_work(each, now)]
+
+
+def without_gone(workers: Iterable[WorkerInfo], now: datetime) -> list[WorkerInfo]:
+    """Without the consumers that are silent for too long: nobody else would take them out."""
+    return [each for each in workers if not each.is_consumer or is_at_work(each, now)]
 
 
 class WorkerLife(Protocol):
@@ -71,6 +84,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[Status, int]
     """How many jobs stand in each status now."""
     submitted: int = 0
+    leased: int = 0
+    """Attempts that began."""
     completed: int = 0
     failed: int = 0
     """Attempts that failed, retried or not."""
@@ -78,10 +93,16 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Failed attempts that another one followed or will follow."""
     dead: int = 0
     cancelled: int = 0
+    lost: int = 0
+    """Leases taken from holders that were lost, or by order."""
     recovered: int = 0
-    """Jobs taken back from a holder that was lost, to be run again."""
+    """Those of them whose jobs run again."""
+    renewed: int = 0
+    """Renewals of leases."""
     rejected: int = 0
-    """Jobs refused because the queue was full."""
+    """Jobs refused because the queue was full or they came too fast."""
+    rate_limited: int = 0
+    """Those of them that came too fast."""
     cleaned: int = 0
     """Jobs discarded or pruned after they had ended."""
 
@@ -93,6 +114,21 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
             if name != "counts"
         }
         return {status.value: self.counts.get(status, 0) for status in Status} | totals
+
+
+class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker, or consumer, ever did, whether it still lives or not."""
+
+    worker: str
+    leased: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Attempts that failed, retried or not."""
+    lost: int = 0
+    """Leases that were taken from it."""
+    first_at: datetime
+    """The minute in which it first leased a job or settled one, and in which it last did."""
+    last_at: datetime
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):

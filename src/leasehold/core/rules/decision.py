@@ -26,7 +26,9 @@ _RETRIED: Final = ("failed", "retried")
 _FAILED_FOR_GOOD: Final = ("failed", "dead")
 _DEAD: Final = ("dead",)
 _CANCELLED: Final = ("cancelled",)
-_RECOVERED: Final = ("recovered",)
+_RECOVERED: Final = ("lost", "recovered")
+_LOST_AND_DEAD: Final = ("lost", "dead")
+_LOST_AND_CANCELLED: Final = ("lost", "cancelled")
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +47,11 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """When it may run again, for a job that waits."""
     has_run: bool = False
     """Whether the attempt came to an end by itself, so that its run time says something."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the attempt failed, or its worker was lost; a cancelled one did neither."""
+        return self.error is not None and self.status is not Status.CANCELLED
 
     @property
     def reason(self) -> str | None:
@@ -113,10 +120,11 @@ def decide_recovery(
 ) -> Decision:
     """What becomes of a running job that is taken from its holder; `error` says how it was lost."""
     if cancel_reason is not None:
-        return _cancelled(attempts, cancel_reason, error)
+        cancelled = _cancelled(attempts, cancel_reason, error)
+        return msgspec.structs.replace(cancelled, totals=_LOST_AND_CANCELLED)
     if attempts >= allowance:
         message = f"its worker was lost {attempts} time(s) or more and no attempt is left"
-        return Decision(Event.DEAD, Status.DEAD, attempts, _DEAD, message, error)
+        return Decision(Event.DEAD, Status.DEAD, attempts, _LOST_AND_DEAD, message, error)
     why = "" if error is None else error.message
     return Decision(Event.RECOVERED, Status.PENDING, attempts, _RECOVERED, why, error)
 

@@ -25,6 +25,7 @@ from leasehold.errors import (
     DuplicateJobError,
     LeaseholdError,
     QueueFullError,
+    RateLimitedError,
 )
 
 
@@ -143,7 +144,8 @@ class _Call:
             except LeaseholdError as error:
                 verdicts.append(error)
                 if isinstance(error, QueueFullError):
-                    self._intake.count_rejected([draft])
+                    too_fast = isinstance(error, RateLimitedError)
+                    self._intake.count_rejected([draft], rate_limited=too_fast)
         return self._store(verdicts)
 
     def _store_all(self) -> Sequence[Answer] | QueueFullError:
@@ -167,7 +169,8 @@ class _Call:
                 raise taken from None
             if not isinstance(error, QueueFullError):
                 raise
-            self._intake.count_rejected(self._asked)
+            too_fast = isinstance(error, RateLimitedError)
+            self._intake.count_rejected(self._asked, rate_limited=too_fast)
             return error
 
     # -- each draft by itself ----------------------------------------------------------------

@@ -9,9 +9,10 @@ from typing import Final
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PROMOTED_AT_ONCE
 from leasehold.core.model.lease import Lease, LeaseRequest
-from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX, UNLIMITED
+from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.outcome import Complete, Fail, Outcome
 from leasehold.core.model.queue_config import DEFAULT_CONFIG
+from leasehold.core.model.span import WAIT_OF_PRIORITY
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
@@ -28,6 +29,7 @@ TAKE: Final = Verdict.TAKE
 CANCEL: Final = Verdict.CANCEL
 PARK: Final = Verdict.PARK
 _CLOSED: Final = BreakerState()
+_LEASED: Final = ("leased",)
 
 
 def lease(
@@ -57,6 +59,8 @@ def lease(
     # Each pass leaves out what the one before has found to be closed: a breaker or a queue.
     while not walk.is_over and _pass(state, request, opened, walk, now, lease_micros, leases):
         pass
+    if leases:
+        state.worked.did(request.worker, _LEASED, state.now, len(leases))
     cut_short = walk.is_cut_short and len(leases) < request.limit
     if cut_short:
         state.wake()
@@ -97,6 +101,7 @@ def _pass(
                 free_of_key = partial(walk.free_of_key, queue.name)
                 streams += queue.state.lanes.parked_streams(tasks, parent_id, free_of_key)
     by_task = request.lease_seconds_by_task or {}
+    overridden = request.lease_seconds_override is not None
     for record in in_order(streams, state.now):
         draft = record.draft
         queue = queues[draft.queue]
@@ -107,10 +112,12 @@ def _pass(
                 assert queue.state.rule is not None
                 config = queue.state.rule.config
                 count_starts(BucketBook(state), queue.name, config, (draft.limit_key,))
-            own = draft.lease_seconds or by_task.get(draft.task)
+            own = None if overridden else draft.lease_seconds or by_task.get(draft.task)
             micros = lease_micros if own is None else round(own * 1e6)
             leases.append(_grant(state, record, request.worker, now, micros))
-            queue.state.meter.waits.add(state.now - record.available_at)
+            queue.state.totals.leased += 1
+            waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
+            waits.add(state.now - record.available_at)
             if lane.probe is not None:
                 queue.state.breakers[draft.task] = lane.probe.probed(state.now)
         elif verdict is CANCEL:
@@ -216,9 +223,10 @@ def _grant(state: State, record: Record, worker: str, now: datetime, micros: int
     record.expires_at = state.now + micros
     record.reason = None
     record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))
-    if len(record.attempt_rows) > ATTEMPT_RECORDS_MAX:
-        del record.attempt_rows[0]
-    state.step(record, Event.LEASED, Status.RUNNING)
+    surplus = len(record.attempt_rows) - state.settings.attempt_records_max
+    if surplus > 0:
+        del record.attempt_rows[:surplus]
+    state.step(record, Event.LEASED, Status.RUNNING, record.expires_at)
     return Lease(
         job_id=record.id,
         version=version,

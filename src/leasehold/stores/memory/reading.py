@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Iterator
 from heapq import nsmallest
 from itertools import count, islice
 
-import msgspec
-
 from leasehold.core.model.job import Attempt, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.pages import (
@@ -19,7 +17,6 @@ from leasehold.core.model.pages import (
     history_page,
     log_page,
 )
-from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.refusals import check_page, not_a_cursor
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import HeavyField, JobFilter, Page, check_left_out, lightened
@@ -137,14 +134,6 @@ def log(state: State, job_id: str) -> JobLog:
     if record is None or record.log is None:
         return JobLog([])
     return JobLog(list(record.log.lines), record.log.dropped)
-
-
-def workers(state: State) -> list[WorkerInfo]:
-    held = [record.worker for record in state.running.values()]
-    return [
-        msgspec.structs.replace(info, running=held.count(info.id))
-        for info in state.workers.values()
-    ]
 
 
 def _candidates(state: State, where: JobFilter) -> Iterator[Record]:

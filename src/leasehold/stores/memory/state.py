@@ -27,7 +27,7 @@ from leasehold.core.model.retention import (
 )
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.settings import retention_by
-from leasehold.core.model.span import MINUTE_MICROS, Span
+from leasehold.core.model.span import MINUTE_MICROS, SUBMITTED_IN, Span, band_of
 from leasehold.core.model.status import TERMINAL, Event, Status, check
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import Progress
@@ -45,6 +45,7 @@ from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.meter import Meter, Spans
 from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.tallies import Failures, Workers
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -61,13 +62,17 @@ class Totals(msgspec.Struct):
     """Lifetime totals of one queue, under the names they have in `Stats`."""
 
     submitted: int = 0
+    leased: int = 0
     completed: int = 0
     failed: int = 0
     retried: int = 0
     dead: int = 0
     cancelled: int = 0
+    lost: int = 0
     recovered: int = 0
+    renewed: int = 0
     rejected: int = 0
+    rate_limited: int = 0
     cleaned: int = 0
 
 
@@ -75,7 +80,8 @@ class MemoryQueue:
     """One queue: who waits in it, and its figures."""
 
     __slots__ = (
-        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "totals",
+        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule",
+        "submitted_by_priority", "totals",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,6 +90,7 @@ class MemoryQueue:
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
+        self.submitted_by_priority = [0] * 101
         self.meter = Meter()
         self.rule: QueueRule | None = None
         """None for a queue that nobody configured."""
@@ -93,7 +100,10 @@ class MemoryQueue:
 
     def totals_ever(self) -> Span:
         """Everything that is counted for ever, and its depth."""
-        return self.meter.totals(msgspec.structs.asdict(self.totals), self.counts[PENDING])
+        counted = msgspec.structs.asdict(self.totals) | dict.fromkeys(SUBMITTED_IN.values(), 0)
+        for priority, jobs in enumerate(self.submitted_by_priority):
+            counted[SUBMITTED_IN[band_of(priority)]] += jobs
+        return self.meter.totals(counted, self.counts[PENDING])
 
 
 class KnownKey(msgspec.Struct):
@@ -145,6 +155,8 @@ class State:
         """When the first of the schedules is due."""
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
+        self.worked = Workers()
+        self.failures = Failures()
         self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
         self.audited = 0  # the number of the latest of them
         self.feed: Feed | None = None
@@ -226,6 +238,7 @@ class State:
         queue = self.queue(record.draft.queue)
         queue.counts[record.status] += 1
         queue.totals.submitted += 1
+        queue.submitted_by_priority[record.priority] += 1
         self.tell(record, Event.CREATED, before=None)
         self._enter(queue, record)
 
@@ -243,7 +256,7 @@ class State:
                 found[record.id] = record
         return list(found.values())
 
-    def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
+    def step(self, record: Record, event: Event, after: Status, message: str | int = "") -> None:
         """Change a job's status, if the table allows it, with all that hangs on it."""
         before = record.status
         check(event, before, after, record.id)
@@ -295,7 +308,7 @@ class State:
         event: Event,
         *,
         before: Status | None,
-        message: str = "",
+        message: str | int = "",
         holder: tuple[str | None, int] | None = None,
     ) -> None:
         """Write one event to a job's history; `holder` and version default to the job's own."""

@@ -19,6 +19,7 @@ from leasehold.core.contract.transactions import Connection, JobTransaction
 from leasehold.core.model.archive import ArchivedJob, ArchivePage
 from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine
@@ -35,7 +36,16 @@ from leasehold.core.model.lease import (
 )
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.model.records import AuditRecord, Listener, Purged, Stats, Submitted, WorkerInfo
+from leasehold.core.model.records import (
+    AuditRecord,
+    Listener,
+    Purged,
+    Stats,
+    Submitted,
+    WorkerInfo,
+    WorkerTotals,
+)
+from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
@@ -49,7 +59,7 @@ from leasehold.core.model.search import HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
-from leasehold.core.rules import metrics, people, scheduling
+from leasehold.core.rules import failures, metrics, people, scheduling
 from leasehold.core.rules.dependencies import SortedOut
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
@@ -63,6 +73,7 @@ from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, 
 from leasehold.core.rules.recovery import recover_one
 from leasehold.core.rules.replies import check_request_id
 from leasehold.core.rules.settings_in_force import setting_to_set, setting_to_unset
+from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
 from leasehold.interrupts import SHIELD, Interrupted
@@ -76,6 +87,7 @@ from leasehold.stores.memory import (
     queues,
     reading,
     recovery,
+    registry,
     replies,
     settings,
     submission,
@@ -222,6 +234,7 @@ class MemoryStore:
         for jobs in batched(self._look(recovery.expired), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
+        self._run(registry.forget_consumers)
         self._run(feed.end_if_unfollowed)
         for queue in self._look(queues.being_deleted_now):
             self._bury(queue)
@@ -240,8 +253,10 @@ class MemoryStore:
             )
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        return self._look(recovery.stuck, silent_seconds)
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        return self._look(recovery.stuck, silent_seconds, running_seconds)
 
     def promote(self) -> int:
         promoted = 0
@@ -252,16 +267,11 @@ class MemoryStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> _Registration:
-        def enter(state: State) -> None:
-            now = from_micros(state.now)
-            state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
-            state.note_change("worker", info.id)
-
-        self._run(enter)
+        self._run(registry.enter, info)
         return _Registration(lambda: self._leave(info.id))
 
     def workers(self) -> list[WorkerInfo]:
-        return self._look(reading.workers)
+        return self._look(registry.workers)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -366,6 +376,35 @@ class MemoryStore:
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
         return self._look(lambda state: metrics.daily(Look(state), queue, days))
+
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        return self._look(
+            lambda state: timeline(
+                Look(state), metrics, queue, since=since, until=until, resolution=resolution
+            )
+        )
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        check_page(limit)
+        return self._look(
+            lambda state: failures.in_order(state.failures.by_fingerprint.values(), queue, task)[
+                :limit
+            ]
+        )
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        check_page(limit)
+        return self._look(lambda state: metrics.in_order(state.worked.totals())[:limit])
 
     def queues(self) -> list[str]:
         return self._look(lambda state: sorted(state.queues))
@@ -659,8 +698,7 @@ class MemoryStore:
     def _leave(self, worker: str) -> None:
         # Not through _run: a worker may leave in peace after its store was closed.
         with SHIELD, self._lock:
-            if self._state.workers.pop(worker, None) is not None:
-                self._state.note_change("worker", worker)
+            registry.leave(self._state, worker)
 
 
 class _Registration:

@@ -143,6 +143,8 @@ class Intake(BucketBook):
     def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
         return {job_id: self._state.records[job_id].status for job_id in job_ids}
 
-    def count_rejected(self, drafts: Sequence[Draft]) -> None:
+    def count_rejected(self, drafts: Sequence[Draft], *, rate_limited: bool) -> None:
         for draft in drafts:
-            self._state.queue(draft.queue).totals.rejected += 1
+            totals = self._state.queue(draft.queue).totals
+            totals.rejected += 1
+            totals.rate_limited += rate_limited

@@ -15,6 +15,7 @@ from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.archive import ArchivedJob, ArchivePage
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine, check_progress
@@ -31,7 +32,16 @@ from leasehold.core.model.lease import (
 )
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.model.records import AuditRecord, Listener, Purged, Stats, Submitted, WorkerInfo
+from leasehold.core.model.records import (
+    AuditRecord,
+    Listener,
+    Purged,
+    Stats,
+    Submitted,
+    WorkerInfo,
+    WorkerTotals,
+)
+from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
@@ -45,7 +55,15 @@ from leasehold.core.model.search import HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
-from leasehold.core.rules import fence, metrics, people, queue_orders, recovery, scheduling
+from leasehold.core.rules import (
+    failures,
+    fence,
+    metrics,
+    people,
+    queue_orders,
+    recovery,
+    scheduling,
+)
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
     Order,
@@ -55,6 +73,7 @@ from leasehold.core.rules.filter_orders import (
     narrowed,
 )
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
@@ -62,12 +81,14 @@ from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import archive, pruning
-from leasehold.stores.sqlite.leasing import recover, renew
+from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import inspection, jobs, read, records
+from leasehold.stores.sqlite.reading import history, inspection, jobs, read, records
 from leasehold.stores.sqlite.reading.metrics import Look
+from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.tallies import Failures, worker_totals
 from leasehold.stores.sqlite.rules import queues, schedules, settings, tokens
 from leasehold.stores.sqlite.rules.schedules import Shelf
 from leasehold.stores.sqlite.submitting import entering, gate, linking
@@ -176,10 +197,13 @@ class SQLiteStore:
             )
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        silent = round(silent_seconds * 1e6)
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
         return self._database.look(
-            lambda db: recover.stuck_jobs(db, self._database.now(db) - silent)
+            lambda db: recover.stuck_jobs(
+                db, self._database.now(db), silent_seconds, running_seconds
+            )
         )
 
     def promote(self) -> int:
@@ -191,10 +215,10 @@ class SQLiteStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> LockedLife:
-        return recover.register_worker(self._database, info)
+        return registry.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
-        return self._database.look(records.workers)
+        return self._database.look(lambda db: records.workers(db, self._database.now(db)))
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
@@ -269,10 +293,10 @@ class SQLiteStore:
         return self._database.look(lambda db: read.find_ids(db, prefix, limit))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        return self._database.look(lambda db: read.attempts(db, job_id))
+        return self._database.look(lambda db: history.attempts(db, job_id))
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        return self._database.look(lambda db: read.history(db, job_id))
+        return self._database.look(lambda db: history.history(db, job_id))
 
     def log(self, job_id: str) -> JobLog:
         return self._database.look(lambda db: records.log(db, job_id))
@@ -280,7 +304,7 @@ class SQLiteStore:
     def history_page(
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        return self._database.look(lambda db: read.page_of_history(db, job_id, limit, cursor))
+        return self._database.look(lambda db: history.page_of_history(db, job_id, limit, cursor))
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         return self._database.look(lambda db: records.page_of_log(db, job_id, limit, cursor))
@@ -419,6 +443,32 @@ class SQLiteStore:
         return self._database.look(
             lambda db: metrics.daily(Look(db, self._database.now(db)), queue, days)
         )
+
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        with self._database.read() as db:
+            look = Look(db, self._database.now(db))
+            return timeline(look, metrics, queue, since=since, until=until, resolution=resolution)
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        check_page(limit)
+        with self._database.read() as db:
+            return failures.in_order(Failures(db).all(), queue, task)[:limit]
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        check_page(limit)
+        with self._database.read() as db:
+            totals = worker_totals(db, Spans(db).open_minute())
+            return metrics.in_order(totals)[:limit]
 
     # -- retention ---------------------------------------------------------------------------
 

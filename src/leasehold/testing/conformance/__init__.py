@@ -28,9 +28,11 @@ from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
 from leasehold.testing.conformance.clocking import ClockClauses  # noqa: E402
 from leasehold.testing.conformance.configuring import ConfiguringClauses  # noqa: E402
+from leasehold.testing.conformance.consuming import ConsumingClauses  # noqa: E402
 from leasehold.testing.conformance.dependency_ends import DependencyEndsClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.expiring import ExpiringClauses  # noqa: E402
+from leasehold.testing.conformance.failing import FailingClauses  # noqa: E402
 from leasehold.testing.conformance.firing import FiringClauses  # noqa: E402
 from leasehold.testing.conformance.following import FollowingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
@@ -40,6 +42,7 @@ from leasehold.testing.conformance.keying import KeyingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
+from leasehold.testing.conformance.measuring_kinds import MeasuringKindsClauses  # noqa: E402
 from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
 from leasehold.testing.conformance.ordering import OrderingClauses  # noqa: E402
 from leasehold.testing.conformance.pacing import PacingClauses  # noqa: E402
@@ -61,7 +64,9 @@ from leasehold.testing.conformance.searching import SearchingClauses  # noqa: E4
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.starting import StartingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.telling import TellingClauses  # noqa: E402
 from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
+from leasehold.testing.conformance.timelines import TimelineClauses  # noqa: E402
 from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
 from leasehold.testing.conformance.transacting_attempts import TransactingAttemptsClauses  # noqa: E402
 from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses  # noqa: E402
@@ -100,6 +105,9 @@ class StoreConformance(
     ReferencingClauses,
     MeasuringClauses,
     MeasuringNowClauses,
+    MeasuringKindsClauses,
+    TimelineClauses,
+    FailingClauses,
     TransactingClauses,
     TransactingAttemptsClauses,
     TransactingRulesClauses,
@@ -111,6 +119,8 @@ class StoreConformance(
     SearchingClauses,
     ParkingClauses,
     TextClauses,
+    TellingClauses,
+    ConsumingClauses,
     StartingClauses,
     PacingClauses,
 ):

@@ -12,6 +12,7 @@ from leasehold.core.contract.transactions import Connection, JobTransaction
 from leasehold.core.model.archive import ArchivedJob, ArchivePage
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine
@@ -36,6 +37,7 @@ from leasehold.core.model.records import (
     Submitted,
     WorkerInfo,
     WorkerLife,
+    WorkerTotals,
 )
 from leasehold.core.model.retention import (
     BATCH_MAX,
@@ -52,6 +54,7 @@ from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,
@@ -184,8 +187,12 @@ class Channel:
             reason=reason,
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        return self._call("stuck", silent_seconds=silent_seconds)  # type: ignore[no-any-return]
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        return self._call(  # type: ignore[no-any-return]
+            "stuck", silent_seconds=silent_seconds, running_seconds=running_seconds
+        )
 
     def promote(self) -> int:
         return self._call("promote")  # type: ignore[no-any-return]
@@ -249,6 +256,27 @@ class Channel:
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
         return self._world.store.daily(queue, days=days)
+
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        return self._world.store.timeline(
+            metrics, queue, since=since, until=until, resolution=resolution
+        )
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        return self._world.store.failures(queue, task=task, limit=limit)
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        return self._world.store.worker_totals(limit=limit)
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._world.store.graph(job_ids)

@@ -9,6 +9,7 @@ from typing import Final
 
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.priority import default_tier
+from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
 from leasehold.core.model.status import Status
 from leasehold.core.rules.leasing import OpenLane
 from leasehold.env import from_micros
@@ -23,8 +24,10 @@ from leasehold.stores.sqlite.schema.rows import (
 )
 from leasehold.stores.sqlite.writing.step import Step
 
-GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0)"
+GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?)"
 
+
+_LEASED: Final = ("leased",)
 
 Granted = tuple[Candidate, Lease]
 
@@ -39,6 +42,7 @@ def read(
     granted: list[Granted] = []
     unreadable: list[tuple[int, str]] = []
     by_task = request.lease_seconds_by_task or {}
+    override = request.lease_seconds_override
     default_seconds = request.lease_seconds or step.settings.lease_seconds
     for job in jobs:
         try:
@@ -48,10 +52,10 @@ def read(
                 seconds_of("lease_seconds", job.lease_seconds)
             if job.timeout_seconds is not None:
                 seconds_of("timeout_seconds", job.timeout_seconds)
-            seconds = job.lease_seconds or by_task.get(task) or default_seconds
+            seconds = override or job.lease_seconds or by_task.get(task) or default_seconds
             expiry = expiries.get(seconds)
             if expiry is None:
-                expiry = expiries[seconds] = from_micros(_end_of(now, seconds))
+                expiry = expiries[seconds] = from_micros(now + round(seconds * 1e6))
             lease = Lease(
                 job_id=job.id,
                 version=max(job.version, floor) + 1,
@@ -91,12 +95,15 @@ def read(
 def grant(step: Step, granted: Sequence[Granted]) -> None:
     """Let the jobs run."""
     now = step.now
-    waits: defaultdict[int, list[int]] = defaultdict(list)
+    waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
     for job, _ in granted:
-        waits[job.lane].append(now - job.available_at)
-    for lane, waited in waits.items():
+        waits[job.lane, WAIT_OF_PRIORITY[job.priority]].append(now - job.available_at)
+    for (lane, measure), waited in waits.items():
         step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
-        step.measured.waited(step.count, lane, waited)
+        step.count(lane, "total_leased", len(waited))
+        step.measured.took(lane, measure, waited)
+    if granted:
+        step.worked(granted[0][1].worker, _LEASED, len(granted))
     # Those that may have a row in `place` to forget.
     placed = [
         job.seq
@@ -115,9 +122,10 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
     step.executemany(
         GRANT,
         [
-            (job.seq, lease.version, lease.worker, now, _end_of(now, lease.lease_seconds), now,
-             lease.attempt, job.events + 1, job.events + 1, job.available_at)
+            (job.seq, lease.version, lease.worker, now, now + micros, now, lease.attempt,
+             job.events + 1, job.events + 1, job.available_at, micros)
             for job, lease in granted
+            for micros in (round(lease.lease_seconds * 1e6),)
         ],
     )  # fmt: skip
     if step.rules.paced:
@@ -131,7 +139,3 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
         )
         parking.granted(step, keys)
         step.newly_shown.difference_update(placed)
-
-
-def _end_of(now: int, lease_seconds: float) -> int:
-    return now + round(lease_seconds * 1e6)

@@ -8,22 +8,24 @@ import apsw
 
 from leasehold.core.model.joblog import JobLog, LogLine
 from leasehold.core.model.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
-from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.records import AuditRecord, WorkerInfo, without_gone
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, detail_of, queues_of
 
 WORKERS: Final = Lenient(
     {
         "id": Kind.TEXT,
-        "host": Kind.TEXT,
-        "pid": Kind.WHOLE,
+        "host": Kind.TEXT_OR_NULL,
+        "pid": Kind.WHOLE_OR_NULL,
         "queues": Kind.TEXT,
         "slots": Kind.WHOLE,
         "started_at": Kind.MOMENT,
         "heartbeat_at": Kind.MOMENT,
-        "(SELECT count(*) FROM running WHERE running.worker = worker.id)": Kind.WHOLE,
+        "coalesce(held.jobs, 0)": Kind.WHOLE,
+        "is_consumer": Kind.WHOLE,
     },
-    "FROM worker ORDER BY started_at",
+    "FROM worker LEFT JOIN (SELECT worker, count(*) AS jobs FROM running GROUP BY worker) AS held "
+    "ON held.worker = worker.id ORDER BY started_at",
 )
 LOG: Final = Lenient(
     {"n": Kind.WHOLE, "at": Kind.MOMENT, "line": Kind.TEXT},
@@ -47,9 +49,9 @@ FIRST: Final = 2**63 - 1
 """Above the number of every record."""
 
 
-def workers(db: apsw.Connection) -> list[WorkerInfo]:
-    """The registered workers, those that started first first."""
-    return [
+def workers(db: apsw.Connection, now: int) -> list[WorkerInfo]:
+    """The registered workers and consumers, those that came first first."""
+    infos = [
         WorkerInfo(
             id=id_,
             host=host,
@@ -59,9 +61,13 @@ def workers(db: apsw.Connection) -> list[WorkerInfo]:
             started_at=from_micros(started_at),
             heartbeat_at=from_micros(heartbeat_at),
             running=running,
+            is_consumer=bool(is_consumer),
         )
-        for id_, host, pid, queues, slots, started_at, heartbeat_at, running in WORKERS.rows(db)
+        for id_, host, pid, queues, slots, started_at, heartbeat_at, running, is_consumer in (
+            WORKERS.rows(db)
+        )
     ]
+    return without_gone(infos, from_micros(now))
 
 
 def log(db: apsw.Connection, job_id: str) -> JobLog:

@@ -12,7 +12,7 @@ from typing import Final
 from leasehold.core.model.histogram import BOUNDS
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.retention import COUNTED
-from leasehold.core.model.span import BANDS, SUMMED
+from leasehold.core.model.span import BANDS, SUMMED, Measure
 from leasehold.core.model.status import TERMINAL, Status
 from leasehold.core.rules.cleanup_store import Phase
 from leasehold.core.rules.sampling import Resolution
@@ -145,7 +145,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "running": {
         **dict.fromkeys(
-            ("seq", "version", "attempts", "events", "leased_event", "moved_by"), WHOLE
+            (
+                *("seq", "version", "attempts", "events", "leased_event", "moved_by"),
+                "lease_micros",
+            ),
+            WHOLE,
         ),
         "worker": TEXT,
         **dict.fromkeys(("acquired_at", "expires_at", "heartbeat_at", "available_at"), MOMENT),
@@ -163,7 +167,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "attempt": {
         **dict.fromkeys(
-            ("seq", "version", "number", "attempts", "leased_event", "ended_event"), WHOLE
+            (
+                *("seq", "version", "number", "attempts", "leased_event", "ended_event"),
+                "lease_micros",
+            ),
+            WHOLE,
         ),
         "worker": TEXT,
         "started_at": MOMENT,
@@ -175,6 +183,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "expires_at": or_null(MOMENT),
         "heartbeat_at": or_null(MOMENT),
     },
+    "failed_job": {"seq": WHOLE, "count": WHOLE, "first_at": MOMENT, "last_at": MOMENT},
     "event": {
         **dict.fromkeys(("seq", "n", "attempts", "version"), WHOLE),
         "at": MOMENT,
@@ -195,12 +204,13 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     "log": {"seq": WHOLE, "n": WHOLE, "at": MOMENT, "line": TEXT},
     "worker": {
         "id": TEXT,
-        "host": TEXT,
-        "pid": WHOLE,
+        "host": or_null(TEXT),
+        "pid": or_null(WHOLE),
         "queues": read_as("names"),
         "slots": WHOLE,
         "started_at": MOMENT,
         "heartbeat_at": MOMENT,
+        "is_consumer": between(0, 1),
     },
     "audit": {
         "n": WHOLE,
@@ -253,11 +263,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "bound": or_null(WHOLE),
     },
     "archive": {
-        **dict.fromkeys(("day", "seq", "attempts"), WHOLE),
+        **dict.fromkeys(("day", "seq", "attempts", "failure_count"), WHOLE),
         **dict.fromkeys(("id", "queue", "task"), TEXT),
         "status": ENDED,
         **dict.fromkeys(("created_at", "finished_at", "archived_at"), MOMENT),
-        "started_at": or_null(MOMENT),
+        **dict.fromkeys(("started_at", "first_failed_at", "last_failed_at"), or_null(MOMENT)),
         **dict.fromkeys(
             ("error_type", "error_message", "reason", "result", "parent_id"), or_null(TEXT)
         ),
@@ -273,17 +283,32 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "measured": {
         "lane": WHOLE,
-        "kind": between(0, 1),
-        "bucket": between(0, len(BOUNDS)),
+        "measure": either(map(int, Measure)),
+        # Under lane 0 it is the number of a worker.
+        "bucket": f"{WHOLE} AND (lane = 0 OR {{0}} <= {len(BOUNDS)})",
         "jobs": WHOLE,
+        "micros": WHOLE,
     },
     "span": {
         "resolution": either(map(int, Resolution)),
         "queue": TEXT,
         "at": WHOLE,
         **dict.fromkeys((*SUMMED, "pending_before", "pending", "deepest"), WHOLE),
-        "waits": read_as("histogram"),
-        "runs": read_as("histogram"),
+        "measures": read_as("measures"),
+    },
+    "failure": {
+        **dict.fromkeys(("fingerprint", "queue", "task", "error_type", "message", "frame"), TEXT),
+        "count": WHOLE,
+        "first_at": MOMENT,
+        "last_at": MOMENT,
+        "jobs": read_as("ids"),
+    },
+    "worker_total": {
+        "id": WHOLE,
+        "worker": TEXT,
+        **dict.fromkeys(("leased", "completed", "failed", "lost"), WHOLE),
+        "first_at": MOMENT,
+        "last_at": MOMENT,
     },
     "change": {
         "n": WHOLE,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
-from leasehold.core.model.histogram import Histogram
+from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.retention import CleanUpMode
 from leasehold.core.model.schedule import ScheduleDraft
@@ -111,7 +111,10 @@ _INSTEAD: Final[dict[str, dict[str, str]]] = {
     "dependent": {"policy": "NULL"},
 }
 """What is shown in place of damaged cells: these rows stand for jobs, and are not left out."""
-_HIDDEN: Final = ("archive", "cleanup", "measured", "change", "reply", "dependency", "key_lane")
+_HIDDEN: Final = (
+    "archive", "cleanup", "measured", "change", "reply", "dependency", "key_lane", "failure",
+    "failed_job", "worker_total",
+)  # fmt: skip
 """The damaged rows of these are left out."""
 
 
@@ -162,7 +165,8 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "retry": retry_of,
     "metadata": metadata_of,
     "names": msgspec.json.Decoder(list[str]).decode,
-    "histogram": msgspec.json.Decoder(Histogram).decode,
+    "measures": msgspec.json.Decoder(dict[int, Measurements]).decode,
+    "ids": msgspec.json.Decoder(tuple[str, ...]).decode,
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,
     "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),

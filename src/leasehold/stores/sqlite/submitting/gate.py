@@ -17,6 +17,7 @@ from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.model.records import Stats
+from leasehold.core.model.span import COUNTED
 from leasehold.core.model.status import Status
 from leasehold.core.rules.gate import QueueFill
 from leasehold.stores.sqlite.writing.step import Step
@@ -95,22 +96,11 @@ class GateBook(BucketBook):
 FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
 MAKE: Final = "INSERT INTO lane (queue, task) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
-_TOTALS: Final = (
-    "submitted",
-    "completed",
-    "failed",
-    "retried",
-    "dead",
-    "cancelled",
-    "recovered",
-    "rejected",
-    "cleaned",
-)
 STATS: Final = (  # every name in it is our own
     "SELECT "  # noqa: S608
     + ", ".join(f"coalesce(sum({status.value}), 0)" for status in Status)
     + ", "
-    + ", ".join(f"coalesce(sum(total_{name}), 0)" for name in _TOTALS)
+    + ", ".join(f"coalesce(sum(total_{name}), 0)" for name in COUNTED)
     + " FROM lane WHERE queue = coalesce(?, queue)"
 )
 
@@ -158,5 +148,5 @@ def queues(db: apsw.Connection) -> list[str]:
 def stats_of(row: tuple[int, ...]) -> Stats:
     """What the STATS query found."""
     counts = dict(zip(Status, row, strict=False))
-    totals = dict(zip(_TOTALS, row[len(Status) :], strict=True))
+    totals = dict(zip(COUNTED, row[len(Status) :], strict=True))
     return Stats(counts=counts, **totals)

@@ -70,7 +70,7 @@ _FORGET_MEASURED: Final = """
 """
 BEGUN_ANEW: Final = (
     "measured", "span", "bucket", "change", "reply", "cleanup", "rescoring", "pruned_key",
-    "key_lane", "resting",
+    "key_lane", "resting", "failure", "failed_job", "worker_total",
 )  # fmt: skip
 # A key whose time to rest cannot be read is looked at again at once.
 _IS_MOMENT: Final = CELLS["resting"]["until"].format("until")
@@ -167,7 +167,7 @@ def _reckon_from_here(db: apsw.Connection, queue: str | None) -> None:
     db.execute(_FORGET_MEASURED, (queue,))
     spans = Spans(db)
     for name, total in spans.totals(queue).items():
-        ever = msgspec.structs.replace(total, waits={}, runs={})
+        ever = msgspec.structs.replace(total, measures={})
         spans.keep([KeptSpan(Resolution.EVER, name, 0, ever)])
 
 

@@ -49,6 +49,8 @@ class Remembered:
         self.settings = self._settings.unset
         self.basis = ClockBasis()
         self.open_minute = 0
+        self.worker_numbers: dict[str, int] = {}
+        """Of this minute: those that did nothing for long are forgotten at its end."""
 
     def read(self, db: apsw.Connection, env: Env) -> tuple[Any, ...]:
         """The state of the store, what changes of it; the rest is remembered here.
@@ -78,6 +80,7 @@ class Remembered:
         self.rules = self._rules.at(db, generation)
         self.settings = self._settings.at(db, set_at)
         self.basis = ClockBasis(*basis)
+        self.worker_numbers = {}
         self._steady = steady
 
 

@@ -15,6 +15,7 @@ import apsw
 import msgspec
 
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
@@ -22,6 +23,7 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
 from leasehold.stores.sqlite.reading.sampling import Measured, Spans
+from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import RuleBook, load
 from leasehold.stores.sqlite.schema.rows import EVENT_CODE, STATUS_CODE
@@ -125,6 +127,12 @@ class Step:
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self.measured = Measured()
+        self.failed: list[tuple[int, str, JobError]] = []
+        """Attempts that failed in this operation: lane, job, and the error."""
+        self.worker_numbers: dict[str, int] = {}
+        """Workers that earlier writes of this minute have met."""
+        self._new_workers: set[str] = set()
+        """Those that this write has met first."""
         self.opens_minute = False
         """Whether this write is the first of a new minute."""
         self.clock_basis = ClockBasis()
@@ -156,6 +164,8 @@ class Step:
         if time.basis != basis:
             step.odd_time = time
         step.opens_minute = step.now // MINUTE_MICROS > remembered.open_minute
+        if not step.opens_minute:
+            step.worker_numbers = remembered.worker_numbers
         step._prepare()
         return step
 
@@ -188,6 +198,24 @@ class Step:
         """Change a lane's counter (a column of `lane`)."""
         self._tally[lane][name] += by
 
+    def worked(self, worker: str, names: Sequence[str], jobs: int) -> None:
+        """Count jobs for a worker, under those of the names that are counted of workers."""
+        number = self.worker_numbers.get(worker) or self._number_of(worker)
+        self.measured.worked(number, names, jobs)
+
+    def _number_of(self, worker: str) -> int:
+        row: Any = self.execute(FIND_WORKER, (worker,)).fetchone()
+        if row is None:
+            minute = self.now // MINUTE_MICROS * MINUTE_MICROS
+            self.execute(MAKE_WORKER, (worker, minute))
+            self._new_workers.add(worker)
+            return self.db.last_insert_rowid()
+        number = int(row[0])
+        # One met in this very write is not remembered yet: it may still be rolled back.
+        if worker not in self._new_workers:
+            self.worker_numbers[worker] = number
+        return number
+
     def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
         """Count jobs of a lane from one status to another."""
         tally = self._tally[lane]
@@ -210,6 +238,9 @@ class Step:
         """Write the counters, and what was measured."""
         self.write_counters()
         self.measured.write(self.db)
+        if self.failed:
+            note_failures(self.db, self.failed, self.now)
+            self.failed.clear()
 
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very operation."""
@@ -245,6 +276,7 @@ class Step:
         """Drop what an operation that failed has counted."""
         self._tally.clear()
         self.measured.clear()
+        self.failed.clear()
         self.succeeded.clear()
         self.moved.clear()
         self.lowered.clear()

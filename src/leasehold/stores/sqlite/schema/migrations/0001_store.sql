@@ -40,39 +40,45 @@ CREATE TABLE meta (
 -- best job of a queue is the best of its lanes' heads. It also keeps the counters, so that
 -- statistics never scan jobs.
 CREATE TABLE lane (
-    id                INTEGER PRIMARY KEY,
-    queue             TEXT NOT NULL,
-    task              TEXT NOT NULL,
-    scheduled         INTEGER NOT NULL DEFAULT 0,
-    blocked           INTEGER NOT NULL DEFAULT 0,
-    pending           INTEGER NOT NULL DEFAULT 0,
-    running           INTEGER NOT NULL DEFAULT 0,
-    failed            INTEGER NOT NULL DEFAULT 0,
-    completed         INTEGER NOT NULL DEFAULT 0,
-    dead              INTEGER NOT NULL DEFAULT 0,
-    cancelled         INTEGER NOT NULL DEFAULT 0,
-    total_submitted   INTEGER NOT NULL DEFAULT 0,
-    total_completed   INTEGER NOT NULL DEFAULT 0,
-    total_failed      INTEGER NOT NULL DEFAULT 0,
-    total_retried     INTEGER NOT NULL DEFAULT 0,
-    total_dead        INTEGER NOT NULL DEFAULT 0,
-    total_cancelled   INTEGER NOT NULL DEFAULT 0,
-    total_recovered   INTEGER NOT NULL DEFAULT 0,
-    total_rejected    INTEGER NOT NULL DEFAULT 0,
-    total_cleaned     INTEGER NOT NULL DEFAULT 0,
+    id                       INTEGER PRIMARY KEY,
+    queue                    TEXT NOT NULL,
+    task                     TEXT NOT NULL,
+    scheduled                INTEGER NOT NULL DEFAULT 0,
+    blocked                  INTEGER NOT NULL DEFAULT 0,
+    pending                  INTEGER NOT NULL DEFAULT 0,
+    running                  INTEGER NOT NULL DEFAULT 0,
+    failed                   INTEGER NOT NULL DEFAULT 0,
+    completed                INTEGER NOT NULL DEFAULT 0,
+    dead                     INTEGER NOT NULL DEFAULT 0,
+    cancelled                INTEGER NOT NULL DEFAULT 0,
+    total_submitted          INTEGER NOT NULL DEFAULT 0,
+    total_leased             INTEGER NOT NULL DEFAULT 0,
+    total_completed          INTEGER NOT NULL DEFAULT 0,
+    total_failed             INTEGER NOT NULL DEFAULT 0,
+    total_retried            INTEGER NOT NULL DEFAULT 0,
+    total_dead               INTEGER NOT NULL DEFAULT 0,
+    total_cancelled          INTEGER NOT NULL DEFAULT 0,
+    total_lost               INTEGER NOT NULL DEFAULT 0,
+    total_recovered          INTEGER NOT NULL DEFAULT 0,
+    total_renewed            INTEGER NOT NULL DEFAULT 0,
+    total_rejected           INTEGER NOT NULL DEFAULT 0,
+    total_rate_limited       INTEGER NOT NULL DEFAULT 0,
+    total_cleaned            INTEGER NOT NULL DEFAULT 0,
+    -- Bands of priority: below 50, below 75, below 100, and 100.
+    total_submitted_low      INTEGER NOT NULL DEFAULT 0,
+    total_submitted_medium   INTEGER NOT NULL DEFAULT 0,
+    total_submitted_high     INTEGER NOT NULL DEFAULT 0,
+    total_submitted_critical INTEGER NOT NULL DEFAULT 0,
     -- The circuit breaker: failures in a row, until when the lane is held back, and for how long
     -- again when a probe is let through.
-    failures_in_row   INTEGER NOT NULL DEFAULT 0,
-    held_until        INTEGER,
-    hold_micros       INTEGER,
-    total_leased      INTEGER NOT NULL DEFAULT 0,
-    total_wait_micros INTEGER NOT NULL DEFAULT 0,
-    total_run_micros  INTEGER NOT NULL DEFAULT 0,
-    -- Pending jobs by bands of priority: below 50, below 75, below 100, and 100.
-    pending_low       INTEGER NOT NULL DEFAULT 0,
-    pending_medium    INTEGER NOT NULL DEFAULT 0,
-    pending_high      INTEGER NOT NULL DEFAULT 0,
-    pending_critical  INTEGER NOT NULL DEFAULT 0,
+    failures_in_row          INTEGER NOT NULL DEFAULT 0,
+    held_until               INTEGER,
+    hold_micros              INTEGER,
+    -- Pending jobs by bands of priority.
+    pending_low              INTEGER NOT NULL DEFAULT 0,
+    pending_medium           INTEGER NOT NULL DEFAULT 0,
+    pending_high             INTEGER NOT NULL DEFAULT 0,
+    pending_critical         INTEGER NOT NULL DEFAULT 0,
     UNIQUE (queue, task)
 );
 
@@ -199,7 +205,8 @@ CREATE TABLE running (
     leased_event  INTEGER NOT NULL,
     available_at  INTEGER NOT NULL,
     cancel_reason TEXT,
-    moved_by      INTEGER NOT NULL DEFAULT 0  -- how far the clock moved on without its holder
+    moved_by      INTEGER NOT NULL DEFAULT 0, -- how far the clock moved on without its holder
+    lease_micros  INTEGER NOT NULL            -- how long it was to be when it was granted
 );
 
 -- Completed, dead and cancelled jobs.
@@ -239,10 +246,22 @@ CREATE TABLE attempt (
     note          BLOB,
     expires_at    INTEGER,
     heartbeat_at  INTEGER,
+    lease_micros  INTEGER NOT NULL,  -- how long its lease was to be when it was granted
     PRIMARY KEY (seq, version)
 ) WITHOUT ROWID;
 
--- Every other history event. (The first one, created, is told by the job's own row.)
+-- Jobs of which an attempt failed or was lost: how many, the first and the last. It counts on when
+-- attempt records have reached their bound; jobs that never fail have no row.
+CREATE TABLE failed_job (
+    seq      INTEGER PRIMARY KEY,
+    count    INTEGER NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at  INTEGER NOT NULL
+);
+
+-- Every other history event. (The first one, created, is told by the job's own row.) Words that are
+-- the same for every job are made when somebody reads; the message of a lease whose attempt record
+-- had to go is when it was to end.
 CREATE TABLE event (
     seq      INTEGER NOT NULL,
     n        INTEGER NOT NULL,
@@ -281,12 +300,13 @@ CREATE TABLE log (
 
 CREATE TABLE worker (
     id           TEXT PRIMARY KEY,
-    host         TEXT NOT NULL,
-    pid          INTEGER NOT NULL,
+    host         TEXT,
+    pid          INTEGER,
     queues       TEXT NOT NULL,
     slots        INTEGER NOT NULL,
     started_at   INTEGER NOT NULL,
-    heartbeat_at INTEGER NOT NULL
+    heartbeat_at INTEGER NOT NULL,
+    is_consumer  INTEGER NOT NULL  -- entered by its leases, not by itself
 ) WITHOUT ROWID;
 
 CREATE TABLE audit (
@@ -451,6 +471,9 @@ CREATE TABLE archive (
     result        TEXT,  -- its summary
     metadata      TEXT,
     parent_id     TEXT,
+    failure_count   INTEGER NOT NULL,
+    first_failed_at INTEGER,
+    last_failed_at  INTEGER,
     PRIMARY KEY (day, seq)
 ) WITHOUT ROWID;
 -- "What became of job X" must not read ninety days.
@@ -471,44 +494,77 @@ CREATE INDEX pruned_key_by_expiry ON pruned_key (expires_at);
 -- changes anything, and keeps what they grew by since the last look. So a series costs the jobs
 -- nothing. Minutes and days are counted from 1970, UTC.
 
--- How long jobs waited (kind 0) and ran (kind 1), since the last look: the buckets of
--- core/model/histogram.py. A handful of rows per lane, emptied every minute.
+-- How long jobs waited and ran since the last look: the measures of core/model/span.py, in the buckets
+-- of core/model/histogram.py. A handful of rows per lane, emptied every minute.
 CREATE TABLE measured (
-    lane   INTEGER NOT NULL,
-    kind   INTEGER NOT NULL,
-    bucket INTEGER NOT NULL,
-    jobs   INTEGER NOT NULL,
-    PRIMARY KEY (lane, kind, bucket)
+    lane    INTEGER NOT NULL,
+    measure INTEGER NOT NULL,
+    bucket  INTEGER NOT NULL,
+    jobs    INTEGER NOT NULL,
+    micros  INTEGER NOT NULL,  -- what they took together
+    PRIMARY KEY (lane, measure, bucket)
 ) WITHOUT ROWID;
 
 -- What happened, by resolution (the numbers in core/rules/sampling.py): the counters as they were at the last
--- look, each minute in which anything happened, and the sums of the minutes of each day. Histograms are
--- JSON objects, bucket to number.
+-- look, each minute in which anything happened, and the sums of the minutes of each day. `measures` is a
+-- JSON object: by measure, what its durations add up to, and how many fell into each bucket.
 CREATE TABLE span (
-    resolution     INTEGER NOT NULL,
-    queue          TEXT NOT NULL,
-    at             INTEGER NOT NULL,
-    submitted      INTEGER NOT NULL,
-    leased         INTEGER NOT NULL,
-    completed      INTEGER NOT NULL,
-    failed         INTEGER NOT NULL,
-    retried        INTEGER NOT NULL,
-    dead           INTEGER NOT NULL,
-    cancelled      INTEGER NOT NULL,
-    recovered      INTEGER NOT NULL,
-    rejected       INTEGER NOT NULL,
-    cleaned        INTEGER NOT NULL,
-    wait_micros    INTEGER NOT NULL,
-    run_micros     INTEGER NOT NULL,
-    pending_before INTEGER NOT NULL,
-    pending        INTEGER NOT NULL,
-    deepest        INTEGER NOT NULL,
-    waits          TEXT NOT NULL,
-    runs           TEXT NOT NULL,
+    resolution         INTEGER NOT NULL,
+    queue              TEXT NOT NULL,
+    at                 INTEGER NOT NULL,
+    submitted          INTEGER NOT NULL,
+    leased             INTEGER NOT NULL,
+    completed          INTEGER NOT NULL,
+    failed             INTEGER NOT NULL,
+    retried            INTEGER NOT NULL,
+    dead               INTEGER NOT NULL,
+    cancelled          INTEGER NOT NULL,
+    lost               INTEGER NOT NULL,
+    recovered          INTEGER NOT NULL,
+    renewed            INTEGER NOT NULL,
+    rejected           INTEGER NOT NULL,
+    rate_limited       INTEGER NOT NULL,
+    cleaned            INTEGER NOT NULL,
+    submitted_low      INTEGER NOT NULL,
+    submitted_medium   INTEGER NOT NULL,
+    submitted_high     INTEGER NOT NULL,
+    submitted_critical INTEGER NOT NULL,
+    pending_before     INTEGER NOT NULL,
+    pending            INTEGER NOT NULL,
+    deepest            INTEGER NOT NULL,
+    measures           TEXT NOT NULL,
     PRIMARY KEY (resolution, queue, at)
 ) WITHOUT ROWID;
 -- To read the latest of all queues, and to forget the oldest of whichever.
 CREATE INDEX span_by_time ON span (resolution, at);
+
+-- Attempts that failed, by the fingerprint of their error; at most as many as core/rules/failures.py says.
+CREATE TABLE failure (
+    fingerprint TEXT PRIMARY KEY,
+    queue       TEXT NOT NULL,
+    task        TEXT NOT NULL,
+    error_type  TEXT NOT NULL,
+    message     TEXT NOT NULL,  -- without numbers, ids and addresses
+    frame       TEXT NOT NULL,
+    count       INTEGER NOT NULL,
+    first_at    INTEGER NOT NULL,
+    last_at     INTEGER NOT NULL,
+    jobs        TEXT NOT NULL   -- some of their ids, the latest first, as JSON
+) WITHOUT ROWID;
+
+-- What each worker ever did up to the open minute, also those that are gone; the latest so many are
+-- kept. What they did in that minute is in `measured`, whose page every lease and settlement writes
+-- anyway: under lane 0, by what was counted (0 leased, 1 completed, 2 failed, 3 lost) and worker.
+CREATE TABLE worker_total (
+    id        INTEGER PRIMARY KEY,
+    worker    TEXT NOT NULL UNIQUE,
+    leased    INTEGER NOT NULL DEFAULT 0,
+    completed INTEGER NOT NULL DEFAULT 0,
+    failed    INTEGER NOT NULL DEFAULT 0,
+    lost      INTEGER NOT NULL DEFAULT 0,
+    first_at  INTEGER NOT NULL,  -- the beginning of that minute
+    last_at   INTEGER NOT NULL
+);
 
 -- The change feed, written by triggers that are there only while somebody follows it (feed.py).
 CREATE TABLE change (
