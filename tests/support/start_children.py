@@ -54,5 +54,5 @@ def crowd_carelessly(path: str, name: str, seed: int, tell_fd: int) -> None:
     def one_too_many(rate: StartRate, full_at: int, *, now: int) -> int:
         return honest(rate, full_at, now=now) + 1
 
-    StartRate.free = one_too_many  # type: ignore[method-assign]
+    StartRate.free = one_too_many  # type: ignore[method-assign, assignment]
     crowd(path, name, seed, tell_fd)
