@@ -96,12 +96,10 @@ REST: Final = """
 """
 # A moment that cannot be read may have come: it is above all moments.
 RESTED: Final = f"""
-    DELETE FROM resting WHERE (queue, key) IN (
-        SELECT queue, key FROM resting WHERE queue = ?1 AND until <= ?2
-        UNION ALL SELECT queue, key FROM resting WHERE queue = ?1 AND until > {MOMENT_MAX}
-        LIMIT ?3)
-    RETURNING queue, key
+    SELECT queue, key FROM resting WHERE queue = ?1 AND until <= ?2
+    UNION ALL SELECT queue, key FROM resting WHERE queue = ?1 AND until > {MOMENT_MAX} LIMIT ?3
 """  # noqa: S608  # our own number
+REST_NO_MORE: Final = "DELETE FROM resting WHERE queue = ? AND key = ?"
 NOTHING: Final = KeyLimits(0, None)
 """Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
 
@@ -295,6 +293,7 @@ def wake_rested(step: Step, queues: Iterable[str]) -> bool:
             left = RESTED_AT_ONCE - len(rested)
             rested += step.execute(RESTED, (queue, step.now, left)).fetchall()
     if rested:
+        step.executemany(REST_NO_MORE, rested)
         # Whoever waits for this moment knows it from its last lease, and need not be told.
         news = set(step.newly_shown)
         parking.look_again(Shelf(step), rested)
