@@ -137,6 +137,16 @@ def test_repeated_requests_are_answered_as_the_first_time(service: Service) -> N
     assert [each["settled"]["status"] for each in first["settled"]] == ["completed"] * 2
 
 
+def test_request_ids_are_each_token_s_own(service: Service) -> None:
+    one, other = service.client("producer", "consumer"), service.client("producer", "consumer")
+    job = {"task": "a", "request_id": "r" * 255}
+    assert one.post(JOBS, json=job).json()["id"] == one.post(JOBS, json=job).json()["id"]
+    assert other.post(JOBS, json=job).json()["id"] != one.post(JOBS, json=job).json()["id"]
+    asked = {"worker": "w", "wait_seconds": 0, "request_id": "r"}
+    first, second = (each.post("/api/v1/leases", json=asked).json() for each in (one, other))
+    assert first["leases"][0]["job_id"] != second["leases"][0]["job_id"]
+
+
 def test_an_exchange_settles_and_leases_and_tells_who_was_late(service: Service) -> None:
     client = service.client("producer", "consumer")
     submit(client, id="one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -38,6 +39,16 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def actor(self) -> str:
         """Under whom it is audited."""
         return f"token:{self.name}"
+
+    def request_id(self, given: str | None, part: int = 0) -> str | None:
+        """A request's id as the store knows it: of this caller alone, whatever others call theirs.
+
+        `part` numbers what one request asks of the store.
+        """
+        if given is None:
+            return None
+        named = f"{len(self.name)}:{self.name}:{part}:{given}".encode(errors="replace")
+        return hashlib.sha256(named).hexdigest()
 
     def check_role(self, roles: Iterable[Role]) -> None:
         """Refuse who has none of these roles; an admin has all of them."""

@@ -291,7 +291,9 @@ class Consumers(Part):
     async def lease(self, caller: Caller, request: LeaseJobs) -> Leases:
         """Lease the best available jobs, waiting for the first of them (long poll)."""
         wanted = request.lease_request(caller)
-        exchange = await self._exchange((), wanted, request.wait_seconds, request.request_id)
+        exchange = await self._exchange(
+            caller, (), wanted, request.wait_seconds, request.request_id
+        )
         leases = await self.call_store(lambda: self._documents(exchange.leases))
         return Leases(leases=leases, next_due_at=exchange.next_due_at)
 
@@ -306,7 +308,9 @@ class Consumers(Part):
             lambda: [self._settlement(each) for each in request.settlements]
         )
         good = [each for each in given if isinstance(each, Settlement)]
-        answer = await self._exchange(good, wanted, request.wait_seconds, request.request_id)
+        answer = await self._exchange(
+            caller, good, wanted, request.wait_seconds, request.request_id
+        )
         leases = await self.call_store(lambda: self._documents(answer.leases))
         settled = iter(answer.settled)
         return ExchangeAnswer(
@@ -395,6 +399,7 @@ class Consumers(Part):
 
     async def _exchange(
         self,
+        caller: Caller,
         settlements: Sequence[Settlement],
         request: LeaseRequest | None,
         wait_seconds: float,
@@ -409,9 +414,10 @@ class Consumers(Part):
 
         def exchange(tries: int) -> Exchange:
             given = settlements if tries == 0 else ()
-            if request_id is None:
+            named = caller.request_id(request_id, tries)
+            if named is None:
                 return self.store.exchange(given, request)
-            return self.store.exchange_once(f"{tries}:{request_id}", given, request)
+            return self.store.exchange_once(named, given, request)
 
         async def look(tries: int) -> Exchange:
             answer = await self.call_store(lambda: exchange(tries))

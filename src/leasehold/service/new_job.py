@@ -61,13 +61,16 @@ class NewJob(Request):
     on_dependency_failure: DependencyPolicy = "cancel"
     limit_key: Name | None = None
 
-    def draft(self, caller: Caller, env: Env) -> Draft:
-        """What the store is given; raises InvalidJobError for what makes no sense."""
+    def draft(self, caller: Caller, env: Env, made_id: str | None = None) -> Draft:
+        """What the store is given; raises InvalidJobError for what makes no sense.
+
+        `made_id` is for a job without an id that may be sent again: then it has the same one.
+        """
         task, payload = self._work()
         caller.check_task(task)
         caller.check_queue(self.queue)
         return Draft(
-            id=self.id or env.new_id(),
+            id=self.id or made_id or env.new_id(),
             task=task,
             payload=msgspec.json.encode(payload),
             priority=priority_of(self.priority),

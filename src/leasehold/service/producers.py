@@ -167,7 +167,8 @@ class Producers(Part):
         The header `Idempotency-Key` is the job's key: for 24 hours, the same job under the same key
         is stored once.
         """
-        [answer] = self._store([request.draft(caller, self.env)], request.request_id)
+        request_id = caller.request_id(request.request_id)
+        [answer] = self._store([request.draft(caller, self.env, request_id)], request_id)
         assert isinstance(answer, Submitted)
         asked = request.with_position
         return SubmitAnswer(
@@ -184,8 +185,12 @@ class Producers(Part):
 
         All or nothing, unless `partial` is true: then the answer says which were refused, and why.
         """
-        drafts = [job.draft(caller, self.env) for job in request.jobs]
-        answers = self._store(drafts, request.request_id, partial=request.partial)
+        drafts = [
+            job.draft(caller, self.env, caller.request_id(request.request_id, 1 + index))
+            for index, job in enumerate(request.jobs)
+        ]
+        request_id = caller.request_id(request.request_id)
+        answers = self._store(drafts, request_id, partial=request.partial)
         return SubmitBatchAnswer(
             successful=[
                 Accepted(
