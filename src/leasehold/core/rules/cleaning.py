@@ -224,7 +224,7 @@ def _find(look: CleanUpLook[K], phase: Phase, after: Bookmark, order: Order) -> 
     if phase is Phase.ARCHIVE:
         more = _has_old_archive(look, order.policy)
     else:
-        more = look.has_rest(everything=order.scope.emergency)
+        more = look.has_rest(order.scope)
     return Found(after=after if more else None)
 
 
@@ -246,8 +246,7 @@ def _take(write: CleanUpWrite[K], phase: Phase, found: Found[K], order: Order) -
         dropped = write.drop_archived(first, order.limit)
         report = PruneReport(archive_dropped=dropped, taken=dropped)
     else:
-        everything = order.scope.emergency
-        report = PruneReport(taken=write.drop_rest(order.limit, everything=everything))
+        report = PruneReport(taken=write.drop_rest(order.limit, order.scope))
     return report
 
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp, PruneReport
+from leasehold.core.model.retention import CleanUp, PruneReport, Scope
 from leasehold.core.model.status import Status
 
 K = TypeVar("K")
@@ -116,8 +116,8 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
     def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[K]:
         """The next completed jobs that have a history, beyond so many events of later ones."""
 
-    def has_rest(self, *, everything: bool) -> bool:
-        """Whether there is anything of its own to tidy up; in an emergency, everything."""
+    def has_rest(self, scope: Scope) -> bool:
+        """Whether there is anything of its own to tidy up, for such a clean-up."""
 
 
 class CleanUpWrite(CleanUpRecords, Protocol[K]):
@@ -139,7 +139,7 @@ class CleanUpWrite(CleanUpRecords, Protocol[K]):
     def drop_archived(self, first_day: int, limit: int) -> int:
         """Forget archived jobs of earlier days, up to so many; answers how many there were."""
 
-    def drop_rest(self, limit: int, *, everything: bool) -> int:
+    def drop_rest(self, limit: int, scope: Scope) -> int:
         """Tidy up so much of it; answers how much there was."""
 
     def drop_audit(self, until: datetime) -> None:

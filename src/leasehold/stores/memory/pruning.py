@@ -9,7 +9,7 @@ from heapq import heappop
 from typing import Any
 
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp, PruneReport, RetentionPolicy, Scope
+from leasehold.core.model.retention import CleanUp, CleanUpMode, PruneReport, RetentionPolicy, Scope
 from leasehold.core.model.status import Status
 from leasehold.core.rules import cleaning
 from leasehold.core.rules.cleanup_store import (
@@ -22,6 +22,7 @@ from leasehold.core.rules.cleanup_store import (
     Progress,
 )
 from leasehold.env import from_micros
+from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
@@ -112,8 +113,15 @@ class Keeper:
                 found.append(record)
         return found
 
-    def has_rest(self, *, everything: bool) -> bool:  # noqa: ARG002 - there is no file.
-        return False  # Every submit drops the keys that have expired.
+    def has_rest(self, scope: Scope) -> bool:
+        # Whoever asks for a clean-up gets one of the heaps too; else they are rebuilt when they
+        # need it. Keys that have expired are dropped by every submit.
+        return scope.mode is not CleanUpMode.DAILY and self._unhealthy() is not None
+
+    def _unhealthy(self) -> Lanes | None:
+        """A queue whose heaps hold dead entries."""
+        lanes = (queue.lanes for queue in self._state.queues.values())
+        return next((each for each in lanes if each.count.dead), None)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -143,8 +151,13 @@ class Keeper:
     def drop_archived(self, first_day: int, limit: int) -> int:
         return self._state.archive.drop_old(first_day, limit)
 
-    def drop_rest(self, _: int, *, everything: bool) -> int:  # noqa: ARG002 - as above.
-        return 0
+    def drop_rest(self, limit: int, scope: Scope) -> int:  # noqa: ARG002 - one queue at a time.
+        lanes = self._unhealthy()
+        if lanes is None:
+            return 0
+        dead = lanes.count.dead
+        lanes.rebuild(self._state.now)
+        return dead
 
     def drop_audit(self, until: datetime) -> None:
         audit = self._state.audit

@@ -39,6 +39,7 @@ from leasehold.env import Env, from_micros, to_micros
 from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
+from leasehold.stores.memory.heaps import HeapFigures
 from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.meter import Meter, Spans
@@ -313,6 +314,7 @@ class State:
         status = record.status
         if status is PENDING:
             queue.lanes.forget_ready(record)
+            queue.lanes.tidy(self.now)
         elif status is RUNNING:
             del self.running[record.id]
         elif status in TERMINAL:
@@ -324,6 +326,7 @@ class State:
             self.links.unblock(record)
         else:
             queue.lanes.forget_delayed(record)
+            queue.lanes.tidy(self.now)
 
     def _enter(self, queue: MemoryQueue, record: Record) -> None:
         status = record.status
@@ -499,7 +502,14 @@ class State:
             },
         )
 
-    def heap_entries(self) -> tuple[int, int]:
-        """How many heap entries are alive, and how many there are."""
-        heaps = [heap for queue in self.queues.values() for heap in queue.lanes.heaps()]
-        return sum(heap.live for heap in heaps), sum(len(heap.entries) for heap in heaps)
+    def heap_figures(self, name: str | None) -> HeapFigures:
+        """How healthy the heaps of a queue are, or of all."""
+        names = list(self.queues) if name is None else [name] if name in self.queues else []
+        counts = [self.queues[each].lanes.count for each in names]
+        rebuilt_at = max((each.rebuilt_at or 0 for each in counts), default=0)
+        return HeapFigures(
+            size=sum(count.size for count in counts),
+            dead=sum(count.dead for count in counts),
+            rebuilds=sum(count.rebuilds for count in counts),
+            last_rebuild_at=from_micros(rebuilt_at) if rebuilt_at else None,
+        )

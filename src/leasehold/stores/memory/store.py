@@ -79,6 +79,7 @@ from leasehold.stores.memory import (
     submission,
 )
 from leasehold.stores.memory.admin import Desk
+from leasehold.stores.memory.heaps import HeapFigures
 from leasehold.stores.memory.metrics import Look
 from leasehold.stores.memory.record import moment, snapshot
 from leasehold.stores.memory.schedules import Shelf, fire_due
@@ -560,13 +561,13 @@ class MemoryStore:
                 "durability": "none: jobs end with the process",
                 "jobs": len(state.records),
                 "capacity": state.capacity,
-                "heap_health": _health(state),
+                "heap": _heap_document(state),
             }
         )
 
-    def health(self) -> float:
-        """The share of heap entries that are alive, from 0 to 1; 1 when there are none."""
-        return self._look(_health)
+    def heap(self, queue: str | None = None) -> HeapFigures:
+        """How healthy the heaps of a queue are, or of all, and when they are rebuilt."""
+        return self._look(State.heap_figures, queue)
 
     def close(self) -> None:
         with SHIELD, self._lock:
@@ -653,9 +654,9 @@ class _Registration:
         self._leave()
 
 
-def _health(state: State) -> float:
-    live, total = state.heap_entries()
-    return live / total if total else 1.0
+def _heap_document(state: State) -> dict[str, Any]:
+    figures = state.heap_figures(None)
+    return {**msgspec.structs.asdict(figures), "live": figures.live, "health": figures.health}
 
 
 def _publish(news: News, listeners: list[Listener]) -> None:
