@@ -17,7 +17,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.errors import StoreFullError
 from leasehold.stores.sqlite import SQLiteStore
-from leasehold.stores.sqlite.disk.reserve import DISK_RESERVE_BYTES
+from leasehold.stores.sqlite.disk.space import DISK_RESERVE_BYTES
 
 pytestmark = pytest.mark.faults
 

@@ -32,8 +32,8 @@ from leasehold.stores.sqlite.leasing import (
     settle,
     state,
 )
-from leasehold.stores.sqlite.rules import setting_verbs
-from leasehold.stores.sqlite.submitting import dependents, inheritance, lanes, linking, submit
+from leasehold.stores.sqlite.rules import settings
+from leasehold.stores.sqlite.submitting import dependents, gate, inheritance, linking, submit
 from leasehold.stores.sqlite.writing import step
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.database import Database
@@ -238,14 +238,14 @@ def a_failed_operation_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_lane_is_remembered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = lanes.Lanes.number
+    original = gate.Lanes.number
 
-    def number(self: lanes.Lanes, step: Step, queue: str, task: str) -> int:
+    def number(self: gate.Lanes, step: Step, queue: str, task: str) -> int:
         found = original(self, step, queue, task)
         self._known[queue, task] = found
         return found
 
-    monkeypatch.setattr(lanes.Lanes, "number", number)
+    monkeypatch.setattr(gate.Lanes, "number", number)
 
 
 def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ MUTANTS: dict[str, Mutate] = {
     "tell what was replayed": sql(state, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
     "prune what is needed": sql(removing, "STILL_ENDED", "WHERE NOT", "WHERE 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
-    "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
+    "settings that cannot be unset": sql(settings, "FORGET", "WHERE", "WHERE 0 AND"),
     "let a key run any number": sql(parking, "RUNNING_OF_KEY", "key = ?", "key = -?"),
     "never give a key's slot back": sql(
         parking, "COUNT_RUNNING", "running + excluded.running", "max(running, running + 1)"

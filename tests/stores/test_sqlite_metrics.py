@@ -20,7 +20,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.reading import metrics, sampling
-from leasehold.stores.sqlite.submitting import lanes
+from leasehold.stores.sqlite.submitting import gate
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import _Ticket
@@ -39,7 +39,7 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[SQLiteStore]:
 
 
 READS = {
-    "counts": (lanes.STATS, ("q",)),
+    "counts": (gate.STATS, ("q",)),
     "totals": (sampling.TOTALS, ("q",)),
     "open minute": (sampling.OPEN_MINUTE, ()),
     "measured": (sampling.MEASURED, ("q",)),

@@ -74,7 +74,7 @@ class Inbox:
             self.wake()
 
 
-class Hints:
+class WorkerListener:
     """The worker's `Listener`: takes the store's hints to whom they concern."""
 
     def __init__(self, inbox: Inbox, in_hand: InHand, heartbeat: Heartbeat) -> None:

@@ -55,7 +55,7 @@ DUE_SECONDS_MIN: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class WorkerRules:
     """How a worker works."""
 
     queues: tuple[str, ...]
@@ -74,7 +74,7 @@ class Loop:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: WorkerRules,
         registry: TaskRegistry,
         leases: LeaseManager,
         heartbeat: Heartbeat,

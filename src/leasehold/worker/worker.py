@@ -25,7 +25,7 @@ from leasehold.worker.emptiness import LOOK_SECONDS
 from leasehold.worker.executors.team import MAKERS, ExecutorMaker, Setup, Team
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks
-from leasehold.worker.inbox import Hints, Inbox
+from leasehold.worker.inbox import Inbox, WorkerListener
 from leasehold.worker.inhand import InHand
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.loop import (
@@ -33,7 +33,7 @@ from leasehold.worker.loop import (
     STORE_RETRY_SECONDS_FIRST,
     STORE_RETRY_SECONDS_MAX,
     Loop,
-    Rules,
+    WorkerRules,
 )
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
@@ -129,7 +129,7 @@ class Worker:
             self._follow,
         )
         self._until_empty = until_empty
-        self._rules = Rules(
+        self._rules = WorkerRules(
             queues=queues,
             tasks=tasks,
             slots=slots,
@@ -359,7 +359,9 @@ class Worker:
         reason = StopReason.STORE_LOST
         unsubscribe: Callable[[], None] | None = None
         try:
-            unsubscribe = self._store.subscribe(Hints(self._inbox, self._in_hand, self._heartbeat))
+            unsubscribe = self._store.subscribe(
+                WorkerListener(self._inbox, self._in_hand, self._heartbeat)
+            )
             self._heartbeat.start()
             if self._sweep is not None:
                 self._sweep.start()

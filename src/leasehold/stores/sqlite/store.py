@@ -58,16 +58,16 @@ from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
-from leasehold.stores.sqlite.keeping import archive, cleanup, pruning
-from leasehold.stores.sqlite.leasing import recover, renew, sweep, workers
-from leasehold.stores.sqlite.leasing.exchange import exchange, exchange_once
+from leasehold.stores.sqlite.keeping import archive, pruning
+from leasehold.stores.sqlite.leasing import recover, renew
 from leasehold.stores.sqlite.leasing.people import Desk
+from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, jobs, read, records
 from leasehold.stores.sqlite.reading.metrics import Look
-from leasehold.stores.sqlite.rules import queue_changes, queues, schedules, setting_verbs, settings
+from leasehold.stores.sqlite.rules import queues, schedules, settings
 from leasehold.stores.sqlite.rules.schedules import Shelf
-from leasehold.stores.sqlite.submitting import entering, graph, lanes
+from leasehold.stores.sqlite.submitting import entering, gate, linking
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
@@ -158,7 +158,7 @@ class SQLiteStore:
     # -- recovery ----------------------------------------------------------------------------
 
     def recover(self) -> SweepReport:
-        return sweep.sweep(self._database)
+        return recover.sweep(self._database)
 
     def recover_one(
         self, job_id: str, version: int, *, reset_attempts: bool, reason: str
@@ -179,15 +179,15 @@ class SQLiteStore:
             return recover.stuck_jobs(db, before)
 
     def promote(self) -> int:
-        return sweep.promote(self._database)
+        return recover.promote(self._database)
 
     def repair_clock(self, *, actor: str) -> ClockRepair:
-        return sweep.repair_clock(self._database, actor)
+        return recover.repair_clock(self._database, actor)
 
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> LockedLife:
-        return workers.register(self._database, info)
+        return recover.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
         with self._database.read() as db:
@@ -251,7 +251,7 @@ class SQLiteStore:
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
         with self._database.read() as db:
-            return graph.graph(db, job_ids)
+            return linking.graph(db, job_ids)
 
     def search(
         self,
@@ -298,11 +298,11 @@ class SQLiteStore:
 
     def stats(self, queue: str | None = None) -> Stats:
         with self._database.read() as db:
-            return lanes.stats(db, queue)
+            return gate.stats(db, queue)
 
     def queues(self) -> list[str]:
         with self._database.read() as db:
-            return lanes.queues(db)
+            return gate.queues(db)
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
         with self._database.read() as db:
@@ -311,27 +311,27 @@ class SQLiteStore:
     # -- queues ------------------------------------------------------------------------------
 
     def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
-        return queue_changes.change(
+        return queues.change(
             self._database, queue, lambda book: queue_orders.create(book, queue, config, actor)
         )
 
     def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
-        return queue_changes.change(
+        return queues.change(
             self._database, queue, lambda book: queue_orders.update(book, queue, changes, actor)
         )
 
     def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
-        return queue_changes.change(
+        return queues.change(
             self._database, queue, lambda book: queue_orders.set_state(book, queue, state, actor)
         )
 
     def purge_queue(
         self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
     ) -> Purged:
-        return queue_changes.purge(self._database, queue, where, limit, actor)
+        return queues.purge(self._database, queue, where, limit, actor)
 
     def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
-        return queue_changes.delete(self._database, queue, actor, force=force)
+        return queues.delete(self._database, queue, actor, force=force)
 
     def queue_info(self, queue: str) -> QueueInfo | None:
         with self._database.read() as db:
@@ -385,10 +385,10 @@ class SQLiteStore:
             return settings.load(db).stored({})
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))
+        return self._database.write(lambda step: settings.keep(step, name, value, actor))
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: setting_verbs.forget(step, name, actor))
+        return self._database.write(lambda step: settings.forget(step, name, actor))
 
     # -- metrics -----------------------------------------------------------------------------
 
@@ -421,7 +421,7 @@ class SQLiteStore:
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         with self._database.read() as db:
-            return list(cleanup.latest(db, limit))
+            return list(pruning.latest(db, limit))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         with self._database.read() as db:

@@ -23,7 +23,7 @@ from leasehold.worker.hooks import Hooks
 from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand
 from leasehold.worker.leases import LeaseManager
-from leasehold.worker.loop import Loop, Rules
+from leasehold.worker.loop import Loop, WorkerRules
 from leasehold.worker.prefetch import Prefetch
 from leasehold.worker.run import Run
 from leasehold.worker.stopping import Stopping
@@ -68,7 +68,7 @@ class Worker:
             on_cancel=self._on_cancel,
         )
         self._loop = Loop(
-            Rules(
+            WorkerRules(
                 queues=QUEUES,
                 tasks=None,
                 slots=slots,

@@ -15,6 +15,10 @@ store is known to go on where it was left:
 
 What cannot be told: a machine that is snapshotted with its memory and resumed goes on within the
 same start, with its processes, and every file is as it was.
+
+An id of its own for every store, by which its blobs are told from those of others.
+
+It stays with the file, and with every copy of it: a restored backup still knows its blobs.
 """
 
 from __future__ import annotations
@@ -28,7 +32,6 @@ import apsw
 from leasehold.env import Env
 from leasehold.stores.sqlite.disk.continuity import Continuity, Progress
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles, boot_id
-from leasehold.stores.sqlite.disk.identity import ensure_store_id
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.transaction import transaction
 
@@ -124,3 +127,24 @@ def _synced(db: apsw.Connection, durability: str) -> Iterator[None]:
 def _read(db: apsw.Connection, key: str) -> str | None:
     row = db.execute(READ, (key,)).fetchone()
     return None if row is None else str(row[0])
+
+
+READ_ID: Final = "SELECT value FROM meta WHERE key = 'store_id'"
+# Guard: the first to open the store names it, for good.
+NAME_ID: Final = "INSERT INTO meta VALUES ('store_id', ?) ON CONFLICT DO NOTHING"
+
+
+def ensure_store_id(db: apsw.Connection, env: Env) -> None:
+    """Give a store its id, inside the transaction of its opening."""
+    if not has_store_id(db):
+        db.execute(NAME_ID, (env.new_secret(),))
+
+
+def has_store_id(db: apsw.Connection) -> bool:
+    """Whether its making was completed: a killed one may have left the tables alone."""
+    return bool(db.execute(READ_ID).fetchall())
+
+
+def read_store_id(db: apsw.Connection) -> str:
+    """The id that it was given."""
+    return str(db.execute(READ_ID).fetchall()[0][0])

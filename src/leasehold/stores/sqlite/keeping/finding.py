@@ -21,12 +21,11 @@ from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.status import Status
 from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, Progress
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.disk import vacuum
-from leasehold.stores.sqlite.keeping import archive, cleanup
+from leasehold.stores.sqlite.disk import space
+from leasehold.stores.sqlite.keeping import archive, pruning
 from leasehold.stores.sqlite.rules.known import load
-from leasehold.stores.sqlite.schema.codes import STATUS_CODE
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
-from leasehold.stores.sqlite.submitting.lanes import STATS, stats_of
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_CODE
+from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read, so that no read keeps the write-ahead log from being checkpointed for long."""
@@ -93,16 +92,16 @@ class Look:
 
     @cached_property
     def _own_retentions(self) -> Mapping[str, QueueRetention]:
-        return cleanup.own_retentions(load(self._db))
+        return pruning.own_retentions(load(self._db))
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
         return self._own_retentions
 
     def latest(self) -> CleanUp | None:
-        return next(cleanup.latest(self._db, 1), None)
+        return next(pruning.latest(self._db, 1), None)
 
     def progress(self, run: int) -> Progress | None:
-        return cleanup.progress_of(self._db, run)
+        return pruning.progress_of(self._db, run)
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
         row: Any = self._db.execute(STATS, (queue,)).fetchone()
@@ -137,7 +136,7 @@ class Look:
     def has_rest(self, *, everything: bool) -> bool:
         if self._db.execute(OLD_KEYS, (self._now, 1)).fetchone() is not None:
             return True
-        return vacuum.to_release(self._db, everything=everything) > 0
+        return space.to_release(self._db, everything=everything) > 0
 
     def _walk(
         self, statement: str, values: dict[str, Any], cutoffs: Cutoffs, after: Bookmark, limit: int

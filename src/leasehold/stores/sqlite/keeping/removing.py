@@ -1,4 +1,7 @@
-"""Removing what a clean-up has found: archived and deleted in one bounded write."""
+"""Removing what a clean-up has found: archived and deleted in one bounded write.
+
+The deletion of an ended job with all its records, as if it had never been submitted.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,11 @@ from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import DAY_SECONDS, CleanUp
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.disk import vacuum
-from leasehold.stores.sqlite.keeping import archive, cleanup
-from leasehold.stores.sqlite.keeping.erase import RECORDS_OF_A_JOB
+from leasehold.stores.sqlite.disk import space
+from leasehold.stores.sqlite.keeping import archive, pruning
 from leasehold.stores.sqlite.keeping.finding import OLD_KEYS, STILL_NEEDED
-from leasehold.stores.sqlite.leasing.people import audit
-from leasehold.stores.sqlite.schema.codes import STATUS_OF
+from leasehold.stores.sqlite.leasing.state import remove, state_of
+from leasehold.stores.sqlite.schema.rows import STATUS_OF
 from leasehold.stores.sqlite.writing.step import Step
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
@@ -81,16 +83,16 @@ class Removal:
         self.now = from_micros(step.now)
 
     def own_retentions(self) -> Mapping[str, QueueRetention]:
-        return cleanup.own_retentions(self._step.rules)
+        return pruning.own_retentions(self._step.rules)
 
     def latest(self) -> CleanUp | None:
-        return next(cleanup.latest(self._step.db, 1), None)
+        return next(pruning.latest(self._step.db, 1), None)
 
     def progress(self, run: int) -> Progress | None:
-        return cleanup.progress_of(self._step.db, run)
+        return pruning.progress_of(self._step.db, run)
 
     def save(self, progress: Progress) -> None:
-        cleanup.save(self._step.db, progress)
+        pruning.save(self._step.db, progress)
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
         rows: Any = self._step.execute(STILL_ENDED, {"seqs": _list(keys)})
@@ -139,16 +141,44 @@ class Removal:
             self._step.execute(DROP_OLD_KEYS, (_list(seqs),))
             self._step.execute(DELETE.format("pruned_key"), (_list(seqs),))
             return len(seqs)
-        pages = min(limit, vacuum.to_release(self._step.db, everything=everything))
-        vacuum.release(self._step.db, pages)
+        pages = min(limit, space.to_release(self._step.db, everything=everything))
+        space.release(self._step.db, pages)
         return pages
 
     def drop_audit(self, until: datetime) -> None:
         self._step.execute(DROP_AUDIT, (to_micros(until),))
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        audit(self._step, actor, action, count, detail)
+        self._step.audit(actor, action, count, detail)
 
 
 def _list(seqs: Sequence[int]) -> str:
     return msgspec.json.encode(seqs).decode()
+
+
+WHOSE: Final = """
+    SELECT lane.id, lane.queue, idempotency_key FROM job JOIN lane ON lane.id = job.lane
+    WHERE job.seq = ?
+"""
+FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
+RECORDS_OF_A_JOB: Final = (
+    "attempt", "event", "progress", "log", "dependent", "dependency", "raised", "job",
+)  # fmt: skip
+
+
+def erase(step: Step, seq: int) -> None:
+    """Delete a job that has ended; whether anybody needs it is the caller's question."""
+    job = state_of(step, seq)
+    assert job is not None, "a job that is not there is erased"
+    assert job.status.is_terminal, "a job that has not ended is erased"
+    whose: Any = step.execute(WHOSE, (seq,)).fetchone()
+    lane, queue, key = whose
+    remove(step, job)
+    if key is not None:
+        step.execute(FORGET_KEY, (queue, key, seq))
+    for table in RECORDS_OF_A_JOB:
+        step.execute(f"DELETE FROM {table} WHERE seq = ?", (seq,))  # noqa: S608  # our own names
+    # Should the id be used again, its leases must not repeat a version that was granted before.
+    step.version_floor = max(step.version_floor, job.lease_version)
+    step.count(lane, job.status.value, -1)
+    step.count(lane, "total_cleaned")

@@ -26,12 +26,11 @@ from leasehold.core.rules.decision import Decision
 from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.ends import Ends, Held
 from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, finish_waiting
-from leasehold.stores.sqlite.reading.measuring import count_left
+from leasehold.stores.sqlite.reading.sampling import count_left
 from leasehold.stores.sqlite.rules.known import unreadable_rules
 from leasehold.stores.sqlite.rules.settings import unreadable_settings
-from leasehold.stores.sqlite.schema.codes import STATUS_OF
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF
 from leasehold.stores.sqlite.schema.schedule_row import unreadable_schedules
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step

@@ -20,7 +20,7 @@ from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
 from leasehold.core.rules.queue_limits import UNLIMITED
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import breakers, damage, parking, ready
+from leasehold.stores.sqlite.leasing import damage, parking, queue_limits, ready
 from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
 from leasehold.stores.sqlite.leasing.order import (
@@ -36,9 +36,8 @@ from leasehold.stores.sqlite.leasing.queue_limits import open_queues
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
-from leasehold.stores.sqlite.schema.codes import STATUS_CODE
 from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_CODE
 from leasehold.stores.sqlite.writing.step import Step
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an
@@ -176,7 +175,7 @@ class _Look:
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
-                breakers.keep(step, number, lane.probe.probed(step.now))
+                queue_limits.keep_breaker(step, number, lane.probe.probed(step.now))
         grant(step, granted)
         # Only now: to take these out or aside may move others, and those were read where they were.
         parking.turn_away(

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.people import Replay
-from leasehold.stores.sqlite.keeping.erase import erase
+from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import ready, state
 from leasehold.stores.sqlite.leasing.ends import entry
 from leasehold.stores.sqlite.leasing.state import Histories, JobState, remove
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.submitting import inheritance, linking
-from leasehold.stores.sqlite.writing.step import Step
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = ?, start_by = NULL WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
-ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"
 
 
 class Desk(Histories):
@@ -83,9 +79,4 @@ class Desk(Histories):
         return linking.replay_order(self._step, job_ids)
 
     def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
-        audit(self._step, actor, action, count, detail)
-
-
-def audit(step: Step, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-    """Write down an administrative action."""
-    step.execute(ADD_AUDIT, (step.now, actor, action, count, msgspec.json.encode(detail).decode()))
+        self._step.audit(actor, action, count, detail)

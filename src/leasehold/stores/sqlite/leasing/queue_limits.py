@@ -1,6 +1,8 @@
 """Limits of queues, counted from the lanes' counters in the write that leases or ends a job.
 
 A job taken back from a lost holder is not counted any more, so a crash leaks no slot.
+
+The circuit breakers of lanes, as rows; `core.model.breaker` says how they move.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
+from leasehold.core.model.breaker import Breaker, BreakerState
 from leasehold.core.rules import queue_limits
 from leasehold.core.rules.leasing import OpenQueue
 from leasehold.core.rules.queue_limits import UNLIMITED
@@ -65,3 +68,21 @@ def tell_who_may_go_on(step: Step) -> None:
             more_running=running[queue],
         ):
             step.hints.ready = True
+
+
+BREAKER: Final = "SELECT failures_in_row, held_until, hold_micros FROM lane WHERE id = ?"
+KEEP_BREAKER: Final = (
+    "UPDATE lane SET failures_in_row = ?, held_until = ?, hold_micros = ? WHERE id = ?"
+)
+
+
+def count_failure(step: Step, lane: int, rule: Breaker) -> None:
+    """Count one more failure in a row, and hold the lane back when they are too many."""
+    step.flush()  # What was completed before closes the breaker first.
+    row: Any = step.execute(BREAKER, (lane,)).fetchone()
+    keep_breaker(step, lane, BreakerState(*row).failed(rule, step.now))
+
+
+def keep_breaker(step: Step, lane: int, breaker: BreakerState) -> None:
+    """Write down how a lane's breaker stands."""
+    step.execute(KEEP_BREAKER, (*breaker, lane))

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.priority import DEFAULT_SCORING, Place, Scoring, default_place, place
 from leasehold.stores.sqlite.leasing import parking
-from leasehold.stores.sqlite.reading.measuring import count_entered, count_left
+from leasehold.stores.sqlite.reading.sampling import count_entered, count_left
 from leasehold.stores.sqlite.writing.step import Step
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.

@@ -5,29 +5,48 @@ look at every job once more: its lease is expired by now, or its holder is prove
 write. (A worker that comes back under its old id has its lock again before it can lease anything.)
 
 Guard of the take: the row is still in `running` with the version that was read, in the same write.
+
+Taking jobs back from holders that are lost: what a sweep does, so much in each write.
+
+Entering a worker into the registry, together with its sign of life.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import apsw
 import msgspec
 
-from leasehold.core.model.budget import LATE_AT_ONCE
+from leasehold.core.contract.clock_store import ClockRepair
+from leasehold.core.model.budget import (
+    LATE_AT_ONCE,
+    PASSED_OVER_AT_ONCE,
+    RECOVERED_AT_ONCE,
+    batched,
+)
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.status import Event
+from leasehold.core.rules import recovery
 from leasehold.core.rules.decision import Decision
-from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
+from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of
 from leasehold.env import from_micros
+from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.leasing import damage, lease, parking
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
+from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import Histories
+from leasehold.stores.sqlite.reading import feed
+from leasehold.stores.sqlite.rules.queues import finish_deleting
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient
+from leasehold.stores.sqlite.writing import clock_repair
+from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 
 # `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
@@ -145,7 +164,7 @@ def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepRepo
             elif (found := _held(step.execute(STILL_LOST, (seq,)).fetchone())) is not None:
                 yield found
 
-    events = sweep(Holdings(step), readable(), now=step.now, dead=dead)
+    events = recovery.sweep(Holdings(step), readable(), now=step.now, dead=dead)
     return report_of(events + set_aside)
 
 
@@ -193,3 +212,78 @@ def stuck_jobs(db: apsw.Connection, before: int) -> list[StuckJob]:
             expires_at,
         ) in STUCK.rows(db, (before,))
     ]
+
+
+def sweep(database: Database) -> SweepReport:
+    """Take back what expired or whose holder is proved dead, and go on with what was cut short."""
+    monotonic = database.env.clock.monotonic
+    started = monotonic()
+    database.put_right()
+    dead = database.deaths.find()
+    with database.read() as db:
+        lost = find(db, database.now(db), dead)
+    report = SweepReport()
+    for jobs in batched(lost.jobs, RECOVERED_AT_ONCE):
+        report = report.plus(database.write(partial(_recover_some, database, dead, jobs)))
+    report = report.plus(_tidy_up(database, lost))
+    database.deaths.bury(set(report.workers_proved_dead))
+    return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
+
+
+def _recover_some(
+    database: Database, dead: set[str], jobs: Sequence[int], step: Step
+) -> SweepReport:
+    # Deaths are looked for inside the write, and count only if they were known before.
+    return recover(step, jobs, dead & database.deaths.find())
+
+
+def _tidy_up(database: Database, lost: Suspects) -> SweepReport:
+    def operation(step: Step) -> SweepReport:
+        rebalance(step)
+        feed.end_if_unfollowed(step)
+        return forget_workers(step, lost.dead & database.deaths.find(), lost.silent)
+
+    report = database.write(operation)
+    for jobs in batched(lost.late, PASSED_OVER_AT_ONCE):
+        database.write(partial(cancel_late, jobs=jobs))
+    finish_deleting(database)
+    return report
+
+
+def promote(database: Database) -> int:
+    """Let everything that is due become pending, so many in each write."""
+    promoted = 0
+    while found := database.write(lease.promote):
+        promoted += found
+    return promoted
+
+
+def repair_clock(database: Database, actor: str) -> ClockRepair:
+    """Set the store's clock back to the wall clock, once nobody works."""
+    sweep(database)
+    return database.write(
+        lambda step: clock_repair.repair(step, database.env.clock.reading(), actor)
+    )
+
+
+ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+def register_worker(database: Database, info: WorkerInfo) -> LockedLife:
+    """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
+
+    def enter(step: Step) -> None:
+        queues = msgspec.json.encode(info.queues).decode()
+        row = (info.id, info.host, info.pid, queues, info.slots, step.now, step.now)
+        step.execute(ADD, row)
+
+    def leave() -> None:
+        database.write(lambda step: step.execute(FORGET_WORKER, (info.id,)).fetchall())
+
+    life = LockedLife(database.files.workers, info.id, leave)
+    try:
+        database.write(enter)
+    except BaseException:
+        life.let_go()
+        raise
+    return life

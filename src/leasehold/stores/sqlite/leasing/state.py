@@ -13,7 +13,7 @@ from leasehold.core.rules import fence
 from leasehold.core.rules.decision import Decision, end_of_waiting
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.schema.codes import STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
 

@@ -13,15 +13,13 @@ import apsw
 
 from leasehold.core.model.status import Status
 from leasehold.errors import StoreError
-from leasehold.stores.sqlite.disk.epoch import mark_as_copy
+from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
-from leasehold.stores.sqlite.disk.identity import read_store_id
 from leasehold.stores.sqlite.leasing import damage, key_check
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading import metrics
-from leasehold.stores.sqlite.schema.codes import STATUS_CODE
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, problem_of
-from leasehold.stores.sqlite.submitting import graph, inheritance
+from leasehold.stores.sqlite.schema.rows import STATUS_CODE, UNREADABLE, problem_of
+from leasehold.stores.sqlite.submitting import inheritance, linking
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.turn import who_writes
 
@@ -119,7 +117,7 @@ def _counters(db: apsw.Connection) -> Iterator[str]:
 
 _PARTS: Final[dict[str, Callable[[apsw.Connection], Iterable[str]]]] = {
     "places": _places,
-    "dependencies": graph.problems,
+    "dependencies": linking.problems,
     "inherited priorities": inheritance.problems,
     "metrics": metrics.problems,
     "limits per key": key_check.problems,

@@ -14,7 +14,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.sampling import Resolution, since_last_look
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, queues_of
-from leasehold.stores.sqlite.submitting.lanes import STATS, stats_of
+from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
 
 BY_PRIORITY: Final = (  # every name in it is our own
     f"SELECT {', '.join(f'coalesce(sum(pending_{band}), 0)' for band in BANDS)} "  # noqa: S608

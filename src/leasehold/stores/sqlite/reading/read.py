@@ -19,7 +19,6 @@ from leasehold.stores.sqlite.leasing.order import Lane, for_counting, in_order
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
-from leasehold.stores.sqlite.schema.codes import EVENT_OF, STATUS_OF
 from leasehold.stores.sqlite.schema.job_row import (
     IDS,
     JOB,
@@ -28,7 +27,14 @@ from leasehold.stores.sqlite.schema.job_row import (
     job_of,
     job_without,
 )
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient, document_of
+from leasehold.stores.sqlite.schema.rows import (
+    EVENT_OF,
+    STATUS_OF,
+    UNREADABLE,
+    Kind,
+    Lenient,
+    document_of,
+)
 
 _ATTEMPTS: Final = Lenient(
     {

@@ -1,16 +1,21 @@
-"""A JobFilter in SQL: it must say what JobFilter.matches says, and a test compares the two."""
+"""A JobFilter in SQL: it must say what JobFilter.matches says, and a test compares the two.
+
+A SQL function for searches: SQLite's own `lower` knows no letters beyond ASCII.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
+import apsw
 import msgspec
 
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.model.text import mentions
 from leasehold.env import to_micros
-from leasehold.stores.sqlite.schema.codes import STATUS_CODE
+from leasehold.stores.sqlite.schema.rows import STATUS_CODE
 
 _ERROR_TEXT: Final = """
     coalesce((SELECT error_type || ': ' || error_message FROM attempt
@@ -85,3 +90,14 @@ def _one_of(statuses: Sequence[Status]) -> str:
             among = f"waiting WHERE status = {code}"
         either.append(f"job.seq IN (SELECT seq FROM {among})")  # noqa: S608  # our own names
     return f"({' OR '.join(either) or '0'})"
+
+
+def add_mentions(db: apsw.Connection) -> None:
+    """Let statements of a connection say `mentions(text or bytes, part)`."""
+    db.create_scalar_function("mentions", _mentions, 2, deterministic=True)
+
+
+def _mentions(*values: Any) -> int:
+    text, part = values
+    # A payload comes as bytes, which need not be UTF-8.
+    return mentions(text.decode(errors="replace") if isinstance(text, bytes) else text, part)

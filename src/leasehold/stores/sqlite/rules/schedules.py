@@ -15,11 +15,10 @@ from leasehold.core.rules import scheduling
 from leasehold.core.rules.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.sqlite.leasing.people import audit
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.schema.schedule_row import AHEAD, ALL, DUE, KINDS, ONE, schedule_of
-from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.submitting.gate import Lanes
 from leasehold.stores.sqlite.submitting.submit import submit
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
@@ -94,7 +93,7 @@ class Shelf:
         return answers[0] if isinstance(answers[0], LeaseholdError) else None
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        audit(self.step, actor, action, count, detail)
+        self.step.audit(actor, action, count, detail)
 
     def wake(self) -> None:
         self.step.hints.ready = True

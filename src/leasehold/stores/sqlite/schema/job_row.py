@@ -18,9 +18,10 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
-from leasehold.stores.sqlite.schema.codes import POLICY_OF, STATUS_OF
 from leasehold.stores.sqlite.schema.rows import (
+    POLICY_OF,
     PYTHON_TYPES,
+    STATUS_OF,
     UNREADABLE,
     WHOLE_MAX,
     Kind,
@@ -31,7 +32,6 @@ from leasehold.stores.sqlite.schema.rows import (
     seconds_of,
     value_of,
 )
-from leasehold.stores.sqlite.submitting.graph import DEPENDS_ON
 
 
 class Column(NamedTuple):
@@ -44,6 +44,7 @@ class Column(NamedTuple):
     """What a snapshot says if it cannot be read."""
 
 
+DEPENDS_ON: Final = "SELECT id FROM dependency WHERE seq = ? ORDER BY n"
 _COLUMNS: Final = (
     Column("number", "job.seq", Kind.WHOLE),
     Column("id", "job.id", Kind.TEXT, "unreadable"),

@@ -4,6 +4,8 @@ SQLite keeps whatever it is given, so a column may hold another type than it sho
 UTF-8 (which cannot even be fetched), a number without bounds, or a document of a newer version.
 Reading that must not go wrong asks for `guarded` columns, which can always be fetched, and turns
 each into its value with `value_of`, or learns what is wrong with it.
+
+Statuses and events as the small numbers that are stored. Never renumber: append.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from typing import Any, Final, get_args
 import apsw
 import msgspec
 
+from leasehold.core.model.job import DependencyPolicy
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.retry import RetryPolicy
+from leasehold.core.model.status import Event, Status
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
 """What making values of a row may raise if the row is not as it should be."""
@@ -191,3 +195,40 @@ def queues_of(text: str) -> list[str]:
     """The queues of a worker; none, if they cannot be read."""
     document = document_of(text)
     return document if isinstance(document, list) else []
+
+
+STATUS_CODE: Final[dict[Status, int]] = {
+    Status.SCHEDULED: 0,
+    Status.BLOCKED: 1,
+    Status.PENDING: 2,
+    Status.RUNNING: 3,
+    Status.FAILED: 4,
+    Status.COMPLETED: 5,
+    Status.DEAD: 6,
+    Status.CANCELLED: 7,
+}
+STATUS_OF: Final = {code: status for status, code in STATUS_CODE.items()}
+
+EVENT_CODE: Final[dict[Event, int]] = {
+    Event.CREATED: 0,
+    Event.PROMOTED: 1,
+    Event.UNBLOCKED: 2,
+    Event.LEASED: 3,
+    Event.COMPLETED: 4,
+    Event.FAILED: 5,
+    Event.DEAD: 6,
+    Event.SNOOZED: 7,
+    Event.RELEASED: 8,
+    Event.RECOVERED: 9,
+    Event.CANCELLED: 10,
+    Event.REPLAYED: 11,
+    Event.CANCEL_REQUESTED: 12,
+    Event.REPRIORITIZED: 13,
+    Event.HEARTBEAT_FAILED: 14,
+    Event.ABANDONED: 15,
+    Event.VERSION_MISMATCH: 16,
+}
+EVENT_OF: Final = {code: event for event, code in EVENT_CODE.items()}
+
+POLICY_CODE: Final[dict[DependencyPolicy, int]] = {"cancel": 0, "fail": 1, "ignore": 2}
+POLICY_OF: Final = {code: policy for policy, code in POLICY_CODE.items()}

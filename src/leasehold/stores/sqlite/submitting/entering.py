@@ -10,10 +10,10 @@ from leasehold.core.model.records import Submitted
 from leasehold.core.rules.dependencies import SortedOut
 from leasehold.core.rules.replies import check_request_id, keep_submit, submit_again
 from leasehold.errors import LeaseholdError, QueueFullError
-from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.submitting.gate import Lanes
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.submitting.submit import submit as submit_in
-from leasehold.stores.sqlite.writing import replies
+from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.transaction_verbs import within
@@ -36,18 +36,18 @@ def submit_once(
     """The same, or the answer to it when it was carried out before under this id."""
     check_request_id(request_id)
     with database.read() as db:
-        before = replies.find(db, request_id, database.now(db))
+        before = remembered.find_reply(db, request_id, database.now(db))
     if before is not None:
         return SortedOut.of(drafts).woven(submit_again(before))
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         def once(step: Step) -> Stored:
-            before = replies.find(step.db, request_id, step.now)
+            before = remembered.find_reply(step.db, request_id, step.now)
             if before is not None:
                 return submit_again(before)
             answers = operation(step)
             if not isinstance(answers, LeaseholdError):
-                replies.keep(step, request_id, keep_submit(answers))
+                remembered.keep_reply(step, request_id, keep_submit(answers))
             return answers
 
         return database.write(once)

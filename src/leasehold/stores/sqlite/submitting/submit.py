@@ -29,12 +29,10 @@ from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.ready import Entry
-from leasehold.stores.sqlite.schema.codes import STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.submitting import linking
-from leasehold.stores.sqlite.submitting.gate import GateBook
-from leasehold.stores.sqlite.submitting.lanes import Lanes
-from leasehold.stores.sqlite.writing.operation import Grouped
-from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.sqlite.submitting.gate import GateBook, Lanes
+from leasehold.stores.sqlite.writing.step import Grouped, Step
 
 INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S608  # placeholders
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"

@@ -16,7 +16,6 @@ from leasehold.core.rules.clock import TOLERANCE_MICROS, basis_of_now
 from leasehold.core.rules.sampling import Resolution
 from leasehold.env import ClockReading, from_micros
 from leasehold.errors import InvalidTransitionError
-from leasehold.stores.sqlite.leasing.people import audit
 from leasehold.stores.sqlite.leasing.rebalance import RESCORE
 from leasehold.stores.sqlite.rules.schedules import go_on_from
 from leasehold.stores.sqlite.writing.step import Step
@@ -78,7 +77,7 @@ def repair(step: Step, reading: ClockReading, actor: str) -> ClockRepair:
     step.set_clock(now, basis_of_now(now, reading, step.clock_basis.repairs + 1))
     answer = ClockRepair(before=from_micros(before), after=from_micros(now), changed=changed)
     detail = {"before": answer.before.isoformat(), "changed": changed}
-    audit(step, actor, "repair_clock", sum(changed.values()), detail)
+    step.audit(actor, "repair_clock", sum(changed.values()), detail)
     step.hints.ready = True
     return answer
 

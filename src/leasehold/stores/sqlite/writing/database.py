@@ -15,26 +15,30 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
 from leasehold.interrupts import Interrupted, shielded
 from leasehold.stores.sqlite.disk import forks
-from leasehold.stores.sqlite.disk.connection import Durability, check_sqlite_version, is_up_to_date
-from leasehold.stores.sqlite.disk.continuity import is_held
-from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
-from leasehold.stores.sqlite.disk.identity import has_store_id
-from leasehold.stores.sqlite.disk.leftovers import (
+from leasehold.stores.sqlite.disk.connection import (
+    Durability,
+    Readers,
+    check_sqlite_version,
+    is_up_to_date,
+)
+from leasehold.stores.sqlite.disk.continuity import (
     has_log,
+    is_held,
     refuse_without_log,
     set_foreign_log_aside,
 )
+from leasehold.stores.sqlite.disk.epoch import has_store_id
+from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
 from leasehold.stores.sqlite.disk.life import Deaths
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS_MAX
-from leasehold.stores.sqlite.disk.readers import Readers
-from leasehold.stores.sqlite.disk.reserve import DiskReserve
+from leasehold.stores.sqlite.disk.space import DiskReserve
 from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.submitting import dependents
-from leasehold.stores.sqlite.submitting.lanes import Lanes
+from leasehold.stores.sqlite.submitting.gate import Lanes
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock

@@ -31,8 +31,14 @@ from leasehold.env import Env
 from leasehold.errors import StoreCorruptError
 from leasehold.stores.sqlite.disk.epoch import FLOOR_SHIFT
 from leasehold.stores.sqlite.reading.sampling import Spans
-from leasehold.stores.sqlite.schema.codes import STATUS_OF
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, WHOLE_MAX, Kind, guarded, value_of
+from leasehold.stores.sqlite.schema.rows import (
+    MOMENT_MAX,
+    STATUS_OF,
+    WHOLE_MAX,
+    Kind,
+    guarded,
+    value_of,
+)
 
 logger = logging.getLogger("leasehold.store")
 

@@ -1,13 +1,18 @@
-"""What an operation works with inside a write: connection, time, counters and hints."""
+"""What an operation works with inside a write: connection, time, counters and hints.
+
+What the writer carries out: a function of the write, or one of a kind that is done in groups.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Generic, Self, TypeVar
 
 import apsw
+import msgspec
 
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.span import MINUTE_MICROS
@@ -16,11 +21,10 @@ from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
-from leasehold.stores.sqlite.reading.measuring import Measured
-from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.sampling import Measured, Spans
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import RuleBook, load
-from leasehold.stores.sqlite.schema.codes import EVENT_CODE, STATUS_CODE
+from leasehold.stores.sqlite.schema.rows import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
 from leasehold.stores.sqlite.writing.remembered import Remembered
 
@@ -30,6 +34,7 @@ FAILED_BEFORE: Final = "SELECT held_until FROM lane WHERE id = ? AND failures_in
 CLOSE_BREAKER: Final = "UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ?"
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
+ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -243,6 +248,11 @@ class Step:
         if self._settings_changed:
             self.settings = settings.load(self.db)
 
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        """Write down an administrative action."""
+        document = msgspec.json.encode(detail).decode()
+        self.execute(ADD_AUDIT, (self.now, actor, action, count, document))
+
     def record(
         self,
         seq: int,
@@ -286,3 +296,23 @@ def _counters() -> defaultdict[str, int]:
 
 def _row(cursor: apsw.Cursor) -> Any:
     return cursor.fetchone()
+
+
+T = TypeVar("T")
+
+
+class Grouped(ABC, Generic[T]):
+    """An operation of a kind that shares statements: those that wait at the same time are done as
+    one, unless one of them turns out to be bad.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __call__(self, step: Step) -> T:
+        """Do this one alone."""
+
+    @classmethod
+    @abstractmethod
+    def together(cls, step: Step, operations: Sequence[Self]) -> list[T]:
+        """Do all of these; raises, and may leave anything behind, if any of them would."""

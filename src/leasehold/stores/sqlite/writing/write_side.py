@@ -13,10 +13,9 @@ import apsw
 
 from leasehold.env import Env
 from leasehold.stores.sqlite.disk.connection import BUSY_SECONDS, Durability, open_writer
-from leasehold.stores.sqlite.disk.continuity import Continuity, Progress
+from leasehold.stores.sqlite.disk.continuity import Continuity, Progress, set_foreign_log_aside
 from leasehold.stores.sqlite.disk.epoch import open_epoch
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private
-from leasehold.stores.sqlite.disk.leftovers import set_foreign_log_aside
 from leasehold.stores.sqlite.disk.lock import WriteLock
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.writing.clock import open_clock

@@ -34,9 +34,8 @@ from leasehold.stores.sqlite.leasing.queue_limits import tell_who_may_go_on
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
-from leasehold.stores.sqlite.writing.operation import Grouped
 from leasehold.stores.sqlite.writing.remembered import Remembered
-from leasehold.stores.sqlite.writing.step import Hints, Step
+from leasehold.stores.sqlite.writing.step import Grouped, Hints, Step
 from leasehold.stores.sqlite.writing.transaction import begin
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 
