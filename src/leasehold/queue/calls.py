@@ -39,7 +39,7 @@ from leasehold.core.model.records import AuditRecord, WorkerInfo
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
@@ -591,12 +591,30 @@ class QueueCalls:
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next."""
+        """One page of a search, and the cursor with which to ask for the next.
+
+        With `total` it says how many jobs fit on all pages together, as `count` does.
+        """
         return self._looking.search_page(
-            where, limit=limit, cursor=cursor, without=without, **fields
+            where, limit=limit, cursor=cursor, without=without, total=total, **fields
         )
+
+    def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
+        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+
+        A filter by nothing but queues and statuses is answered from counters, exactly at any
+        number.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", limit_key="acme")
+        >>> queue.count(limit_key="acme").jobs, str(queue.count(task="mail"))
+        (1, '1')
+        """
+        return self._looking.count(where, **fields)
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
@@ -646,16 +664,26 @@ class QueueCalls:
         return self._looking.queues()
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers, of this process and of others."""
+        """The registered workers, of this process and of others, each with its current jobs."""
         return self._looking.workers()
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first."""
+        """The latest administrative actions, newest first, archived ones included."""
         return self._looking.audit_log(limit)
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next."""
-        return self._looking.audit_page(limit=limit, cursor=cursor)
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next.
+
+        `since` (inclusive) and `before` (exclusive) narrow them to a time.
+        """
+        return self._looking.audit_page(since=since, before=before, limit=limit, cursor=cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """What changed after a cursor, in order; without one, only the cursor to begin with.

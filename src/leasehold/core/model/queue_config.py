@@ -196,6 +196,11 @@ class QueueRule(NamedTuple):
     """Who deletes it, while it is being deleted."""
     problem: str | None = None
     """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
+    created_at: datetime | None = None
+    """When somebody created the queue; None if it came with its first job."""
+    created_by: str | None = None
+    changed_at: datetime | None = None
+    changed_by: str | None = None
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +215,13 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How many of its jobs stand in each status."""
     held_until: dict[str, datetime] = {}
     """Tasks that their circuit breaker holds back here, and until when."""
+    created_at: datetime | None = None
+    """When somebody created it; where nobody did, when its first job came."""
+    created_by: str | None = None
+    """None for a queue that came with its first job."""
+    changed_at: datetime | None = None
+    """When its rules or its state were changed last, its creation included; None for never."""
+    changed_by: str | None = None
 
 
 def check_queue_name(name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,22 @@ class Submitted(msgspec.Struct, frozen=True):
     """True when an earlier job with the same idempotency key was found: `id` is that job's."""
 
 
+CURRENT_JOBS_MAX: Final = 100
+"""Of each worker, so many jobs are named."""
+
+
+class CurrentJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker holds."""
+
+    id: str
+    queue: str
+    task: str
+    attempts: int
+    """Spent so far, this one included."""
+    leased_at: datetime
+    lease_expires_at: datetime
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker as the registry knows it."""
 
@@ -32,6 +48,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: datetime
     running: int = 0
     """How many leases it holds."""
+    jobs: tuple[CurrentJob, ...] = ()
+    """What it holds, the first leased first; at most 100 of them."""
 
 
 class WorkerLife(Protocol):
@@ -87,6 +105,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     detail: dict[str, Any]
     count: int
+    archived: bool = False
+    """It is older than audit records are kept, and is kept in the archive."""
 
 
 class Listener(Protocol):

@@ -25,9 +25,10 @@ class Phase(IntEnum):
     RESULTS = 3
     HISTORIES = 4
     ARCHIVE = 5
-    REST = 6
+    AUDIT = 6
+    REST = 7
     """What only the store knows of: keys of pruned jobs, unused room in a file."""
-    OVER = 7
+    OVER = 8
 
 
 class Bookmark(NamedTuple):
@@ -83,6 +84,13 @@ class Cutoffs(NamedTuple):
         return cutoff is not None and ended_at <= cutoff
 
 
+class OldestAudits(NamedTuple):
+    """When the oldest audit record was written, and the oldest archived one; None without any."""
+
+    kept: datetime | None
+    archived: datetime | None
+
+
 class CleanUpRecords(Protocol):
     """What a store is asked inside a write and outside."""
 
@@ -106,6 +114,8 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
         """How many jobs of a queue, or of all, stand in each status."""
 
     def oldest_archived_day(self) -> int | None: ...
+
+    def oldest_audits(self) -> OldestAudits: ...
 
     def find_ended(self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int) -> Found[K]:
         """The next jobs that ended by their cutoff, leaving out those that are still needed."""
@@ -142,8 +152,11 @@ class CleanUpWrite(CleanUpRecords, Protocol[K]):
     def drop_rest(self, limit: int, scope: Scope) -> int:
         """Tidy up so much of it; answers how much there was."""
 
-    def drop_audit(self, until: datetime) -> None:
-        """Forget audit records up to that moment, as many as one write may."""
+    def archive_audits(self, until: datetime, limit: int) -> int:
+        """Move audit records up to that moment to the archive, up to so many; answers how many."""
+
+    def drop_archived_audits(self, until: datetime, limit: int) -> int:
+        """Forget archived audit records up to that moment, up to so many; answers how many."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from leasehold.core.model.priority import DEFAULT_SCORING
@@ -56,6 +57,10 @@ class QueueBook:
 
     def __init__(self, state: State) -> None:
         self._state = state
+
+    @property
+    def now(self) -> datetime:
+        return from_micros(self._state.now)
 
     def rule_of(self, queue: str) -> QueueRule | None:
         known = self._state.queues.get(queue)
@@ -166,6 +171,10 @@ def _info(state: State, name: str) -> QueueInfo:
             for task, breaker in sorted(queue.breakers.items())
             if (at := breaker.next_probe_at(state.now)) is not None
         },
+        created_at=rule.created_at or from_micros(queue.since),
+        created_by=rule.created_by,
+        changed_at=rule.changed_at,
+        changed_by=rule.changed_by,
     )
 
 

@@ -7,7 +7,7 @@ checked its input before it changes anything is atomic.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -56,6 +56,9 @@ TRIM_BATCH: Final = 1000
 """How many jobs one call forgets at most, so that nobody waits long for it."""
 
 
+NumberedAudit = tuple[int, AuditRecord]
+
+
 class Totals(msgspec.Struct):
     """Lifetime totals of one queue, under the names they have in `Stats`."""
 
@@ -74,10 +77,12 @@ class MemoryQueue:
     """One queue: who waits in it, and its figures."""
 
     __slots__ = (
-        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "totals",
+        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "since", "totals",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, since: int) -> None:
+        self.since = since
+        """When it was first heard of."""
         self.lanes = Lanes()
         self.breakers: dict[str, BreakerState] = {}
         """By task, only of those that failed since they last completed."""
@@ -142,8 +147,9 @@ class State:
         """When the first of the schedules is due."""
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
-        self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
-        self.audited = 0  # the number of the latest of them
+        self.audit: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self.audit_archive: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self._audited = 0  # the number of the latest of them
         self.feed: Feed | None = None
         """The latest changes, while somebody follows them."""
         self.feed_ended_at = 0
@@ -213,7 +219,7 @@ class State:
     def queue(self, name: str) -> MemoryQueue:
         found = self.queues.get(name)
         if found is None:
-            found = self.queues[name] = MemoryQueue()
+            found = self.queues[name] = MemoryQueue(self.now)
         return found
 
     # -- changing jobs -----------------------------------------------------------------------
@@ -475,16 +481,16 @@ class State:
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""
-        self.audited += 1
-        self.audit.append(
-            AuditRecord(
-                at=from_micros(self.now),
-                actor=actor,
-                action=action,
-                detail=dict(detail),
-                count=count,
-            )
+        self._audited += 1
+        record = AuditRecord(
+            at=from_micros(self.now), actor=actor, action=action, detail=dict(detail), count=count
         )
+        self.audit.append((self._audited, record))
+
+    def audits(self) -> Iterator[NumberedAudit]:
+        """The administrative actions, newest first, archived ones included."""
+        yield from reversed(self.audit)
+        yield from reversed(self.audit_archive)
 
     def note_change(self, kind: ChangeKind, name: str) -> None:
         """Tell followers that something which is no job has changed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import Connection
-from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.graph import Graph
@@ -40,7 +40,7 @@ from leasehold.core.model.retention import (
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.rules import fence, metrics, people, queue_orders, recovery, scheduling
@@ -263,6 +263,10 @@ class SQLiteStore:
     ) -> Page:
         return jobs.search(self._database, where, limit, cursor, without)
 
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        with self._database.read() as db:
+            return read.count(db, where, counted_max)
+
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         with self._database.read() as db:
             return read.find_ids(db, prefix, limit)
@@ -289,9 +293,16 @@ class SQLiteStore:
         with self._database.read() as db:
             return records.page_of_log(db, job_id, limit, cursor)
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
         with self._database.read() as db:
-            return records.page_of_audit(db, limit, cursor)
+            return records.page_of_audit(db, since, before, limit, cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return jobs.changes(self._database, cursor, limit)
@@ -431,13 +442,13 @@ class SQLiteStore:
         self,
         where: JobFilter,
         *,
-        first_day: date | None = None,
-        last_day: date | None = None,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
         with self._database.read() as db:
-            return archive.search(db, where, (first_day, last_day), limit, cursor)
+            return archive.search(db, where, span, limit, cursor, slowest_first=slowest_first)
 
     # -- applications' transactions ----------------------------------------------------------
 

@@ -12,7 +12,17 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.pages import HistoryPage, check_cursor, history_page
 from leasehold.core.model.priority import DEFAULT_SCORING
 from leasehold.core.model.refusals import check_page, not_a_cursor
-from leasehold.core.model.search import HeavyField, JobFilter, Page, check_left_out, lightened
+from leasehold.core.model.search import (
+    Count,
+    HeavyField,
+    JobFilter,
+    Page,
+    by_counters,
+    check_count,
+    check_left_out,
+    counted_up_to,
+    lightened,
+)
 from leasehold.core.model.status import Event, Status
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.order import Lane, for_counting, in_order
@@ -35,6 +45,7 @@ from leasehold.stores.sqlite.schema.rows import (
     Lenient,
     document_of,
 )
+from leasehold.stores.sqlite.submitting.gate import stats
 
 _ATTEMPTS: Final = Lenient(
     {
@@ -170,6 +181,21 @@ def search(
         rows = list(numbers)
         jobs = [lightened(job_carefully(db, seq), without) for (seq,) in rows[:limit]]
     return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+
+def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
+    """How many jobs fit, counted up to one more than the bound."""
+    check_count(counted_max)
+    known = by_counters(where, lambda queue: stats(db, queue).counts)
+    if known is not None:
+        return known
+    clauses, values = conditions(where)
+    condition = " AND ".join(clauses) or "1"
+    found: Any = db.execute(
+        f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ?)",  # noqa: S608  # our own names
+        (*values, counted_max + 1),
+    ).fetchone()
+    return counted_up_to(found[0], counted_max)
 
 
 def find_fitting(

@@ -83,7 +83,9 @@ class GateBook:
 
 
 FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
-MAKE: Final = "INSERT INTO lane (queue, task) VALUES (?, ?) ON CONFLICT DO NOTHING"
+MAKE: Final = """
+    INSERT INTO lane (queue, task, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+"""
 
 _TOTALS: Final = (
     "submitted",
@@ -121,7 +123,7 @@ class Lanes:
             return known
         row = step.execute(FIND, (queue, task)).fetchone()
         if row is None:
-            step.execute(MAKE, (queue, task))
+            step.execute(MAKE, (queue, task, step.now))
             step.new_lanes.add((queue, task))
             return step.db.last_insert_rowid()
         number = int(row[0])
