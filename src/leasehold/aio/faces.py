@@ -159,7 +159,7 @@ class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
         """Have this call run in the background."""
         handle = await self._submitting.asubmit_call(
-            self, args, kwargs, connection=self._connection
+            self, args, kwargs, block=self._block, connection=self._connection
         )
         return AsyncJobHandle(handle, self._submitting.bridge)
 
@@ -423,6 +423,7 @@ class AsyncQueueCalls(Awaited):
         on_failure: Callable[[Lease, Settled, JobError], None] | None = None,
         on_dead: Callable[[Lease, Settled, JobError], None] | None = None,
         on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None,
+        on_progress: Callable[[Lease, dict[str, Any]], None] | None = None,
     ) -> None:
         queue = TaskQueue(
             url,
@@ -450,6 +451,7 @@ class AsyncQueueCalls(Awaited):
             on_failure=on_failure,
             on_dead=on_dead,
             on_lease_lost=on_lease_lost,
+            on_progress=on_progress,
         )
         super().__init__(queue.bridge)
         self.queue = queue
@@ -930,7 +932,10 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.log_page(job, limit=limit, cursor=cursor))
 
     async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
-        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
+
+        See `TaskQueue.get_queue_stats`.
+        """
         return await self._call(lambda: self.queue.get_queue_stats(queue))
 
     async def queues(self) -> list[str]:
@@ -1203,14 +1208,21 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.estimated_start(job))
 
     async def prune(
-        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+        self,
+        *,
+        force: bool = False,
+        emergency: bool = False,
+        dead: bool = False,
+        on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
         See `TaskQueue.prune`.
         """
         return await self._call_long(
-            lambda: self.queue.prune(force=force, emergency=emergency, dead=dead)
+            lambda: self.queue.prune(
+                force=force, emergency=emergency, dead=dead, on_progress=on_progress
+            )
         )
 
     async def cleanups(self, limit: int = 100) -> list[CleanUp]:

@@ -656,7 +656,10 @@ class QueueCalls:
         return self._looking.log_page(job, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
-        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
+
+        Raises QueueNotFoundError for a queue that nobody ever heard of.
+        """
         return self._looking.get_queue_stats(queue)
 
     def queues(self) -> list[str]:
@@ -925,7 +928,8 @@ class QueueCalls:
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
-        Raises InvalidWindowError for more than 48 hours. No job is scanned for it.
+        Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
+        nobody ever heard of. No job is scanned for it.
         """
         return self._metrics.metrics(queue, window_seconds)
 
@@ -948,7 +952,12 @@ class QueueCalls:
         return self._metrics.estimated_start(job)
 
     def prune(
-        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+        self,
+        *,
+        force: bool = False,
+        emergency: bool = False,
+        dead: bool = False,
+        on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
@@ -956,8 +965,12 @@ class QueueCalls:
         clean-up is not a day old, or there is not enough to clean. `force` does it now.
         `emergency` takes every completed and cancelled job, whatever its age, and does not pause
         for others; dead letters stay, unless `dead` says that they may go too.
+
+        `on_progress` is called after each write with the record of the clean-up as it stands.
         """
-        return self._retention.prune(force=force, emergency=emergency, dead=dead)
+        return self._retention.prune(
+            force=force, emergency=emergency, dead=dead, on_progress=on_progress
+        )
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         """The records of the latest clean-ups, newest first: who, when, how many, how long."""

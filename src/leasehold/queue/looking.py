@@ -20,7 +20,7 @@ from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.large import inline
-from leasehold.queue.missing import not_found
+from leasehold.queue.missing import check_queue, not_found
 from leasehold.queue.options import JobRef, id_of
 from leasehold.worker.executors.output import output_paths
 from leasehold.worker.task import COMMAND_TASK
@@ -155,7 +155,11 @@ class Looking:
         return self.store.log_page(self.get(job).id, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
-        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
+
+        Raises QueueNotFoundError for a queue that nobody ever heard of.
+        """
+        check_queue(self.store, queue)
         return self.store.stats(queue).as_mapping()
 
     def queues(self) -> list[str]:

@@ -105,6 +105,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     detail: dict[str, Any]
     count: int
+    """How many jobs it was about; 0 for an order about a queue, a schedule or a setting."""
     archived: bool = False
     """It is older than audit records are kept, and is kept in the archive."""
 

@@ -30,6 +30,8 @@ LOCK_SHARE: Final = 0.05
 """The part of the time for which a clean-up may hold the write lock."""
 ABANDONED_SECONDS: Final = 60.0
 """A clean-up that was silent for so long was given up, or its process died."""
+SLOW_SECONDS: Final = 60.0
+"""A clean-up that takes longer is worth a warning."""
 CLEANUP_RECORDS_MAX: Final = 1000
 """Kept in a store; the oldest go first."""
 
@@ -212,6 +214,20 @@ class CleanUp(msgspec.Struct, frozen=True, kw_only=True):
     def duration_seconds(self) -> float:
         """From its begin to its latest write, pauses included."""
         return (self.active_at - self.started_at).total_seconds()
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it took, or takes, longer than anybody expects of one."""
+        return self.duration_seconds > SLOW_SECONDS
+
+    def __str__(self) -> str:
+        done = [(name, getattr(self, name)) for name in COUNTED]
+        counted = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in done if n)
+        return (
+            f"clean-up {self.run} ({self.mode}, by {self.actor}): {counted or 'nothing to do'}, in "
+            f"{self.duration_seconds:,.1f} s and {self.writes:,} writes, which held the write lock "
+            f"for {self.lock_seconds:,.1f} s"
+        )
 
 
 COUNTED: Final = (

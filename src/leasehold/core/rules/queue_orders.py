@@ -90,7 +90,7 @@ def create(book: QueueBook[J], queue: str, config: QueueConfig, actor: str) -> N
     if known is None:
         rule = QueueRule(config=config, created_at=book.now, created_by=actor)
         book.set_rule(queue, _signed(book, rule, actor))
-        book.audit(actor, "create_queue", 1, {"queue": queue, "config": said(config)})
+        book.audit(actor, "create_queue", 0, {"queue": queue, "config": said(config)})
     elif known.state is QueueState.DELETING:
         raise being_deleted(queue)
     elif known.config != config:
@@ -103,7 +103,7 @@ def update(book: QueueBook[J], queue: str, changes: Mapping[str, Any], actor: st
     changed = known._replace(config=known.config.changed(changes), problem=None)
     book.set_rule(queue, _signed(book, changed, actor))
     detail = {"queue": queue, "changes": msgspec.to_builtins(dict(changes))}
-    book.audit(actor, "update_queue", 1, detail)
+    book.audit(actor, "update_queue", 0, detail)
 
 
 def set_state(book: QueueBook[J], queue: str, state: QueueState, actor: str) -> None:
@@ -113,7 +113,7 @@ def set_state(book: QueueBook[J], queue: str, state: QueueState, actor: str) -> 
         raise InvalidQueueError(f"a queue is active, paused or draining, not {state}: delete it")
     changed = _known(book, queue)._replace(state=state, problem=None)
     book.set_rule(queue, _signed(book, changed, actor))
-    book.audit(actor, action, 1, {"queue": queue})
+    book.audit(actor, action, 0, {"queue": queue})
 
 
 def to_purge(queue: str, where: JobFilter) -> JobFilter | None:

@@ -16,6 +16,7 @@ from leasehold.core.rules import queue_orders
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.reading import search
+from leasehold.stores.memory.record import moment
 from leasehold.stores.memory.state import State
 
 
@@ -171,7 +172,7 @@ def _info(state: State, name: str) -> QueueInfo:
             for task, breaker in sorted(queue.breakers.items())
             if (at := breaker.next_probe_at(state.now)) is not None
         },
-        created_at=rule.created_at or from_micros(queue.since),
+        created_at=rule.created_at or moment(queue.since),
         created_by=rule.created_by,
         changed_at=rule.changed_at,
         changed_by=rule.changed_by,

@@ -80,9 +80,9 @@ class MemoryQueue:
         "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "since", "totals",
     )  # fmt: skip
 
-    def __init__(self, since: int) -> None:
-        self.since = since
-        """When it was first heard of."""
+    def __init__(self) -> None:
+        self.since: int | None = None
+        """When its first job came."""
         self.lanes = Lanes()
         self.breakers: dict[str, BreakerState] = {}
         """By task, only of those that failed since they last completed."""
@@ -219,7 +219,7 @@ class State:
     def queue(self, name: str) -> MemoryQueue:
         found = self.queues.get(name)
         if found is None:
-            found = self.queues[name] = MemoryQueue(self.now)
+            found = self.queues[name] = MemoryQueue()
         return found
 
     # -- changing jobs -----------------------------------------------------------------------
@@ -229,6 +229,8 @@ class State:
         queue = self.queue(record.draft.queue)
         queue.counts[record.status] += 1
         queue.totals.submitted += 1
+        if queue.since is None:
+            queue.since = self.now
         if record.start_by is not None:
             heappush(self._to_start, (record.start_by, record.seq, record))
         self.tell(record, Event.CREATED, before=None)

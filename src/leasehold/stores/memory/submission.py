@@ -151,4 +151,6 @@ class Intake:
 
     def count_rejected(self, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
-            self._state.queue(draft.queue).totals.rejected += 1
+            queue = self._state.queue(draft.queue)
+            queue.totals.rejected += 1
+            queue.since = queue.since or self._state.now

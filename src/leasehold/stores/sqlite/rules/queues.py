@@ -43,7 +43,7 @@ KNOWN: Final = "SELECT 1 FROM lane WHERE queue = ? LIMIT 1"
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (
     f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)}, "  # noqa: S608  # our own names
-    "min(iif(typeof(created_at) = 'integer', created_at, NULL)) "
+    "min(iif(typeof(made_at) = 'integer', made_at, NULL)) "
     "FROM lane WHERE queue = coalesce(?, queue) GROUP BY queue"
 )
 HELD: Final = """

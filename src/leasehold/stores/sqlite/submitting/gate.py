@@ -84,7 +84,7 @@ class GateBook:
 
 FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
 MAKE: Final = """
-    INSERT INTO lane (queue, task, created_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+    INSERT INTO lane (queue, task, made_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
 """
 
 _TOTALS: Final = (

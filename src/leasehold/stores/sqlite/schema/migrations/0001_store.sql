@@ -73,7 +73,8 @@ CREATE TABLE lane (
     pending_medium    INTEGER NOT NULL DEFAULT 0,
     pending_high      INTEGER NOT NULL DEFAULT 0,
     pending_critical  INTEGER NOT NULL DEFAULT 0,
-    created_at        INTEGER NOT NULL DEFAULT 0,
+    -- When its first job came.
+    made_at           INTEGER NOT NULL DEFAULT 0,
     UNIQUE (queue, task)
 );
 
