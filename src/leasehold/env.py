@@ -102,7 +102,8 @@ class SystemClock:
             boot_id = SystemClock._boot_id = _boot_id()
         boot = time.clock_gettime_ns(_BOOT_CLOCK) // 1000
         awake = time.monotonic_ns() // 1000
-        return ClockReading(self.time_micros(), awake, boot, boot_id)
+        # Each write reads the clocks; to make a named tuple by its name takes longer than that.
+        return tuple.__new__(ClockReading, (time.time_ns() // 1000, awake, boot, boot_id))
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         if seconds is not None:

@@ -26,6 +26,11 @@
     ├── QueueNotFoundError
     ├── QueueNotEmptyError             jobs are left in the queue that was to be deleted
     ├── InvalidWindowError             metrics of a time for which none are kept
+    ├── UnauthenticatedError           a service was called without a token that is good
+    ├── ForbiddenError                 the token does not allow this
+    ├── InvalidTokenError              what was given cannot be a token
+    ├── TokenExistsError               a token of this name exists already
+    ├── TokenNotFoundError
     ├── UnknownTaskError               no code is registered under the job's task name
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
@@ -199,6 +204,26 @@ class QueueNotEmptyError(LeaseholdError, code="queue_not_empty"):
 
 class InvalidWindowError(LeaseholdError, ValueError, code="invalid_window"):
     """Raised when metrics are asked for a time for which none are kept."""
+
+
+class UnauthenticatedError(LeaseholdError, code="unauthenticated"):
+    """Raised when a service is called without a token, or with one that is not good (any more)."""
+
+
+class ForbiddenError(LeaseholdError, code="forbidden"):
+    """Raised when a token does not allow what was asked; says which role or scope does."""
+
+
+class InvalidTokenError(LeaseholdError, ValueError, code="invalid_token"):
+    """Raised when a token cannot have such a name, role, scope or lifetime; says which and why."""
+
+
+class TokenExistsError(LeaseholdError, code="token_exists"):
+    """Raised when a token is created under a name that is taken."""
+
+
+class TokenNotFoundError(LeaseholdError, LookupError, code="token_not_found"):
+    """Raised when no token has this name (any more)."""
 
 
 class UnknownTaskError(LeaseholdError, LookupError, code="unknown_task"):

@@ -13,6 +13,7 @@ from leasehold.cli import reference
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.exits import Exit
 from leasehold.cli.main import run
+from leasehold.core.model.tokens import TokenDraft
 from leasehold.observe.alerts import RULES
 from leasehold.observe.health import CHECKS
 
@@ -81,8 +82,9 @@ def test_fields_are_those_on_the_page(
     assert lease is not None
     queue.nack(lease, requeue=False)
     queue.schedule("nightly", "t", Every(60))
+    queue.store.create_token(TokenDraft(name="ops", roles=("admin",)), "digest", actor="me")
     queue.shutdown()
-    names = {"JOB": "job1", "SCHEDULE": "nightly", "PATH": "copy.db"}
+    names = {"JOB": "job1", "SCHEDULE": "nightly", "PATH": "copy.db", "TOKEN": "ops"}
     arguments = [names.get(word, word) for word in command.split()]
     assert run(["-o", "json", *arguments]) == Exit.OK
     answer = json.loads(capsys.readouterr().out)

@@ -11,7 +11,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.reason import ReasonKind, reason_for
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
 from leasehold.core.model.status import Status
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -35,6 +35,24 @@ def worker(queues: tuple[str, ...] = ("mail",), running: int = 0) -> WorkerInfo:
 
 
 QUEUE = QueueInfo(name="mail")
+
+
+def test_a_job_whose_worker_died_waits_for_a_sweep() -> None:
+    held = job(Status.RUNNING, worker="w1", lease_version=3)
+    reason = reason_for(held, QUEUE, [worker()], None, NOW, lost={"w1"})
+    assert reason.kind is ReasonKind.WORKER_LOST
+    assert "w1 died" in reason.text
+    assert reason_for(held, QUEUE, [worker()], None, NOW, lost={"w2"}).kind is ReasonKind.RUNNING
+
+
+def test_nobody_serves_a_queue_whose_workers_are_dead_or_silent() -> None:
+    workers = [worker()]
+    assert reason_for(job(), QUEUE, workers, 0, NOW).kind is ReasonKind.NEXT
+    assert reason_for(job(), QUEUE, workers, 0, NOW, lost={"w1"}).kind is ReasonKind.NO_WORKER
+    later = NOW + timedelta(seconds=SILENT_SECONDS)
+    assert reason_for(job(), QUEUE, workers, 0, later).kind is ReasonKind.NEXT
+    later += timedelta(seconds=1)
+    assert reason_for(job(), QUEUE, workers, 0, later).kind is ReasonKind.NO_WORKER
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,8 @@ class SQLiteScene:
 
     def examine(self) -> None:
         writer = self.store._database.writer
-        assert not writer._leading
-        assert not writer._queue
+        assert not writer.queue.is_led
+        assert not writer.queue.waiting
         side = self.store._database.side
         assert not (side.is_open and side.db.in_transaction)
         assert not self.connection.in_transaction

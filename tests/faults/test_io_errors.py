@@ -160,7 +160,7 @@ def test_a_lease_that_was_never_committed_is_not_remembered(disk: Disk, folder: 
     for number, thread in enumerate(threads):
         thread.start()
         assert entered.wait(30)
-        while len(store._database.writer._queue) < number:
+        while len(store._database.writer.queue.waiting) < number:
             pass
     disk.fail_at(disk.calls + 1, "io", lasting=True)
     go_on.set()

@@ -20,7 +20,9 @@ from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import StoreLostError, StoreUnavailableError
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.disk import watch
 from leasehold.stores.sqlite.disk.continuity import Continuity
+from leasehold.stores.sqlite.disk.notices import Notices
 from leasehold.worker.stopping import StopReason
 from support.lives import enter
 
@@ -84,8 +86,6 @@ def write_lock_deleted(path: Path) -> None:
     (path.with_name("jobs.db-run") / "write.lock").unlink()
 
 
-LOSSES_OF_LOCKS: list[Loss] = [run_folder_deleted, continuity_deleted, write_lock_deleted]
-"""Looked for once a second; until then a process still holds all it needs."""
 LOSSES: list[Loss] = [
     deleted,
     replaced_by_another_store,
@@ -96,7 +96,9 @@ LOSSES: list[Loss] = [
     log_index_deleted,
     log_and_index_deleted,
     log_replaced,
-    *LOSSES_OF_LOCKS,
+    run_folder_deleted,
+    continuity_deleted,
+    write_lock_deleted,
 ]
 
 
@@ -119,12 +121,14 @@ def store(path: Path, clock: ManualClock) -> SQLiteStore:
 
 
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: str(lose.__name__))
+@pytest.mark.parametrize("writes_before", [0, 1, 10])
 def test_nothing_is_acknowledged_into_a_lost_file(
-    store: SQLiteStore, path: Path, clock: ManualClock, lose: Loss
+    store: SQLiteStore, path: Path, lose: Loss, writes_before: int
 ) -> None:
+    """The first writes look at every file, later ones ask the kernel for news."""
+    for number in range(writes_before):
+        store.submit([Draft(id=f"before-{number}", task="t")])
     lose(path)
-    if lose in LOSSES_OF_LOCKS:
-        clock.advance(1)
     for use in (
         lambda: store.submit([Draft(id="b", task="t")]),
         lambda: store.exchange((), LeaseRequest(worker="w")),
@@ -134,6 +138,48 @@ def test_nothing_is_acknowledged_into_a_lost_file(
     ):
         with pytest.raises(StoreLostError, match=f"{path}.*open the queue again"):
             use()
+    store.close()
+
+
+def folder_above_renamed(path: Path) -> None:
+    above = path.parent.parent
+    above.rename(above.with_name(f"{above.name}-elsewhere"))
+
+
+def test_a_folder_further_up_that_is_moved_is_noticed_within_a_second(
+    store: SQLiteStore, path: Path, clock: ManualClock
+) -> None:
+    for number in range(3):
+        store.submit([Draft(id=f"before-{number}", task="t")])
+    folder_above_renamed(path)
+    clock.advance(1)
+    with pytest.raises(StoreLostError):
+        store.submit([Draft(id="b", task="t")])
+    store.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells of its own accord")
+def test_a_write_looks_at_no_file_of_which_there_is_no_news(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        store.submit([Draft(id=f"before-{number}", task="t")])
+    with monkeypatch.context() as patch:
+        patch.setattr(watch, "_file_id", lambda path: pytest.fail(f"looked at {path}"))
+        for number in range(3):
+            store.submit([Draft(id=f"later-{number}", task="t")])
+    store.close()
+
+
+def test_where_the_kernel_does_not_tell_every_write_looks(
+    store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Notices, "of", lambda _: None)
+    for number in range(3):
+        store.submit([Draft(id=f"before-{number}", task="t")])
+    write_lock_deleted(path)
+    with pytest.raises(StoreLostError):
+        store.submit([Draft(id="b", task="t")])
     store.close()
 
 

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from leasehold import TaskQueue
+from leasehold.cli import overview
+from leasehold.cli.session import Session
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.reason import ReasonKind
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from support.lives import die, enter
@@ -67,4 +71,27 @@ def test_a_dead_worker_is_buried_only_when_its_jobs_have_been_taken_back(
     assert report.recovered == 1
     assert report.workers_proved_dead == ("w",)
     assert store.dead_workers() == set()
+    store.close()
+
+
+def test_who_looks_is_not_told_of_a_worker_that_is_proved_dead(tmp_path: Path) -> None:
+    """The registry keeps it until a sweep has taken back its jobs."""
+    store = SQLiteStore(tmp_path / "jobs.db")
+    queue = TaskQueue(store, num_workers=0)
+    session = Session()
+    session.queue = queue
+    life = enter(store, "w")
+    store.submit([Draft(id=job_id, task="t") for job_id in ("held", "waiting")])
+    assert store.exchange((), LeaseRequest(worker="w", lease_seconds=3600)).leases
+    assert queue.why("held").kind is ReasonKind.RUNNING
+    assert queue.why("waiting").kind is not ReasonKind.NO_WORKER
+    assert queue.metrics().active_workers == 1
+    assert len(overview.look(session).workers) == 1
+    die(life)
+    assert queue.why("held").kind is ReasonKind.WORKER_LOST
+    assert queue.why("waiting").kind is ReasonKind.NO_WORKER
+    assert queue.metrics().active_workers == 0
+    assert [worker.id for worker in queue.workers()] == ["w"]
+    assert overview.look(session).workers == []
+    queue.shutdown()
     store.close()

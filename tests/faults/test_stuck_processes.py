@@ -156,7 +156,7 @@ def test_ctrl_c_ends_a_wait_for_a_transaction(tmp_path: Path) -> None:
             with pytest.raises(KeyboardInterrupt):
                 write()
             timer.join()
-        assert not store._database.writer._leading
+        assert not store._database.writer.queue.is_led
     store.submit([draft()])
     assert store.stats().submitted == 2
     store.close()

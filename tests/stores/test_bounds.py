@@ -41,6 +41,7 @@ from leasehold.core.model.schedule import ScheduleDraft
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.timing import Every
+from leasehold.core.model.tokens import TokenDraft
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
@@ -357,6 +358,11 @@ MEASURES: Final = (
     store_verb("set_queue_state", "plain", QueueState.PAUSED, actor="me"),
     store_verb("set_setting", "max_retries", 5, actor="me"),
     store_verb("unset_setting", "max_retries", actor="me"),
+    store_verb("create_token", TokenDraft(name="ci", roles=("producer",)), "digest", actor="me"),
+    store_verb("tokens"),
+    store_verb("find_token", "digest"),
+    store_verb("revoke_token", "ci", actor="me"),
+    store_verb("signing_key"),
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
     Measure("order", lambda scene: order(scene, CancelAll()), ORDERED_AT_ONCE),
     Measure("order", lambda scene: order(scene, ReplayAll()), ORDERED_AT_ONCE),

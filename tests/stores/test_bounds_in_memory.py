@@ -5,6 +5,7 @@ What it does is counted by the heads of heaps that it looks at.
 
 from __future__ import annotations
 
+import heapq
 import sys
 from typing import Any
 
@@ -14,6 +15,7 @@ from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.budget import (
     BURIED_AT_ONCE,
     LATE_AT_ONCE,
+    LATE_LOOKED_AT_ONCE,
     PASSED_OVER_AT_ONCE,
     PLACED_AT_ONCE,
     PROMOTED_AT_ONCE,
@@ -21,11 +23,11 @@ from leasehold.core.model.budget import (
 )
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
-from leasehold.core.model.outcome import Fail, JobError
+from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
-from leasehold.stores.memory import MemoryStore, heaps, lanes, parking
+from leasehold.stores.memory import MemoryStore, heaps, lanes, parking, state
 from leasehold.stores.memory.record import Record
 
 MANY = 100_000
@@ -74,6 +76,51 @@ def test_late_jobs_are_cancelled_so_many_at_a_time(
     while store.exchange(request=request).next_due_at == store.now():
         pass
     assert store.stats().counts[Status.CANCELLED] == MANY
+
+
+def pops_of(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> int:
+    """How many entries a sweep takes from the heaps of the state."""
+    pops = 0
+    heappop = heapq.heappop
+
+    def counted(heap: list[Any]) -> Any:
+        nonlocal pops
+        pops += 1
+        return heappop(heap)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "heappop", counted)
+        store.recover()
+    return pops
+
+
+def test_a_sweep_does_not_look_through_jobs_that_cannot_be_late_yet(
+    monkeypatch: pytest.MonkeyPatch, store: MemoryStore, clock: ManualClock
+) -> None:
+    """Blocked ones are late when they become pending; those that began in time are never."""
+    count = 3 * LATE_LOOKED_AT_ONCE
+    store.submit([Draft(id="root", task="t", queue="root")])
+    store.submit(
+        [
+            Draft(id=f"{n}", task="t", start_within_seconds=1, depends_on=("root",))
+            for n in range(count)
+        ]
+    )
+    begun = [Draft(id=f"b-{n}", task="t", start_within_seconds=1) for n in range(count)]
+    store.submit(begun)
+    store.exchange(request=LeaseRequest(worker="w", limit=count, lease_seconds=3600))
+    store.submit([Draft(id="late", task="t", queue="late", start_within_seconds=1)])
+    clock.advance(2)
+    sweeps = 0
+    while store.stats("late").counts[Status.CANCELLED] == 0:
+        assert pops_of(monkeypatch, store) <= LATE_LOOKED_AT_ONCE
+        sweeps += 1
+    assert sweeps == count // LATE_LOOKED_AT_ONCE + 1
+    assert pops_of(monkeypatch, store) == 0
+    [root] = store.exchange(request=LeaseRequest(worker="w", queues=("root",))).leases
+    store.exchange([Settlement(root.job_id, root.version, Complete())])
+    store.recover()
+    assert store.stats().counts[Status.CANCELLED] == 1 + LATE_AT_ONCE
 
 
 def test_a_lane_that_is_probed_is_not_looked_through(

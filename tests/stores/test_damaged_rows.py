@@ -25,6 +25,7 @@ from leasehold.core.model.schedule import ScheduleDraft
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import TERMINAL, Status
 from leasehold.core.model.timing import Every
+from leasehold.core.model.tokens import TokenDraft
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore
@@ -235,6 +236,17 @@ def test_an_unknown_rule_of_a_newer_version_is_left_alone(damaged: Damaged) -> N
     assert damaged.run() == ["ruled"]
 
 
+@pytest.mark.parametrize("document", [BAD_TEXT, "'{'", "x'00'", "'{\"name\": 1}'"])
+def test_a_token_that_cannot_be_read_counts_as_revoked(damaged: Damaged, document: str) -> None:
+    draft = TokenDraft(name="ci", roles=("admin",))
+    damaged.store.create_token(draft, "digest", actor="me")
+    store = damaged.damage(f"UPDATE token SET document = {document}")
+    assert store.find_token("digest") is None
+    assert store.tokens() == []
+    [problem] = store.check()
+    assert problem.startswith("the token 'ci' cannot be read, and counts as revoked")
+
+
 @pytest.mark.parametrize("value", ["'{'", BAD_TEXT, "'\"many\"'"])
 def test_a_setting_that_cannot_be_read_counts_as_not_set(damaged: Damaged, value: str) -> None:
     damaged.store.set_setting("max_retries", 7, actor="me")
@@ -281,6 +293,7 @@ TABLES: Final = {
                  "error"),
     "queue": ("state", "config"),
     "setting": ("value",),
+    "token": ("document",),
     "worker": ("host", "queues", "slots", "heartbeat_at"),
     "place": ("crosses_at",),
 }  # fmt: skip
@@ -295,6 +308,7 @@ def everything(damaged: Damaged) -> None:
     store = damaged.store
     store.create_queue("keyed", QueueConfig(key_concurrency=1), actor="me")
     store.set_setting("max_retries", 2, actor="me")
+    store.create_token(TokenDraft(name="ci", roles=("admin",)), "digest", actor="me")
     store.submit([Draft(id="done", task="t"), Draft(id="failing", task="t", retry=Constant(5))])
     first, second = store.exchange(request=LeaseRequest(worker="w", limit=2)).leases
     store.exchange(
@@ -417,3 +431,5 @@ def judge(damaged: Damaged, hit: str, said: str) -> None:
     store.workers()
     store.metrics()
     store.settings()
+    store.tokens()
+    store.find_token("digest")

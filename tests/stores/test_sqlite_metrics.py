@@ -23,7 +23,7 @@ from leasehold.stores.sqlite.reading import metrics, sampling
 from leasehold.stores.sqlite.submitting import gate
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
-from leasehold.stores.sqlite.writing.writer import _Ticket
+from leasehold.stores.sqlite.writing.write_queue import Ticket
 
 
 @pytest.fixture
@@ -169,8 +169,8 @@ def test_what_a_failed_operation_measured_is_dropped(
         raise OSError("no")
 
     submit = PlainSubmit(store._database.lanes, [Draft(id="next", task="t")])
-    batch: list[_Ticket[Any]] = [_Ticket(fails), _Ticket(submit)]
-    store._database.writer._queue.extend(batch)
+    batch: list[Ticket[Any]] = [Ticket(fails), Ticket(submit)]
+    store._database.writer.queue.waiting.extend(batch)
     store._database.writer._lead(batch[0])
     assert isinstance(batch[0].error, OSError)
     assert batch[1].error is None

@@ -60,7 +60,7 @@ def test_callers_that_wait_share_one_commit(
     ]
     for thread in others:
         thread.start()
-    while len(writer._queue) < 10:
+    while len(writer.queue.waiting) < 10:
         pass
     go_on.set()
     for thread in [first, *others]:
@@ -120,7 +120,7 @@ def test_a_caller_that_is_let_lead_before_it_waits_leads_once(
     second = threading.Thread(target=submit, args=("b",))
     first.start()
     assert committing.wait(30)
-    monkeypatch.setattr(writer, "_mutex", MutexThatTells(writer._mutex, left))
+    monkeypatch.setattr(writer.queue, "_mutex", MutexThatTells(writer.queue._mutex, left))
     second.start()
     for thread in (first, second):
         thread.join(30)
@@ -155,7 +155,7 @@ def test_a_bad_operation_fails_alone(store: SQLiteStore) -> None:
     ]
     for thread in threads:
         thread.start()
-    while len(store._database.writer._queue) < 3:
+    while len(store._database.writer.queue.waiting) < 3:
         pass
     go_on.set()
     for thread in [first, *threads]:
@@ -189,7 +189,7 @@ def test_a_bad_operation_silences_no_other(store: SQLiteStore) -> None:
     for number, thread in enumerate([cancel, threading.Thread(target=refused)], start=1):
         thread.start()
         threads.append(thread)
-        while len(store._database.writer._queue) < number:
+        while len(store._database.writer.queue.waiting) < number:
             pass
     go_on.set()
     for thread in threads:

@@ -68,7 +68,7 @@ class Application:
     def look(self) -> None:
         """Nothing may be left behind, wherever it was interrupted."""
         writer: Any = self.store._database.writer
-        assert not writer._leading, "somebody is taken to be writing for ever"
+        assert not writer.queue.is_led, "somebody is taken to be writing for ever"
         side = self.store._database.side
         assert not (side.is_open and side.db.in_transaction), "a write is open"
         assert not self.connection.in_transaction, "a transaction is open"

@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "config": Entry(
         "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
     ),
+    "token": Entry("leasehold.cli.token", "token", "Tokens: who may do what over the network."),
     "stats": Entry(
         "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."
     ),

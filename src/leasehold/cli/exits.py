@@ -17,7 +17,7 @@ class Exit(IntEnum):
     USAGE = 2
     """The command line, or the input, makes no sense."""
     NOT_FOUND = 3
-    """There is no such job, queue or schedule."""
+    """There is no such job, queue, schedule or token."""
     CONFLICT = 5
     """What is there does not allow it: an id that is taken, a job that has ended, a full queue."""
     STORE = 6
@@ -37,6 +37,7 @@ _CODES: Final[tuple[tuple[type[errors.LeaseholdError], Exit], ...]] = (
     (errors.JobNotFoundError, Exit.NOT_FOUND),
     (errors.QueueNotFoundError, Exit.NOT_FOUND),
     (errors.ScheduleNotFoundError, Exit.NOT_FOUND),
+    (errors.TokenNotFoundError, Exit.NOT_FOUND),
     (errors.ResultTimeoutError, Exit.TIMEOUT),
     (errors.JobFailedError, Exit.JOB_FAILED),
     (errors.JobCancelledError, Exit.JOB_FAILED),
@@ -49,6 +50,7 @@ _CODES: Final[tuple[tuple[type[errors.LeaseholdError], Exit], ...]] = (
     (errors.QueueClosedError, Exit.CONFLICT),
     (errors.QueueExistsError, Exit.CONFLICT),
     (errors.QueueNotEmptyError, Exit.CONFLICT),
+    (errors.TokenExistsError, Exit.CONFLICT),
     (errors.UnsupportedError, Exit.USAGE),
 )
 

@@ -19,7 +19,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # What is imported lives as long as the process: looking through it for garbage every few
     # hundred objects only makes a quick command slower, by a few milliseconds.
     gc.set_threshold(OBJECTS_UNTIL_COLLECTION)
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:  # While it was imported: afterwards `run` hears of it.
+        code = _say("interrupted", Exit.INTERRUPTED)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.cli.session import Session
 from leasehold.core.model.queue_config import QueueState
+from leasehold.core.model.records import at_work
 from leasehold.core.model.status import Status
 from leasehold.documents.queues import queue_figures
 from leasehold.documents.records import document_of
@@ -57,7 +58,10 @@ def look(session: Session, *, lately: bool = False) -> Overview:
             queue_figures(info) | (_lately(queue, info.name) if lately else {})
             for info in queue.list_queues()
         ],
-        workers=[document_of(worker) for worker in queue.workers()],
+        workers=[
+            document_of(worker)
+            for worker in at_work(queue.workers(), queue.lost_workers(), queue.now())
+        ],
     )
 
 

@@ -15,6 +15,7 @@ from leasehold.errors import InvalidJobError, InvalidQueueError
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, RetryLike, retry_policy
+from leasehold.queue.upkeep import lost_workers
 
 
 class QueueOptions(TypedDict, total=False):
@@ -148,6 +149,7 @@ class Queues:
             self.store.position(snapshot.id),
             self.store.now(),
             0 if key is None else self.store.running_of_key(snapshot.queue, key),
+            lost_workers(self.store),
         )
 
 

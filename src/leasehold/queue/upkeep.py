@@ -47,10 +47,7 @@ class Upkeep:
 
         Empty on a store that cannot prove death: there, jobs wait for their lease to end.
         """
-        import_whole("leasehold.worker.sweep")
-        from leasehold.worker.sweep import ProvesDeath
-
-        return sorted(self.store.dead_workers()) if isinstance(self.store, ProvesDeath) else []
+        return sorted(lost_workers(self.store))
 
     def check(self) -> list[str]:
         """Look for damage and broken invariants; the problems found, none if all is well."""
@@ -70,3 +67,11 @@ class Upkeep:
     def describe(self) -> Mapping[str, Any]:
         """What the store is: kind, place, durability, versions."""
         return self.store.describe()
+
+
+def lost_workers(store: Store) -> set[str]:
+    """Workers that are proved dead; none on a store that cannot prove it."""
+    import_whole("leasehold.worker.sweep")
+    from leasehold.worker.sweep import ProvesDeath
+
+    return store.dead_workers() if isinstance(store, ProvesDeath) else set()

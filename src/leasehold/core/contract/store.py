@@ -72,6 +72,7 @@ from leasehold.core.contract.queue_rules import QueueRules
 from leasehold.core.contract.retention_store import RetentionStore
 from leasehold.core.contract.schedule_store import ScheduleStore
 from leasehold.core.contract.settings_store import SettingsStore
+from leasehold.core.contract.token_store import TokenStore
 from leasehold.core.model.archive import ArchivedJob, ArchivePage
 from leasehold.core.model.changes import ChangeFeed
 from leasehold.core.model.graph import Graph
@@ -108,6 +109,7 @@ class Store(
     ScheduleStore,
     QueueRules,
     SettingsStore,
+    TokenStore,
     MetricsStore,
     PagedStore,
     RetentionStore,
@@ -119,11 +121,13 @@ class Store(
     """Where jobs live.
 
     Further clauses: schedules in `core.contract.schedule_store`, queues and their rules in
-    `core.contract.queue_rules`, settings in `core.contract.settings_store`, metrics in
-    `core.contract.metrics_store`, pages in `core.contract.paged_store`, clean-ups and the archive
-    in `core.contract.retention_store`, the change feed in `core.model.changes`, orders by filter in
-    `core.rules.filter_orders`, repeated requests in `core.rules.replies`. All of it can cross a
-    network; what only a store on this machine can do is in `core.contract.local_store`.
+    `core.contract.queue_rules`, settings in `core.contract.settings_store`, access from other
+    machines in `core.contract.token_store`, metrics in `core.contract.metrics_store`, pages in
+    `core.contract.paged_store`, clean-ups and the archive in `core.contract.retention_store`, the
+    change feed in `core.model.changes`, orders by filter in `core.rules.filter_orders`, repeated
+    requests in `core.rules.replies`. All of it can cross a network, but for what
+    `core.contract.token_store` keeps for the server itself; what only a store on this machine can
+    do is in `core.contract.local_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------

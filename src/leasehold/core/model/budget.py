@@ -28,6 +28,9 @@ late, or cannot be read. The exchange's `next_due_at` is then now, and the next 
 LATE_AT_ONCE: Final = 1000
 """Jobs that one sweep cancels because nobody started them in time; leases and the next sweep go on,
 so that whoever sweeps before a lease, without a worker around, is not kept for long."""
+LATE_LOOKED_AT_ONCE: Final = 10_000
+"""Notes of when a job must have begun that one sweep of the memory store goes through: most are of
+jobs that did begin. The next sweep goes on."""
 RECOVERED_AT_ONCE: Final = 500
 """Jobs taken back from lost holders; the sweep goes on with further writes."""
 BURIED_AT_ONCE: Final = 500

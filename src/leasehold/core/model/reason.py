@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -11,7 +11,7 @@ import msgspec
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.queue_config import QueueInfo, QueueState
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo, at_work
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import ERROR_TYPE
 
@@ -21,6 +21,7 @@ class ReasonKind(StrEnum):
 
     ENDED = "ended"
     RUNNING = "running"
+    WORKER_LOST = "worker_lost"
     NOT_DUE = "not_due"
     RETRY_WAITS = "retry_waits"
     BLOCKED = "blocked"
@@ -54,15 +55,17 @@ def reason_for(
     position: int | None,
     now: datetime,
     key_running: int = 0,
+    lost: Collection[str] = (),
 ) -> Reason:
     """Why this job is not running, given its queue, the workers and how many are served before it.
 
-    `key_running` says how many jobs of its `limit_key` are running in its queue.
+    `key_running` says how many jobs of its `limit_key` are running in its queue, `lost` which
+    workers are proved dead.
 
     Draining is no reason: a queue that accepts nothing still runs what it has.
     """
     if job.status is not Status.PENDING:
-        return _not_pending(job, now)
+        return _not_pending(job, now, lost)
     if job.error is not None and job.error.type == ERROR_TYPE:
         return Reason(
             ReasonKind.UNREADABLE,
@@ -72,14 +75,21 @@ def reason_for(
     return (
         _held_by_queue(job, queue)
         or _held_by_key(job, queue, key_running)
-        or _short_of_workers(job, workers)
+        or _short_of_workers(job, at_work(workers, lost, now))
         or _in_line(job, position)
     )
 
 
-def _not_pending(job: Job, now: datetime) -> Reason:
+def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
     if job.is_terminal:
         return _ended(job)
+    if job.status is Status.RUNNING and job.worker in lost:
+        return Reason(
+            ReasonKind.WORKER_LOST,
+            f"Its worker {job.worker} died: the next sweep takes it back. Every worker sweeps, and "
+            "so does `queuectl sweep`.",
+            {"worker": job.worker, "lease_expires_at": job.lease_expires_at},
+        )
     if job.status is Status.RUNNING:
         return Reason(
             ReasonKind.RUNNING,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import datetime
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -50,6 +50,22 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How many leases it holds."""
     jobs: tuple[CurrentJob, ...] = ()
     """What it holds, the first leased first; at most 100 of them."""
+
+
+SILENT_SECONDS: Final = 120.0
+"""A worker without a sign of life for longer is not taken to be at work."""
+
+
+def at_work(
+    workers: Iterable[WorkerInfo], lost: Collection[str], now: datetime
+) -> list[WorkerInfo]:
+    """The registered workers without those that are proved dead, or silent for too long.
+
+    The registry keeps both until a sweep has seen to their jobs; the file of a restored backup has
+    the workers of the day it was made.
+    """
+    earliest = now - timedelta(seconds=SILENT_SECONDS)
+    return [each for each in workers if each.id not in lost and each.heartbeat_at >= earliest]
 
 
 class WorkerLife(Protocol):

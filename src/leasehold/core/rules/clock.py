@@ -76,7 +76,7 @@ def tell_time(stored: int, basis: ClockBasis, reading: ClockReading) -> StoreTim
         now = max(stored, wall)
         in_step = -TOLERANCE_MICROS <= wall - clock - boot + boot_then <= TOLERANCE_MICROS
         if in_step and boot_id and now - clock - awake + awake_then <= TOLERANCE_MICROS:
-            return StoreTime(now, 0, basis)
+            return tuple.__new__(StoreTime, (now, 0, basis))  # In half the time of its own name.
     return _tell_odd_time(stored, basis, reading)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from leasehold.core.model.histogram import Durations, summary
+from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.span import (
     BANDS,
     COUNTED,
@@ -27,7 +28,7 @@ from leasehold.errors import InvalidWindowError
 
 WINDOW_SECONDS: Final = 3600.0
 """What metrics tell of, unless told otherwise."""
-ACTIVE_SECONDS: Final = 120.0
+ACTIVE_SECONDS: Final = SILENT_SECONDS
 """A worker without a sign of life for longer is not counted as active."""
 RATE_MINUTES: Final = 5
 """Over how many minutes it is measured how fast jobs are leased, to estimate a start."""

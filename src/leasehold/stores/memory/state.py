@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.breaker import BreakerState
-from leasehold.core.model.budget import LATE_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.budget import LATE_AT_ONCE, LATE_LOOKED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.changes import ChangeKind
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
@@ -29,6 +29,7 @@ from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.settings import retention_by
 from leasehold.core.model.span import MINUTE_MICROS, Span
 from leasehold.core.model.status import TERMINAL, Event, Status, check
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import Progress
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.rules.decision import Decision, end_of_waiting
@@ -140,6 +141,9 @@ class State:
         self.running: dict[str, Record] = {}
         self.finished = Finished()
         self.settings = SettingsInForce.of(0, {})
+        self.tokens: dict[str, Token] = {}
+        """By the hash of their secret."""
+        self.signing_key = bytes.fromhex(env.new_secret() + env.new_secret())
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""
         self.schedules: dict[str, Schedule] = {}
@@ -171,7 +175,7 @@ class State:
         self.result_ends: list[tuple[int, int, Record]] = []
         """A heap of results with a time to live: its end, the job's number, the job."""
         self._to_start: list[tuple[int, int, Record]] = []
-        """A heap of jobs that must begin in time: until when, the job's number, the job."""
+        """A heap of jobs that became pending and must begin in time: until when, number, job."""
         self.too_old_to_tell: list[Record] = []
         """Whose history the clean-up at work will drop."""
         self._trim_at = 0
@@ -189,10 +193,10 @@ class State:
         """Read the clock, which never steps back here, and now and then forget what is too old."""
         self.shown_left = SHOWN_AT_ONCE
         time = tell_time(self.now, self._clock_basis, self._clock.reading())
-        self._clock_basis = time.basis
-        if time.shift:
+        now, shift, self._clock_basis = time
+        if shift:
             self._move_leases(time)
-        self._advance(time.now)
+        self._advance(now)
 
     def look(self) -> None:
         """Read the clock for who only looks: what is odd about it, the next change remembers."""
@@ -231,27 +235,22 @@ class State:
         queue.totals.submitted += 1
         if queue.since is None:
             queue.since = self.now
-        if record.start_by is not None:
-            heappush(self._to_start, (record.start_by, record.seq, record))
         self.tell(record, Event.CREATED, before=None)
         self._enter(queue, record)
 
     def late(self) -> list[Record]:
         """Pending jobs past their start_by that never ran, so many of them."""
-        found: list[Record] = []
-        not_yet = []
-        while self._to_start and self._to_start[0][0] < self.now and len(found) < LATE_AT_ONCE:
-            entry = heappop(self._to_start)
-            record = entry[2]
-            if record.start_by is None or record.attempt_rows or record.status in TERMINAL:
-                continue  # It has begun, or ended; a replay lifts its start_by.
-            if record.status is PENDING:
-                found.append(record)
-            else:
-                not_yet.append(entry)
-        for entry in not_yet:
-            heappush(self._to_start, entry)
-        return found
+        found: dict[str, Record] = {}
+        looks_left = LATE_LOOKED_AT_ONCE
+        while self._to_start and self._to_start[0][0] < self.now and looks_left:
+            if len(found) == LATE_AT_ONCE:
+                break
+            looks_left -= 1
+            record = heappop(self._to_start)[2]
+            # It may have begun, or ended; and a replay lifts its start_by.
+            if record.status is PENDING and record.start_by is not None and not record.attempt_rows:
+                found[record.id] = record
+        return list(found.values())
 
     def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
         """Change a job's status, if the table allows it, with all that hangs on it."""
@@ -355,6 +354,8 @@ class State:
         elif status is not BLOCKED:
             if status is PENDING:
                 queue.lanes.add_ready(record, self.now)
+                if record.start_by is not None:
+                    heappush(self._to_start, (record.start_by, record.seq, record))
             else:
                 queue.lanes.add_delayed(record)
             if self.news is not None:

@@ -47,6 +47,7 @@ from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
+from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import metrics, people, scheduling
 from leasehold.core.rules.dependencies import SortedOut
 from leasehold.core.rules.filter_orders import (
@@ -77,6 +78,7 @@ from leasehold.stores.memory import (
     replies,
     settings,
     submission,
+    tokens,
 )
 from leasehold.stores.memory.admin import Desk
 from leasehold.stores.memory.heaps import HeapFigures
@@ -499,6 +501,23 @@ class MemoryStore:
                 state, setting_to_unset(state.settings.values, name), actor
             )
         )
+
+    # -- access from other machines -----------------------------------------------------------
+
+    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
+        return self._run(tokens.create, draft, digest, actor)
+
+    def tokens(self) -> list[Token]:
+        return self._look(tokens.every)
+
+    def find_token(self, digest: str) -> Token | None:
+        return self._look(tokens.find, digest)
+
+    def revoke_token(self, name: str, *, actor: str) -> Token:
+        return self._run(tokens.revoke, name, actor)
+
+    def signing_key(self) -> bytes:
+        return self._look(lambda state: state.signing_key)
 
     # -- retention ---------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
+from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import fence, metrics, people, queue_orders, recovery, scheduling
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
@@ -53,6 +54,7 @@ from leasehold.core.rules.filter_orders import (
     narrowed,
 )
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
@@ -65,7 +67,7 @@ from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, jobs, read, records
 from leasehold.stores.sqlite.reading.metrics import Look
-from leasehold.stores.sqlite.rules import queues, schedules, settings
+from leasehold.stores.sqlite.rules import queues, schedules, settings, tokens
 from leasehold.stores.sqlite.rules.schedules import Shelf
 from leasehold.stores.sqlite.submitting import entering, gate, linking
 from leasehold.stores.sqlite.writing import transaction_verbs
@@ -401,13 +403,35 @@ class SQLiteStore:
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
         return self._database.write(lambda step: settings.forget(step, name, actor))
 
+    # -- access from other machines -----------------------------------------------------------
+
+    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
+        return self._database.write(
+            lambda step: create_token(tokens.TokenShelf(step), draft, digest, actor)
+        )
+
+    def tokens(self) -> list[Token]:
+        with self._database.read() as db:
+            return tokens.every(db)
+
+    def find_token(self, digest: str) -> Token | None:
+        with self._database.read() as db:
+            return tokens.find(db, digest, self._database.now(db))
+
+    def revoke_token(self, name: str, *, actor: str) -> Token:
+        return self._database.write(lambda step: revoke_token(tokens.TokenShelf(step), name, actor))
+
+    def signing_key(self) -> bytes:
+        return tokens.signing_key(self._database)
+
     # -- metrics -----------------------------------------------------------------------------
 
     def metrics(
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
         with self._database.read() as db:
-            return metrics.metrics(Look(db, self._database.now(db)), queue, window_seconds)
+            look = Look(db, self._database.now(db), self.dead_workers())
+            return metrics.metrics(look, queue, window_seconds)
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
         with self._database.read() as db:

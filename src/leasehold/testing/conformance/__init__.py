@@ -22,6 +22,7 @@ pytest.register_assert_rewrite(
 )
 
 from leasehold.testing.conformance.admitting import AdmittingClauses  # noqa: E402
+from leasehold.testing.conformance.admitting_callers import AdmittingCallersClauses  # noqa: E402
 from leasehold.testing.conformance.archive_orders import ArchiveOrderClauses  # noqa: E402
 from leasehold.testing.conformance.archiving import ArchivingClauses  # noqa: E402
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
@@ -94,6 +95,7 @@ class StoreConformance(
     PurgingClauses,
     LimitingClauses,
     AdmittingClauses,
+    AdmittingCallersClauses,
     DependingClauses,
     DependencyEndsClauses,
     ScoringClauses,

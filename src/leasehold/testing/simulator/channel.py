@@ -48,6 +48,7 @@ from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
+from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.errors import (
@@ -335,6 +336,21 @@ class Channel:
 
     def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
         return self._world.store.unset_setting(name, actor=actor)
+
+    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
+        return self._world.store.create_token(draft, digest, actor=actor)
+
+    def tokens(self) -> list[Token]:
+        return self._world.store.tokens()
+
+    def find_token(self, digest: str) -> Token | None:
+        return self._world.store.find_token(digest)
+
+    def revoke_token(self, name: str, *, actor: str) -> Token:
+        return self._world.store.revoke_token(name, actor=actor)
+
+    def signing_key(self) -> bytes:
+        return self._world.store.signing_key()
 
     def running_of_key(self, queue: str, key: str) -> int:
         return self._world.store.running_of_key(queue, key)

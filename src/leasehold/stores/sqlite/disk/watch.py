@@ -1,14 +1,16 @@
 """Noticing that the file under an open store is not the one that stands at its path any more.
 
 Deleted (`rm`), replaced (`mv` over it) or moved away with its folder, an open file goes on taking
-commits that nobody will ever read. So a write looks at the path before each commit, and a read at
-most a second after the last look. What was lost once stays lost, even if the file is moved back:
-what others wrote meanwhile is unknown here. Opening the store again is for the application to
-decide.
+commits that nobody will ever read. So before each commit a write asks the kernel for news of its
+files (`notices.py`), and looks at their paths if there is any, if it cannot be asked, or if the
+last look was a second ago; a read looks once a second. What was lost once stays lost, even if the
+file is moved back: what others wrote meanwhile is unknown here. Opening the store again is for the
+application to decide.
 
 The same holds for SQLite's log and its index, without which the database is neither whole nor safe:
 what is committed to a deleted log is read by nobody else, and two processes that have an index each
-write over one another. While a connection is open, SQLite itself deletes neither. A log that was
+write over one another; and for the files that are locked, without which two processes write at the
+same time. While a connection is open, SQLite itself deletes neither. A log that was
 deleted is still whole for who has it open: it is copied into the database at once (`save_log`) if
 nobody has begun another one. If somebody has, nothing is copied any more, not even by closing: that
 could put old pages over new ones.
@@ -21,6 +23,7 @@ which may be another file's by then, but looks whether the database has moved be
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,9 +36,10 @@ from leasehold.env import Env
 from leasehold.errors import StoreLostError
 from leasehold.stores.sqlite.disk import forks
 from leasehold.stores.sqlite.disk.files import FileId, StoreFiles
+from leasehold.stores.sqlite.disk.notices import Notices
 
 LOOK_SECONDS: Final = 1.0
-"""How old the last look may be for a read, and for the files that are locked."""
+"""How old the last look may be for a read, and for a write that has no news of its files."""
 
 _Logs = tuple[FileId | None, FileId | None]
 """The log and its index."""
@@ -60,6 +64,12 @@ class FileWatch:
         self._connections: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._lost: str | None = None
         self._looked_at = float("-inf")
+        self._mutex = threading.Lock()
+        self._notices: Notices | None = None
+        self._has_other_files = False
+        """Whether there are files to look after that the kernel was not asked about yet."""
+        self._is_worth_asking = False
+        """Whether the kernel is asked for news: not by who commits once, for whom it is dear."""
 
     @property
     def file(self) -> FileId | None:
@@ -80,6 +90,7 @@ class FileWatch:
         if self._logs is None:
             logs = self._logs_in_place()
             self._logs = None if None in logs else logs
+            self._has_other_files = True
         try:
             self.check()
         except StoreLostError:
@@ -90,37 +101,69 @@ class FileWatch:
     def watch_locked(self, path: Path, file: FileId) -> None:
         """From now on look after a file that this process has locked, too."""
         self._locked[os.fspath(path)] = file
+        self._has_other_files = True
 
     def all_closed(self) -> None:
         """This process has closed every connection and lock: SQLite may have deleted its log."""
-        self._logs = None
-        self._locked.clear()
+        with self._mutex:
+            self._logs = None
+            self._locked.clear()
+            self._forget_notices()
+
+    def check_before_commit(self) -> None:
+        """Raise StoreLostError unless every file is in its place, as far as the kernel tells."""
+        with self._mutex:
+            if self._has_other_files or (self._notices and self._notices.have_come()):
+                self._has_other_files = False
+                self._forget_notices()
+            if (
+                self._lost is None
+                and self._notices is not None
+                and self._clock.monotonic() - self._looked_at < LOOK_SECONDS
+            ):
+                return
+            if self._notices is None and self._is_worth_asking:
+                # From before the look: what happens after that is news.
+                self._notices = Notices.of(self._paths())
+            self._is_worth_asking = True
+        self.check()
 
     def check(self) -> None:
-        """Raise StoreLostError unless the files, and now and then the locks, are in place."""
+        """Raise StoreLostError unless every file is in its place."""
         if self._lost is None:
-            # Asked for every commit, so not through pathlib, which takes longer than the kernel.
-            try:
-                status = os.stat(self._database)
-            except OSError as error:
-                self._lose(f"was deleted or moved away ({error.strerror})")
-            else:
-                if (status.st_dev, status.st_ino) != self._file:
-                    self._lose("was replaced by another file")
-            logs = self._logs
-            if logs is not None and (in_place := self._logs_in_place()) != logs:
-                self._lose_log(logs, in_place)
-            now = self._clock.monotonic()
-            if now - self._looked_at >= LOOK_SECONDS:
-                self._looked_at = now
-                if _file_id(self._run_folder) != self._folder:
-                    self._lose("has lost its folder of locks, which was deleted or replaced")
-                # A copy: the first write of another thread may add to it meanwhile.
-                for path, file in list(self._locked.items()):
-                    if _file_id(path) != file:
-                        self._lose(f"has lost its lock file {path}, which was deleted or replaced")
+            self._looked_at = self._clock.monotonic()
+            self._look()
         if self._lost is not None:
             raise StoreLostError(self._lost)
+
+    def _look(self) -> None:
+        # Not through pathlib, which takes longer than the kernel.
+        try:
+            status = os.stat(self._database)
+        except OSError as error:
+            self._lose(f"was deleted or moved away ({error.strerror})")
+        else:
+            if (status.st_dev, status.st_ino) != self._file:
+                self._lose("was replaced by another file")
+        logs = self._logs
+        if logs is not None and (in_place := self._logs_in_place()) != logs:
+            self._lose_log(logs, in_place)
+        if _file_id(self._run_folder) != self._folder:
+            self._lose("has lost its folder of locks, which was deleted or replaced")
+        # A copy: the first write of another thread may add to it meanwhile.
+        for path, file in list(self._locked.items()):
+            if _file_id(path) != file:
+                self._lose(f"has lost its lock file {path}, which was deleted or replaced")
+
+    def _paths(self) -> list[str]:
+        folder = os.path.dirname(self._database)
+        logs = [] if self._logs is None else [self._log, self._log_index]
+        return [folder, self._database, *logs, self._run_folder, *self._locked]
+
+    def _forget_notices(self) -> None:
+        if self._notices is not None:
+            self._notices.close()
+            self._notices = None
 
     def check_now_and_then(self) -> None:
         """The same, if the last look was a while ago."""

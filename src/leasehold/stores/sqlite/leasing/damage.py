@@ -29,6 +29,7 @@ from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, fin
 from leasehold.stores.sqlite.reading.sampling import count_left
 from leasehold.stores.sqlite.rules.known import unreadable_rules
 from leasehold.stores.sqlite.rules.settings import unreadable_settings
+from leasehold.stores.sqlite.rules.tokens import unreadable_tokens
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF
 from leasehold.stores.sqlite.schema.schedule_row import unreadable_schedules
@@ -197,6 +198,7 @@ def told(db: apsw.Connection) -> Iterator[str]:
     yield from unreadable_schedules(db)
     yield from unreadable_rules(db)
     yield from unreadable_settings(db)
+    yield from unreadable_tokens(db)
 
 
 def _damaged(db: apsw.Connection, statement: str) -> Iterator[Damaged]:

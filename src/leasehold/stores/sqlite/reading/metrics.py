@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import apsw
@@ -20,7 +20,9 @@ BY_PRIORITY: Final = (  # every name in it is our own
     f"SELECT {', '.join(f'coalesce(sum(pending_{band}), 0)' for band in BANDS)} "  # noqa: S608
     "FROM lane WHERE queue = coalesce(?, queue)"
 )
-WORKERS: Final = Lenient({"queues": Kind.TEXT, "heartbeat_at": Kind.MOMENT}, "FROM worker")
+WORKERS: Final = Lenient(
+    {"id": Kind.TEXT, "queues": Kind.TEXT, "heartbeat_at": Kind.MOMENT}, "FROM worker"
+)
 # Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
 PENDING_LANES: Final = """
     SELECT id FROM lane WHERE queue = coalesce(?1, queue) AND pending > 0
@@ -51,10 +53,11 @@ LATEST_MINUTE: Final = "SELECT max(at) FROM span WHERE resolution = ?"
 class Look(Spans):
     """What core.rules.metrics asks of a reader."""
 
-    def __init__(self, db: apsw.Connection, now: int) -> None:
+    def __init__(self, db: apsw.Connection, now: int, lost: Collection[str] = ()) -> None:
         super().__init__(db)
         self._db = db
         self.now = now
+        self._lost = lost
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
         row: Any = self._db.execute(STATS, (queue,)).fetchone()
@@ -65,8 +68,9 @@ class Look(Spans):
         return dict(zip(BANDS, row, strict=True))
 
     def workers(self) -> Iterator[tuple[Sequence[str], int]]:
-        for queues, heartbeat_at in WORKERS.rows(self._db):
-            yield queues_of(queues), heartbeat_at
+        for worker, queues, heartbeat_at in WORKERS.rows(self._db):
+            if worker not in self._lost:
+                yield queues_of(queues), heartbeat_at
 
     def oldest_available_at(self, queue: str | None) -> int | None:
         """When the pending job that waits longest became available.

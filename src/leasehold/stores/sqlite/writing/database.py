@@ -146,7 +146,7 @@ class Database:
             return "it was inherited before"
         if self.connections_of_others():
             return "a connection of the application to it (queue.connect()) was open"
-        if not self.writer.pause(seconds):
+        if not self.writer.queue.pause(seconds):
             return "a write to it was under way"
         if not self.readers.pause(seconds):
             return "a read from it was under way"
@@ -156,7 +156,7 @@ class Database:
         return None
 
     def resume_after_fork(self) -> None:
-        self.writer.resume()
+        self.writer.queue.resume()
         self.readers.resume()
 
     def begin_anew_in_child(self) -> None:
@@ -270,7 +270,7 @@ class Database:
     def _check_place(self) -> None:
         """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
         self.check_process()
-        self.watch.check()
+        self.watch.check_before_commit()
 
 
 def _put_right(step: Step) -> None:

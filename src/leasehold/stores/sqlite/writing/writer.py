@@ -11,23 +11,23 @@ The file lock is what makes several processes take turns: SQLite's own busy hand
 some of them for seconds.
 
 All of it is done inside the shield against interrupts: Ctrl-C reaches the main thread when its
-write is complete, or has not begun. Only waits end early, and leave no gap in the queue.
+write is complete, or has not begun. Only waits end early, and leave no gap in the queue
+(`write_queue.py`).
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from itertools import groupby
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 
 from leasehold.env import Env
-from leasehold.errors import StoreClosedError, StoreLostError, StoreUnavailableError
-from leasehold.interrupts import LOOK_SECONDS, SHIELD, Interrupted, shielded
+from leasehold.errors import StoreLostError, StoreUnavailableError
+from leasehold.interrupts import SHIELD, Interrupted, shielded
 from leasehold.stores.sqlite.disk.files import StoreFiles
 from leasehold.stores.sqlite.disk.holder import doing
 from leasehold.stores.sqlite.leasing.queue_limits import tell_who_may_go_on
@@ -37,33 +37,12 @@ from leasehold.stores.sqlite.writing.failures import not_text, translate, transl
 from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.step import Grouped, Hints, Step
 from leasehold.stores.sqlite.writing.transaction import begin
+from leasehold.stores.sqlite.writing.write_queue import Ticket, WriteQueue
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 
 T = TypeVar("T")
 
-OPERATIONS_PER_COMMIT_MAX: Final = 512
-
 _CUT_SHORT: Final = "the write was interrupted before it was known to be durable"
-
-
-class _Ticket(Generic[T]):
-    """One queued operation, and the gate at which its caller waits."""
-
-    __slots__ = ("answer", "done", "error", "gate", "leads", "operation")
-
-    def __init__(self, operation: Callable[[Step], T]) -> None:
-        self.operation = operation
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.done = False
-        self.leads = False
-        self.answer: T | None = None
-        self.error: BaseException | None = None
-
-    def outcome(self) -> T:
-        if self.error is not None:
-            raise self.error
-        return self.answer  # type: ignore[return-value]  # set, once done without error
 
 
 class Writer:
@@ -85,149 +64,77 @@ class Writer:
         self._before_commit = before_commit
         self._after_commit = after_commit
         self._remembered = Remembered()
-        self._closed = False
-        self._ended = False
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Make what threads wait at; in a forked child again, where those threads are not."""
-        self._mutex = threading.Lock()
-        self._idle = threading.Condition(self._mutex)
-        self._queue: deque[_Ticket[Any]] = deque()
-        self._leading = False
-        self._leader: int | None = None
-        self._paused = False
+        self.queue = WriteQueue(files.database)
         self._pid = os.getpid()
 
-    @shielded
+    def begin_anew(self) -> None:
+        """In a forked child, begin with a queue in which nobody stands."""
+        self.queue.begin_anew()
+        self._pid = os.getpid()
+
     def run(self, operation: Callable[[Step], T]) -> T:
         """Carry out one operation; returns when it is durable, raises what it raised."""
-        ticket = _Ticket(operation)
-        with self._mutex:
-            if self._paused:
-                self._wait_while(lambda: self._paused)
-            if self._closed:
-                raise StoreClosedError(f"the store {self._files.database} is closed")
-            self._queue.append(ticket)
-            leads_at_once = ticket.leads = not self._leading
-            self._leading = True
-        # Not `ticket.leads`: who is let lead just now has its gate opened, and must go through it.
-        if not leads_at_once:
-            self._wait(ticket)
-        if not ticket.done:
-            self._lead(ticket)
+        ticket = Ticket(operation)
+        try:
+            while not self._is_through(ticket):
+                pass  # The handlers of the signals that had come were called, and did not raise.
+        finally:
+            if ticket.is_away:
+                self.queue.leave(ticket)
         return ticket.outcome()
+
+    def _is_through(self, ticket: Ticket[Any]) -> bool:
+        """Carry it out inside the shield; False when a signal came while it waited."""
+        try:
+            with SHIELD:
+                if not self.queue.stand(ticket):
+                    self.queue.wait(ticket)
+                if not ticket.done:
+                    self._lead(ticket)
+                return True
+        except Interrupted:
+            if SHIELD.is_closed():
+                raise
+            return False
 
     @shielded
     def open(self) -> None:
         """Open the write side without writing anything, if it is not open."""
-        with self._mutex:
-            self._wait_while(lambda: self._paused)
-            self._wait_while(lambda: self._leading and not self._side.is_open)
-            if self._side.is_open:
-                return
-            self._leading = True
-            self._leader = threading.get_ident()
+        if not self.queue.lead_unless(lambda: self._side.is_open):
+            return
+        self.queue.leader = threading.get_ident()
         try:
             with translated(self._files.database), self._side.lock:
                 self._side.open()
         finally:
-            self._leader = None
-            with self._mutex:
-                self._pass_on()
+            self.queue.pass_on()
 
     @shielded
     def close(self) -> None:
         """Let what is queued finish, then refuse the rest and close the connection."""
-        with self._mutex:
-            self._closed = True
-            self._wait_while(lambda: self._leading)
-            if self._ended:
-                return
-            self._ended = True
-        self._side.close()
+        if self.queue.close():
+            self._side.close()
 
-    def pause(self, seconds: float) -> bool:
-        """Let nobody begin a write, and wait for those under way; False if that takes too long.
-
-        It cannot be done by a thread that is itself inside a write. Whatever the answer, `resume`
-        must follow.
-        """
-        if not self._mutex.acquire(timeout=seconds):
-            return False
-        try:
-            self._paused = True
-            if self._leader == threading.get_ident():
-                return False
-            return self._idle.wait_for(lambda: not self._leading, seconds)
-        finally:
-            self._mutex.release()
-
-    def resume(self) -> None:
-        """Let writes begin again."""
-        with self._mutex:
-            self._paused = False
-            self._idle.notify_all()
-
-    def _wait_while(self, condition: Callable[[], bool]) -> None:
-        while condition():
-            self._idle.wait(LOOK_SECONDS)
-            if SHIELD.is_interrupted():
-                raise Interrupted
-
-    def _wait(self, ticket: _Ticket[Any]) -> None:
-        """Until another caller has carried it out, or it is this one's turn to lead."""
-        try:
-            SHIELD.acquire(ticket.gate)
-        except Interrupted:
-            if self._leave(ticket):
-                raise
-            # It is being carried out: what comes of it will be known in a moment.
-            ticket.gate.acquire()
-
-    def _leave(self, ticket: _Ticket[Any]) -> bool:
-        """Leave the queue, and no gap in it; False if it was carried out, or is being."""
-        with self._mutex:
-            if ticket not in self._queue:
-                return False
-            self._queue.remove(ticket)
-            if ticket.leads:
-                self._pass_on()
-            return True
-
-    def _pass_on(self) -> None:
-        """Let the first in the queue lead next: nobody works for the others for ever."""
-        if self._queue:
-            self._queue[0].leads = True
-            self._queue[0].gate.release()
-        else:
-            self._leading = False
-            self._idle.notify_all()
-
-    def _lead(self, own: _Ticket[Any]) -> None:
-        batch: list[_Ticket[Any]] = []
+    def _lead(self, own: Ticket[Any]) -> None:
+        batch: list[Ticket[Any]] = []
         hints = Hints()
-        self._leader = threading.get_ident()
+        self.queue.leader = threading.get_ident()
         is_over = False
         try:
             self._commit(own, batch, hints)
             is_over = True
         finally:
-            self._leader = None
             if not is_over:
                 # SystemExit out of an operation, say, is no answer for the others.
                 self._fail(batch, hints, StoreUnavailableError(_CUT_SHORT))
-            with self._mutex:
-                if own in self._queue:
-                    self._queue.remove(own)
-                self._pass_on()
+            self.queue.pass_on(own)
             for ticket in batch:
                 ticket.done = True
                 ticket.gate.release()
         if hints:
             self._after_commit(hints)
 
-    def _commit(self, own: _Ticket[Any], batch: list[_Ticket[Any]], hints: Hints) -> None:
+    def _commit(self, own: Ticket[Any], batch: list[Ticket[Any]], hints: Hints) -> None:
         """One transaction under the file lock. What goes wrong is told to every caller in it."""
         try:
             lock = self._side.lock
@@ -237,23 +144,23 @@ class Writer:
             finally:
                 lock.release()
         except Exception as error:  # noqa: BLE001  # raised again, in every caller
-            self._take(batch)
+            self.queue.take(batch)
             self._fail(batch, hints, self._translated(error))
 
-    def _fail(self, batch: list[_Ticket[Any]], hints: Hints, error: Exception) -> None:
+    def _fail(self, batch: list[Ticket[Any]], hints: Hints, error: Exception) -> None:
         hints.clear()
         for ticket in batch:
             # One that had failed on its own keeps its own reason.
             ticket.error = ticket.error or error
 
-    def _transaction(self, batch: list[_Ticket[Any]], hints: Hints) -> None:
+    def _transaction(self, batch: list[Ticket[Any]], hints: Hints) -> None:
         db = self._side.db
         try:
             begin(db)
             step = Step.begin(db, self._env, self._clock, self._remembered)
             changes = db.total_changes()
             carried_out = 0
-            while self._take(batch):
+            while self.queue.take(batch):
                 self._carry_out_all(batch[carried_out:], step, hints)
                 carried_out = len(batch)
             changed = db.total_changes() != changes or step.odd_time is not None
@@ -271,16 +178,7 @@ class Writer:
                     self._side.save_log()
             raise
 
-    def _take(self, batch: list[_Ticket[Any]]) -> bool:
-        """Move what is queued to the batch; False when there was nothing, or it is full."""
-        taken = False
-        with self._mutex:
-            while self._queue and len(batch) < OPERATIONS_PER_COMMIT_MAX:
-                batch.append(self._queue.popleft())
-                taken = True
-        return taken
-
-    def _carry_out_all(self, tickets: list[_Ticket[Any]], step: Step, hints: Hints) -> None:
+    def _carry_out_all(self, tickets: list[Ticket[Any]], step: Step, hints: Hints) -> None:
         """Each by itself; those of a kind that can be done together so, if that works.
 
         Hints are taken over one by one: an operation that fails drops those that the step holds,
@@ -299,7 +197,7 @@ class Writer:
             hints.take(step.hints)
 
     def _do_together(
-        self, kind: type[Grouped[Any]], tickets: list[_Ticket[Any]], step: Step
+        self, kind: type[Grouped[Any]], tickets: list[Ticket[Any]], step: Step
     ) -> bool:
         db = step.db
         step.is_first = False
@@ -321,7 +219,7 @@ class Writer:
             ticket.answer = answer
         return True
 
-    def _carry_out(self, ticket: _Ticket[Any], step: Step) -> None:
+    def _carry_out(self, ticket: Ticket[Any], step: Step) -> None:
         db = step.db
         if not step.is_first:
             db.execute("SAVEPOINT operation")
@@ -349,6 +247,6 @@ class Writer:
         return error
 
 
-def _kind(ticket: _Ticket[Any]) -> type[Grouped[Any]] | None:
+def _kind(ticket: Ticket[Any]) -> type[Grouped[Any]] | None:
     """The kind of operations that this one can be done together with, if it is of one."""
     return type(ticket.operation) if isinstance(ticket.operation, Grouped) else None

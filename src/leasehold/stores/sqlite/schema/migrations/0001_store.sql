@@ -393,6 +393,13 @@ CREATE TABLE setting (
     value TEXT NOT NULL  -- JSON
 ) WITHOUT ROWID;
 
+-- Who may do what over the network. Of a token's secret only the hash is kept.
+CREATE TABLE token (
+    name     TEXT PRIMARY KEY,
+    digest   TEXT NOT NULL UNIQUE,
+    document TEXT NOT NULL  -- JSON
+) WITHOUT ROWID;
+
 -- Retention: clean-ups and their records, the archive, and what is left of pruned jobs.
 
 -- One row per clean-up. While it goes on it is also its own memory: which phase it is in, and where

@@ -1,0 +1,43 @@
+"""The part of the store contract about access from other machines, as numbered clauses."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from leasehold.core.model.tokens import Token, TokenDraft
+
+
+class TokenStore(Protocol):
+    """What a store keeps for whoever serves it to others."""
+
+    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
+        """Keep a new token under the hash of its secret.
+
+        - TOK-1  A name that is taken raises TokenExistsError, a draft that is none
+                 InvalidTokenError; nothing is changed then. Its lifetime begins now, by the
+                 store's clock.
+        - TOK-2  Every change of tokens is an audit record, which holds nothing of the secret.
+        """
+
+    def tokens(self) -> list[Token]:
+        """Every token that was not revoked, by name, the expired ones too."""
+
+    def find_token(self, digest: str) -> Token | None:
+        """The token with this hash, if it is good now.
+
+        - TOK-3  A token that has expired or was revoked is not found, from the very moment on and
+                 in every process.
+        """
+
+    def revoke_token(self, name: str, *, actor: str) -> Token:
+        """Forget a token; answers with its last snapshot.
+
+        - TOK-4  An unknown name raises TokenNotFoundError. The name is free again.
+        """
+
+    def signing_key(self) -> bytes:
+        """32 bytes that only those know who have the store itself.
+
+        - TOK-5  They are the same for every process and for as long as the store lives, and no
+                 other store's. Whoever serves the store derives from them what must not be guessed.
+        """

@@ -1,0 +1,59 @@
+"""Creating and revoking tokens: decided once for every store, inside the write."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from leasehold.core.model.text import is_text
+from leasehold.core.model.tokens import Token, TokenDraft
+from leasehold.env import from_micros
+from leasehold.errors import TokenExistsError, TokenNotFoundError
+
+
+class TokenShelf(Protocol):
+    """Where a store keeps its tokens, inside one write."""
+
+    @property
+    def now(self) -> int:
+        """The store's clock, in microseconds."""
+
+    def find(self, name: str) -> Token | None: ...
+
+    def add(self, token: Token, digest: str) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
+
+
+def create_token(shelf: TokenShelf, draft: TokenDraft, digest: str, actor: str) -> Token:
+    """Keep a new token."""
+    draft.check()
+    if shelf.find(draft.name) is not None:
+        raise TokenExistsError(
+            f"there is a token {draft.name!r} already: revoke it first, or choose another name"
+        )
+    token = Token.of(draft, from_micros(shelf.now), actor)
+    shelf.add(token, digest)
+    shelf.audit(actor, "create_token", 0, _detail(token))
+    return token
+
+
+def revoke_token(shelf: TokenShelf, name: str, actor: str) -> Token:
+    """Forget a token."""
+    token = shelf.find(name) if is_text(name) else None
+    if token is None:
+        raise TokenNotFoundError(f"no token {name!r}: it never existed, or was revoked")
+    shelf.remove(name)
+    shelf.audit(actor, "revoke_token", 0, _detail(token))
+    return token
+
+
+def _detail(token: Token) -> dict[str, Any]:
+    return {
+        "token": token.name,
+        "roles": token.roles,
+        "queues": token.queues,
+        "commands": token.commands,
+        "expires_at": token.expires_at,
+    }

@@ -1,0 +1,136 @@
+"""TOK: tokens for callers from other machines."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from leasehold.core.contract.store import Store
+from leasehold.core.model.tokens import Token, TokenDraft, digest_of
+from leasehold.env import Env, ManualClock
+from leasehold.errors import InvalidTokenError, LeaseholdError, TokenExistsError, TokenNotFoundError
+from leasehold.testing.conformance.base import ConformanceBase, MakeStore, at_once
+
+SECRET = "lh_" + "5ec4e7" * 11
+DIGEST = digest_of(SECRET)
+
+
+def create(store: Store, name: str = "ci", digest: str = DIGEST, **options: Any) -> Token:
+    draft = TokenDraft(**{"name": name, "roles": ("producer",), **options})
+    return store.create_token(draft, digest, actor="ann")
+
+
+class AdmittingCallersClauses(ConformanceBase):
+    def test_tok_1_a_token_is_what_was_asked_for(self, store: Store) -> None:
+        made = create(
+            store,
+            roles=("producer", "consumer"),
+            queues=("mail", "bänk"),
+            commands=True,
+            lifetime_seconds=60,
+        )
+        assert made == Token(
+            name="ci",
+            roles=("producer", "consumer"),
+            queues=("mail", "bänk"),
+            commands=True,
+            created_at=store.now(),
+            created_by="ann",
+            expires_at=store.now() + timedelta(seconds=60),
+        )
+        assert store.tokens() == [made]
+        assert store.find_token(DIGEST) == made
+
+    def test_tok_1_a_name_that_is_taken(self, store: Store) -> None:
+        first = create(store)
+        with pytest.raises(TokenExistsError, match="'ci'"):
+            create(store, digest=digest_of("another"), roles=("admin",))
+        assert store.tokens() == [first]
+        assert store.find_token(digest_of("another")) is None
+
+    def test_tok_1_of_many_at_once_one_is_made(self, store: Store) -> None:
+        def attempt(number: int) -> bool:
+            try:
+                create(store, digest=digest_of(str(number)))
+            except TokenExistsError:
+                return False
+            return True
+
+        assert sorted(at_once(4, attempt)) == [False, False, False, True]
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"name": ""}, {"name": "x" * 1000}, {"name": "a\x1bb"}, {"name": "\ud800"},
+         {"roles": ()}, {"roles": ("root",)}, {"queues": ()}, {"queues": ("",)},
+         {"roles": ("admin",), "queues": ("mail",)},
+         {"lifetime_seconds": 0}, {"lifetime_seconds": float("nan")}],
+    )  # fmt: skip
+    def test_tok_1_what_is_no_token_is_refused(self, store: Store, options: Any) -> None:
+        with pytest.raises(InvalidTokenError):
+            create(store, **options)
+        assert store.tokens() == []
+        assert store.audit_log() == []
+
+    def test_tok_2_changes_are_audited_without_the_secret(self, store: Store) -> None:
+        create(store, queues=("mail",))
+        store.revoke_token("ci", actor="bob")
+        revoked, created = store.audit_log()
+        assert (created.actor, created.action) == ("ann", "create_token")
+        assert (revoked.actor, revoked.action) == ("bob", "revoke_token")
+        assert created.detail["token"] == "ci"  # noqa: S105  # its name
+        assert tuple(created.detail["queues"]) == ("mail",)
+        for record in (revoked, created):
+            assert DIGEST not in str(record.detail)
+            assert SECRET not in str(record.detail)
+
+    def test_tok_3_it_is_good_until_it_expires(self, store: Store, clock: ManualClock) -> None:
+        made = create(store, lifetime_seconds=60)
+        lasting = create(store, "lasting", digest_of("lasting"))
+        clock.advance(59)
+        assert store.find_token(DIGEST) == made
+        clock.advance(1)
+        assert store.find_token(DIGEST) is None
+        assert store.find_token(digest_of("lasting")) == lasting
+        assert store.tokens() == [made, lasting]
+
+    def test_tok_3_it_is_good_until_it_is_revoked(self, store: Store) -> None:
+        create(store)
+        assert store.find_token(DIGEST) is not None
+        store.revoke_token("ci", actor="bob")
+        assert store.find_token(DIGEST) is None
+        assert store.tokens() == []
+
+    def test_tok_3_what_is_no_hash_is_found_by_nobody(self, store: Store) -> None:
+        create(store)
+        for digest in ("", SECRET, "ci", "%", DIGEST[:-1], DIGEST.upper()):
+            assert store.find_token(digest) is None
+
+    def test_tok_4_to_revoke_answers_with_it_and_frees_the_name(self, store: Store) -> None:
+        made = create(store)
+        assert store.revoke_token("ci", actor="bob") == made
+        again = create(store, digest=digest_of("again"), roles=("operator",))
+        assert store.tokens() == [again]
+        assert store.find_token(DIGEST) is None
+
+    @pytest.mark.parametrize("name", ["nobody", "", "\ud800", "c%"])
+    def test_tok_4_an_unknown_name(self, store: Store, name: str) -> None:
+        create(store)
+        with pytest.raises(TokenNotFoundError) as refused:
+            store.revoke_token(name, actor="bob")
+        assert isinstance(refused.value, LeaseholdError)
+        assert len(store.tokens()) == 1
+
+    def test_tok_5_every_store_has_a_key_of_its_own(
+        self, store: Store, make_store: MakeStore, env: Env
+    ) -> None:
+        keys = set(at_once(4, lambda _: store.signing_key()))
+        assert len(keys) == 1
+        [key] = keys
+        assert len(key) == 32
+        other = make_store(env)
+        try:
+            assert other.signing_key() != key
+        finally:
+            other.close()
