@@ -91,7 +91,8 @@ def list_jobs(
               queuectl list --meta tenant=acme --created-from -2h --limit 0 -o jsonl
               queuectl list --archived --task reports:nightly --slowest -n 10
     """
-    if not archived and any(of_the_archive.values()):
+    given = [value for value in of_the_archive.values() if value is not None and value is not False]
+    if given and not archived:
         raise click.UsageError(
             "--slowest, --ran-min, --ran-max, --ended-from and --ended-until go with --archived"
         )
