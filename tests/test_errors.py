@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,9 @@ FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "traceback": st.none() | st.text(),
     "holder_pid": st.none() | st.integers(min_value=1, max_value=2**31),
     "is_holder_stopped": st.booleans(),
+    "limit": st.none() | st.integers(min_value=1),
+    "remaining": st.none() | st.integers(min_value=0),
+    "reset_at": st.none() | st.datetimes(timezones=st.just(UTC)),
 }
 PINNED: Final = {
     "leasehold": "LeaseholdError",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from leasehold.core.contract.transactions import Connection
     from leasehold.core.model.archive import ArchivedJob
     from leasehold.core.model.breaker import Breaker
+    from leasehold.core.model.failure import Failure
     from leasehold.core.model.graph import Graph, GraphNode
     from leasehold.core.model.histogram import Durations
     from leasehold.core.model.job import Attempt, HistoryEvent, Job, Priority
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
     from leasehold.core.model.queue_retention import QueueRetention
     from leasehold.core.model.reason import Reason, ReasonKind
-    from leasehold.core.model.records import AuditRecord, CurrentJob, WorkerInfo
+    from leasehold.core.model.records import AuditRecord, CurrentJob, WorkerInfo, WorkerTotals
     from leasehold.core.model.retention import CleanUp, RetentionPolicy
     from leasehold.core.model.retry import Constant, Delays, Exponential, Linear
     from leasehold.core.model.schedule import Schedule
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from leasehold.core.model.status import Event, Status
     from leasehold.core.model.timing import Cron, Every
     from leasehold.core.rules.metrics import DayPoint, MinutePoint, QueueMetrics
+    from leasehold.core.rules.timeline import Timeline
     from leasehold.errors import (
         BlobDamagedError,
         BlobError,
@@ -151,6 +153,9 @@ __all__ = [
     "MinutePoint",
     "DayPoint",
     "Durations",
+    "Timeline",
+    "Failure",
+    "WorkerTotals",
     # Retention.
     "RetentionPolicy",
     "CleanUp",
@@ -227,12 +232,14 @@ _HOMES: Final = {
     "leasehold.aio": ("AsyncJobHandle", "AsyncTaskQueue", "AwaitedTask"),
     "leasehold.core.model.archive": ("ArchivedJob",),
     "leasehold.core.model.breaker": ("Breaker",),
+    "leasehold.core.model.failure": ("Failure",),
     "leasehold.core.model.graph": ("Graph", "GraphNode"),
     "leasehold.core.model.histogram": ("Durations",),
     "leasehold.core.model.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.model.joblog": ("JobLog", "LogLine"),
     "leasehold.core.model.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.rules.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
+    "leasehold.core.rules.timeline": ("Timeline",),
     "leasehold.core.model.outcome": ("Cancel", "JobError", "Retry", "Snooze"),
     "leasehold.core.model.retention": ("CleanUp", "RetentionPolicy"),
     "leasehold.core.model.retry": ("Constant", "Delays", "Exponential", "Linear"),
@@ -242,7 +249,7 @@ _HOMES: Final = {
     "leasehold.core.model.reason": ("Reason", "ReasonKind"),
     "leasehold.core.model.search": ("JobFilter", "Page", "Count"),
     "leasehold.core.model.status": ("Event", "Status"),
-    "leasehold.core.model.records": ("AuditRecord", "WorkerInfo", "CurrentJob"),
+    "leasehold.core.model.records": ("AuditRecord", "WorkerInfo", "CurrentJob", "WorkerTotals"),
     "leasehold.core.model.timing": ("Cron", "Every"),
     "leasehold.core.contract.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),

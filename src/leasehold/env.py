@@ -65,6 +65,9 @@ class Clock(Protocol):
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         """Wait on a held condition; False when the time ran out first. None waits for ever."""
 
+    def pause(self, seconds: float) -> None:
+        """Let others go first for a moment. Nothing may depend on it: a manual clock lets it be."""
+
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -110,6 +113,9 @@ class SystemClock:
             # A lock cannot wait longer than this; whoever waits looks again when it returns.
             seconds = min(seconds, threading.TIMEOUT_MAX)
         return condition.wait(seconds)
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 class ManualClock:
@@ -192,6 +198,9 @@ class ManualClock:
         finally:
             with self._lock:
                 self._waiting.remove(condition)
+
+    def pause(self, seconds: float) -> None:
+        """Nothing: it would stand still for ever."""
 
 
 def _seeded_by_system() -> random.Random:

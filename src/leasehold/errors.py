@@ -60,6 +60,7 @@ task may meet); see `core.model.retry`.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 
@@ -73,7 +74,8 @@ class CodedError(Exception):
     code: str = ""
     """Of the class; an error that came under a code which is not known here keeps that."""
     fields: ClassVar[tuple[str, ...]] = ()
-    """What it carries beside its message, as attributes and keywords of the same names."""
+    """What it carries beside its message, as attributes and keywords of the same names; those that
+    end in `_at` are moments."""
 
     def __init_subclass__(
         cls, *, code: str | None = None, fields: tuple[str, ...] | None = None
@@ -178,8 +180,31 @@ class QueueFullError(LeaseholdError, code="queue_full", fields=("retry_after_sec
         self.queue = queue
 
 
-class RateLimitedError(QueueFullError, code="rate_limited"):
-    """Raised when jobs come faster than the queue, their client or their key may have them."""
+class RateLimitedError(
+    QueueFullError,
+    code="rate_limited",
+    fields=("retry_after_seconds", "queue", "limit", "remaining", "reset_at"),
+):
+    """Raised when jobs come faster than the queue, their client or their key may have them.
+
+    `limit` says how many may come at once, `remaining` how many of those could come now, and
+    `reset_at` when it will be all of them again, if nobody else comes.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        retry_after_seconds: float | None = None,
+        *,
+        queue: str | None = None,
+        limit: int | None = None,
+        remaining: int | None = None,
+        reset_at: datetime | None = None,
+    ) -> None:
+        super().__init__(message, retry_after_seconds, queue=queue)
+        self.limit = limit
+        self.remaining = remaining
+        self.reset_at = reset_at
 
 
 class QueueClosedError(LeaseholdError, code="queue_closed"):

@@ -12,7 +12,7 @@ from leasehold.core.model.queue_config import QueueConfig
 FIGURES = [
     "scheduled", "blocked", "pending", "running", "failed", "completed", "dead", "cancelled",
 ]  # fmt: skip
-SIGNATURE = ["created_at", "created_by", "changed_at", "changed_by"]
+LATER = ["next_start_at", "created_at", "created_by", "changed_at", "changed_by"]
 
 
 def config_of(shell: Shell, name: str) -> Any:
@@ -24,7 +24,7 @@ def test_create_show_update(shell: Shell) -> None:
         "queue", "create", "mail", "--max-concurrency", "5", "--rate-per-second", "2.5",
         "--lease-seconds", "2m", "--retry", "1,10,60", "-o", "json",
     ).json  # fmt: skip
-    assert list(made) == ["queue", "state", *FIGURES, "config", "held_until", *SIGNATURE]
+    assert list(made) == ["queue", "state", *FIGURES, "config", "held_until", *LATER]
     assert made["created_by"] == made["changed_by"]
     assert made["created_at"] == made["changed_at"]
     assert made["config"] == config_of(shell, "mail")

@@ -11,15 +11,26 @@ from cli.test_queues import FIGURES
 from cli.test_status import seed
 from leasehold.cli.exits import Exit
 
+BANDS = ("low", "medium", "high", "critical")
+
+
+def durations(name: str) -> list[str]:
+    figures = ("count", "mean_seconds", "p50_seconds", "p95_seconds", "p99_seconds")
+    return [f"{name}_{figure}" for figure in figures]
+
+
 HAPPENED = [
-    "submitted", "leased", "completed", "failed", "retried", "dead", "cancelled", "recovered",
-    "rejected", "cleaned", "deepest", "error_rate",
-    "wait_count", "wait_mean_seconds", "wait_p50_seconds", "wait_p95_seconds", "wait_p99_seconds",
-    "run_count", "run_mean_seconds", "run_p50_seconds", "run_p95_seconds", "run_p99_seconds",
+    "submitted", "leased", "completed", "failed", "retried", "dead", "cancelled", "lost",
+    "recovered", "renewed", "rejected", "rate_limited", "cleaned", "deepest", "error_rate",
+    *durations("wait"), *durations("run"), *durations("held"),
+    *(f"submitted_{band}" for band in BANDS),
+    *(name for band in BANDS for name in durations(f"wait_{band}")),
+    "retries",
 ]  # fmt: skip
 TOTALS = [
-    "total_submitted", "total_completed", "total_failed", "total_retried", "total_dead",
-    "total_cancelled", "total_recovered", "total_rejected", "total_cleaned", "failure_percent",
+    "total_submitted", "total_leased", "total_completed", "total_failed", "total_retried",
+    "total_dead", "total_cancelled", "total_lost", "total_recovered", "total_renewed",
+    "total_rejected", "total_rate_limited", "total_cleaned", "failure_percent",
 ]  # fmt: skip
 
 

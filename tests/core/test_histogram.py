@@ -8,7 +8,13 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.model.histogram import BOUNDS, bucket_of, middle_of, percentile, sum_of, summary
+from leasehold.core.model.histogram import (
+    BOUNDS,
+    Measurements,
+    bucket_of,
+    middle_of,
+    percentile,
+)
 
 # From nothing at all to a year and a half, small ones as likely as large ones.
 micros = st.integers(0, 45).flatmap(lambda octave: st.integers(0, 2**octave))
@@ -17,6 +23,10 @@ durations = st.lists(micros, min_size=1, max_size=200)
 
 def histogram_of(values: list[int]) -> dict[int, int]:
     return dict(Counter(map(bucket_of, values)))
+
+
+def measurements_of(values: list[int]) -> Measurements:
+    return Measurements(sum(values), histogram_of(values))
 
 
 @given(micros)
@@ -50,13 +60,13 @@ def test_a_percentile_is_within_ten_percent_of_the_sorted_list(
 
 
 @given(durations, durations)
-def test_histograms_are_added_like_their_lists(one: list[int], two: list[int]) -> None:
-    assert sum_of(histogram_of(one), histogram_of(two)) == histogram_of(one + two)
+def test_measurements_are_added_like_their_lists(one: list[int], two: list[int]) -> None:
+    assert measurements_of(one).plus(measurements_of(two)) == measurements_of(one + two)
 
 
 @given(durations)
 def test_a_summary_says_all_of_it(values: list[int]) -> None:
-    told = summary(histogram_of(values), sum(values))
+    told = measurements_of(values).summary()
     assert told.count == len(values)
     assert told.mean_seconds == sum(values) / len(values) / 1e6
     assert told.p50_seconds is not None
@@ -67,4 +77,4 @@ def test_a_summary_says_all_of_it(values: list[int]) -> None:
 
 def test_nothing_measured_is_not_zero() -> None:
     assert percentile({}, 0.5) is None
-    assert summary({}, 0).mean_seconds is None
+    assert Measurements().summary().mean_seconds is None

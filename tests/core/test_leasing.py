@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from leasehold.core.model.breaker import Breaker, BreakerState
 from leasehold.core.model.budget import TURNED_AWAY_AT_ONCE
+from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
 
 NOW = 1_000_000
@@ -62,7 +63,7 @@ def test_where_every_queue_is_limited_the_last_slot_ends_the_walk() -> None:
 
 
 def test_jobs_of_a_full_key_are_parked_and_too_many_of_them_end_the_walk() -> None:
-    queue = OpenQueue("q", limits_keys=True)
+    queue = OpenQueue("q", config=QueueConfig(key_concurrency=1))
     lane = OpenLane(queue, "t")
     going = walk(9, [queue], free=2)
     verdicts = [going.judge(lane, None, 0, "k") for _ in range(2 + TURNED_AWAY_AT_ONCE)]

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.span import (
     MINUTE_MICROS,
     SUMMED,
+    Measure,
     QueueSpans,
     Span,
     all_in_all,
@@ -42,7 +44,8 @@ def record_of(told: list[tuple[int, int, dict[int, int]] | None]) -> tuple[Queue
             before, pending = pending, pending + submitted - left
             spans[number] = Span(
                 submitted=submitted, leased=left, pending_before=before, pending=pending,
-                deepest=max(before, pending), runs=runs,
+                deepest=max(before, pending),
+                measures={Measure.RUN: Measurements(7, runs)} if runs else {},
             )  # fmt: skip
         depths.append(pending)
     return QueueSpans(spans, pending), depths

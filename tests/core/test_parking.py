@@ -63,6 +63,9 @@ class Shelf:
     def tell_of_shown(self, account: Account) -> None:
         self.news += any(jobs for (of, _), jobs in self.shown.items() if of == account)
 
+    def look_again_in_time(self, account: Account) -> None:
+        """Time changes nothing here."""
+
     def go_on_later(self, account: Account) -> None:
         self.put_off.add(account)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold.core.model.job import Job
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.reason import ReasonKind, reason_for
@@ -140,9 +141,34 @@ def test_a_breaker_of_another_task_is_no_reason() -> None:
 def test_the_limit_of_its_key() -> None:
     limited = QueueInfo(name="mail", config=QueueConfig(key_concurrency=2))
     keyed = job(limit_key="tenant-7")
-    reason = reason_for(keyed, limited, [worker()], 0, NOW, key_running=2)
+    reason = reason_for(keyed, limited, [worker()], 0, NOW, KeyInfo(2))
     assert reason.kind is ReasonKind.KEY_LIMIT_REACHED
     assert "Key 'tenant-7' has 2 of 2 jobs running" in reason.text
-    assert reason_for(keyed, limited, [worker()], 0, NOW, key_running=1).kind is ReasonKind.NEXT
-    assert reason_for(job(), limited, [worker()], 0, NOW, key_running=2).kind is ReasonKind.NEXT
-    assert reason_for(keyed, QUEUE, [worker()], 0, NOW, key_running=2).kind is ReasonKind.NEXT
+    assert reason_for(keyed, limited, [worker()], 0, NOW, KeyInfo(1)).kind is ReasonKind.NEXT
+    assert reason_for(job(), limited, [worker()], 0, NOW, KeyInfo(2)).kind is ReasonKind.NEXT
+    assert reason_for(keyed, QUEUE, [worker()], 0, NOW, KeyInfo(2)).kind is ReasonKind.NEXT
+
+
+def test_the_start_rate_of_its_queue() -> None:
+    config = QueueConfig(starts_per_second=5)
+    paced = QueueInfo(name="mail", config=config, next_start_at=NOW + timedelta(seconds=0.2))
+    reason = reason_for(job(), paced, [worker()], 0, NOW)
+    assert reason.kind is ReasonKind.START_RATE_REACHED
+    assert "starts at most 5 job(s) per second: the next may start at" in reason.text
+    assert reason.text.endswith("in 0.200 s.")
+    assert reason.details["next_start_at"] == paced.next_start_at
+    free = QueueInfo(name="mail", config=config)
+    assert reason_for(job(), free, [worker()], 0, NOW).kind is ReasonKind.NEXT
+
+
+def test_the_start_rate_of_its_key() -> None:
+    config = QueueConfig(starts_per_second=5, key_starts_per_second=0.5)
+    paced = QueueInfo(name="mail", config=config, next_start_at=NOW + timedelta(seconds=0.2))
+    keyed = job(limit_key="tenant-7")
+    resting = KeyInfo(0, NOW + timedelta(seconds=2))
+    reason = reason_for(keyed, paced, [worker()], 0, NOW, resting)
+    assert reason.kind is ReasonKind.KEY_START_RATE_REACHED
+    assert "at most 0.5 job(s) per second of key 'tenant-7'" in reason.text
+    soon = KeyInfo(0, NOW + timedelta(seconds=0.1))
+    later = reason_for(keyed, paced, [worker()], 0, NOW, soon)
+    assert later.kind is ReasonKind.START_RATE_REACHED

@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT, Span
+from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT, WORKERS_KEPT, Measure, Span
 from leasehold.core.rules.sampling import (
     KeptSpan,
     Resolution,
@@ -53,14 +54,16 @@ class Shelf:
     def measure_anew(self, minute: int) -> None:
         self.minute = minute
         self.now = {
-            name: msgspec.structs.replace(span, waits={}, runs={})
-            for name, span in self.now.items()
+            name: msgspec.structs.replace(span, measures={}) for name, span in self.now.items()
         }
 
     def forget(self, resolution: Resolution, before: int) -> None:
         for spans in self.spans[resolution].values():
             for number in [each for each in spans if each < before]:
                 del spans[number]
+
+    def forget_workers(self, kept: int) -> None:
+        assert kept == WORKERS_KEPT
 
     def submit(self, queue: str, jobs: int) -> None:
         known = self.now.get(queue, Span())
@@ -74,9 +77,10 @@ class Shelf:
             self.now[queue] = msgspec.structs.replace(
                 known,
                 leased=known.leased + 1,
-                wait_micros=known.wait_micros + 5,
                 pending=known.pending - 1,
-                waits={3: known.waits.get(3, 0) + 1},
+                measures={
+                    Measure.WAIT_MEDIUM: known.waits.plus(Measurements(5, {3: 1})),
+                },
             )
 
 
@@ -104,8 +108,8 @@ def test_minutes_and_days_add_up_to_the_totals(
                 continue  # Some were forgotten.
             spans = found.spans.values()
             assert sum(span.submitted for span in spans) == total.submitted
-            assert sum(span.waits.get(3, 0) for span in spans) == total.leased
-            assert sum(span.wait_micros for span in spans) == total.wait_micros
+            assert sum(span.waits.buckets.get(3, 0) for span in spans) == total.leased
+            assert sum(span.waits.micros for span in spans) == 5 * total.leased
             assert found.pending == total.pending
 
 

@@ -35,16 +35,25 @@ EVENT: Final = "job_id sequence at event before after worker lease_version attem
 AUDIT: Final = "at actor action detail count"
 WORKER: Final = "id host pid queues slots started_at heartbeat_at running"
 STATUSES: Final = "scheduled blocked pending running failed completed dead cancelled"
-QUEUE: Final = f"queue state {STATUSES} config held_until"
+QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at"
 TOTALS: Final = (
-    f"queue state {STATUSES} total_submitted total_completed total_failed total_retried "
-    "total_dead total_cancelled total_recovered total_rejected total_cleaned failure_percent"
+    f"queue state {STATUSES} total_submitted total_leased total_completed total_failed "
+    "total_retried total_dead total_cancelled total_lost total_recovered total_renewed "
+    "total_rejected total_rate_limited total_cleaned failure_percent"
 )
 HAPPENED: Final = (
-    "submitted leased completed failed retried dead cancelled recovered rejected cleaned deepest "
-    "error_rate "
+    "submitted leased completed failed retried dead cancelled lost recovered renewed rejected "
+    "rate_limited cleaned deepest error_rate "
     "wait_count wait_mean_seconds wait_p50_seconds wait_p95_seconds wait_p99_seconds "
-    "run_count run_mean_seconds run_p50_seconds run_p95_seconds run_p99_seconds"
+    "run_count run_mean_seconds run_p50_seconds run_p95_seconds run_p99_seconds "
+    "held_count held_mean_seconds held_p50_seconds held_p95_seconds held_p99_seconds "
+    "submitted_low submitted_medium submitted_high submitted_critical "
+    + " ".join(
+        f"wait_{band}_{figure}"
+        for band in ("low", "medium", "high", "critical")
+        for figure in ("count", "mean_seconds", "p50_seconds", "p95_seconds", "p99_seconds")
+    )
+    + " retries"
 )
 METRICS: Final = (
     "queue state at since pending running scheduled blocked pending_low pending_medium "

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -85,3 +88,39 @@ def test_one_careful_process_does_not_vouch_for_a_careless_one(machine: Machine)
     store = machine.open("full")
     assert lease_and_hand_back(store) > granted
     store.close()
+
+
+@pytest.mark.parametrize("is_in_place", [True, False])
+def test_versions_grow_when_the_log_was_lost_with_all_that_was_ever_written(
+    tmp_path: Path, is_in_place: bool
+) -> None:
+    """All is still in the log when it and the folder of notes are deleted: the file looks new."""
+    path = tmp_path / "jobs.db"
+    child = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path)], capture_output=True, text=True, check=False
+    )
+    assert child.returncode == -signal.SIGKILL
+    path.with_name("jobs.db-wal").unlink()
+    path.with_name("jobs.db-shm").unlink()
+    if is_in_place:
+        shutil.rmtree(path.with_name("jobs.db-run"))
+    else:
+        path = path.rename(tmp_path / "other.db")
+    store = SQLiteStore(path)
+    assert store.stats().submitted == 0
+    store.submit([Draft(id="a", task="t")])
+    assert lease_and_hand_back(store) > int(child.stdout)
+    store.close()
+
+
+KILLED = """
+import os, signal, sys
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.stores.sqlite import SQLiteStore
+store = SQLiteStore(sys.argv[1])
+store.submit([Draft(id="a", task="t")])
+[lease] = store.exchange((), LeaseRequest(worker="w")).leases
+print(lease.version, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""

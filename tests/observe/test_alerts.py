@@ -19,8 +19,9 @@ QUIET: dict[str, Any] = {
     "dead_per_minute": 0.0,
     "attempts": 1000,
     "failure_rate": 0.0,
-    "run_p50_seconds": 1.0,
-    "run_p99_seconds": 1.0,
+    "leased": 1000,
+    "wait_p50_seconds": 1.0,
+    "wait_p99_seconds": 1.0,
 }
 
 
@@ -50,9 +51,11 @@ def test_a_quiet_queue_is_ok() -> None:
         ("depth", {"pending": 80}, "ok"),
         ("depth", {"pending": 81}, "warning"),
         ("depth", {"pending": 10**9, "max_depth": None}, "ok"),
-        ("slow_tail", {"run_p99_seconds": 10.0}, "ok"),
-        ("slow_tail", {"run_p99_seconds": 10.1}, "warning"),
-        ("slow_tail", {"run_p99_seconds": 99.0, "attempts": 19}, "ok"),
+        ("long_waits", {"wait_p99_seconds": 10.0}, "ok"),
+        ("long_waits", {"wait_p99_seconds": 10.1}, "warning"),
+        ("long_waits", {"wait_p99_seconds": 99.0, "leased": 19}, "ok"),
+        ("long_waits", {"wait_p50_seconds": 0.0, "wait_p99_seconds": 0.9}, "ok"),
+        ("long_waits", {"wait_p50_seconds": 0.0, "wait_p99_seconds": 1.0}, "warning"),
     ],
 )
 def test_the_limits(check: str, figures: dict[str, Any], level: str) -> None:
@@ -67,16 +70,17 @@ def test_the_limits(check: str, figures: dict[str, Any], level: str) -> None:
         ("dead_letter_rate", "dead_per_minute"),
         ("failure_rate", "failure_rate"),
         ("failure_rate", "attempts"),
-        ("slow_tail", "run_p50_seconds"),
-        ("slow_tail", "run_p99_seconds"),
+        ("long_waits", "wait_p50_seconds"),
+        ("long_waits", "wait_p99_seconds"),
+        ("long_waits", "leased"),
     ],
 )
 def test_a_missing_figure_is_unknown_and_never_ok(check: str, missing: str) -> None:
     assert levels(**{missing: None})[check] == "unknown"
 
 
-def test_where_nothing_ran_nothing_was_slow() -> None:
-    assert levels(attempts=0, run_p50_seconds=None, run_p99_seconds=None)["slow_tail"] == "ok"
+def test_where_nothing_was_leased_nothing_has_waited() -> None:
+    assert levels(leased=0, wait_p50_seconds=None, wait_p99_seconds=None)["long_waits"] == "ok"
 
 
 def test_for_how_long_nobody_serves_a_queue_may_be_unknown() -> None:
@@ -94,8 +98,9 @@ def test_for_how_long_nobody_serves_a_queue_may_be_unknown() -> None:
         dead_per_minute=st.none() | st.floats(0, 1e9),
         attempts=st.none() | st.integers(0, 10**9),
         failure_rate=st.none() | st.floats(0, 1),
-        run_p50_seconds=st.none() | st.floats(0, 1e9),
-        run_p99_seconds=st.none() | st.floats(0, 1e9),
+        leased=st.none() | st.integers(0, 10**9),
+        wait_p50_seconds=st.none() | st.floats(0, 1e9),
+        wait_p99_seconds=st.none() | st.floats(0, 1e9),
     )
 )
 def test_every_rule_has_a_word_and_what_is_wrong_says_what_to_do(figures: QueueFigures) -> None:

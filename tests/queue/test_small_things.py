@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from leasehold import (
@@ -22,12 +24,13 @@ def queue() -> TaskQueue:
 
 
 def test_a_name_that_is_none_is_refused_in_words(queue: TaskQueue) -> None:
-    for order in (
+    orders: tuple[Any, ...] = (
         queue.pause_queue, queue.resume_queue, queue.drain_queue, queue.update_queue,
         queue.delete_queue, queue.purge_queue, queue.queue_info, queue.metrics,
-    ):  # fmt: skip
+    )  # fmt: skip
+    for order in orders:
         with pytest.raises(InvalidQueueError, match="name must be"):
-            order(0)  # type: ignore[operator]
+            order(0)
 
 
 def test_a_task_may_wait_for_room(queue: TaskQueue) -> None:
@@ -57,7 +60,7 @@ def test_a_store_that_is_not_whole_is_told_what_it_lacks() -> None:
     with pytest.raises(UnsupportedError, match="Mine is not a whole store: it has no append_log, "):
         TaskQueue(Mine(), num_workers=0)  # type: ignore[abstract]
     with pytest.raises(UnsupportedError, match="Halfway is not a whole store: it has no search"):
-        TaskQueue(Halfway(), num_workers=0)
+        TaskQueue(Halfway(), num_workers=0)  # type: ignore[arg-type]
     assert missing_methods(MemoryStore()) == []
 
 

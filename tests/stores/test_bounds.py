@@ -21,6 +21,7 @@ from leasehold.core.model.budget import (
     BURIED_AT_ONCE,
     DEPENDENTS_AT_ONCE,
     FORGOTTEN_AT_ONCE,
+    INHERITED_AT_ONCE,
     PASSED_OVER_AT_ONCE,
     PLACED_AT_ONCE,
     PROMOTED_AT_ONCE,
@@ -98,6 +99,14 @@ class Scene:
         self.lost = self.lease("lost", limit=share, lease_seconds=5)
         self.fill("root", 2)
         self.fill("dependent", share, depends_on=("root-0",))
+        # A job that waits for very many, and a long chain of jobs; their priority will change.
+        self.fill("needed", share)
+        needed = tuple(f"needed-{n}" for n in range(share))
+        self.submit([self.draft("wide", 0, depends_on=needed)])
+        self.fill("chain", 1)
+        self.submit(
+            [self.draft("chain", n, depends_on=(f"chain-{n - 1}",)) for n in range(1, share)]
+        )
         self.fill("aged", share // 2, deadline=self.clock.now() + timedelta(hours=1))
         every = Every(60)
         for n in range(min(share, 50)):
@@ -175,6 +184,14 @@ def held(scene: Scene) -> Lease:
 def settle_failure(scene: Scene) -> None:
     lease = held(scene)
     scene.store.exchange([Settlement(lease.job_id, lease.version, Fail(JobError("E", "no")))])
+
+
+def reprioritize(job: str, priority: int) -> Callable[[Scene], object]:
+    def call(scene: Scene) -> object:
+        job_id = f"chain-{scene.share - 1}" if job == "last of the chain" else job
+        return scene.store.reprioritize(job_id, priority, actor="me")
+
+    return call
 
 
 def cancel_and_discard(scene: Scene) -> None:
@@ -276,6 +293,11 @@ MEASURES: Final = (
         PLACED_AT_ONCE,
     ),
     Measure("exchange", exchange("keyed", limit=5), TURNED_AWAY_AT_ONCE),
+    *(
+        Measure("reprioritize", reprioritize(job, priority), INHERITED_AT_ONCE)
+        for job in ("wide-0", "last of the chain")
+        for priority in (99, 1)
+    ),
     Measure(
         "cancel",
         lambda scene: scene.store.cancel(["root-0"], reason="enough", actor="me"),
@@ -398,11 +420,14 @@ MEASURES: Final = (
     store_verb("get_schedule", "s-0"),
     store_verb("queue_info", "plain"),
     store_verb("list_queues"),
-    store_verb("running_of_key", "keyed", "one"),
+    store_verb("key_info", "keyed", "one"),
     store_verb("settings"),
     store_verb("metrics"),
     store_verb("series"),
     store_verb("daily"),
+    Measure("timeline", lambda scene: scene.store.timeline(["leased"], since=scene.store.now())),
+    store_verb("failures"),
+    store_verb("worker_totals"),
     store_verb("address"),
     Measure("connect", lambda scene: scene.store.connect().close()),
     Measure("owns", lambda scene: _with_connection(scene, scene.store.owns)),

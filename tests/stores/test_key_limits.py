@@ -415,10 +415,10 @@ def test_a_limit_is_exact_while_the_pending_jobs_are_dealt_with(
             found = sqlite.exchange(request=LeaseRequest(worker="w", limit=9)).leases
             held += [lease for lease in found if lease.job_id.startswith("a")]
             assert sqlite.check() == []
-        assert len(held) == sqlite.running_of_key("default", "a") == running
+        assert len(held) == sqlite.key_info("default", "a").running == running
     for _ in range(30):
         sqlite.recover()
-    assert sqlite.running_of_key("default", "b") == 3
+    assert sqlite.key_info("default", "b").running == 3
     sqlite.update_queue("default", {"key_concurrency": None}, actor="me")
     served = [lease.job_id for lease in held]
     for _ in range(30):

@@ -184,6 +184,7 @@ KNOWN_TIMES = {
     ("job", "start_by"),
     ("lane", "held_until"),
     ("bucket", "full_at"),
+    ("resting", "until"),
     ("idempotency", "expires_at"),
     ("pruned_key", "expires_at"),
     ("schedule", "next_at"),

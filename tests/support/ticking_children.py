@@ -36,6 +36,9 @@ class FastClock:
     def wait(self, condition: threading.Condition, seconds: float | None) -> bool:
         return condition.wait(seconds)
 
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
 
 def fire_for_ever(path: str, name: str, seed: int, clock: tuple[int, int, int]) -> None:
     """Fire, lease and settle, as workers do."""

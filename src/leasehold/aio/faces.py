@@ -14,7 +14,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.aio.awaited import AsyncItems, Awaited
@@ -27,6 +27,7 @@ from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.archive import ArchivedJob
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import (
     DEFAULT_QUEUE,
@@ -44,7 +45,7 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.reason import Reason
-from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
 from leasehold.core.model.retention import CleanUp, RetentionPolicy
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
@@ -53,6 +54,7 @@ from leasehold.core.model.settings import SettingValue
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
 from leasehold.queue.archive import Archive
@@ -1199,6 +1201,41 @@ class AsyncQueueCalls(Awaited):
     async def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
         """What happened on each of the latest days (UTC), oldest first; the last is today."""
         return await self._call(lambda: self.queue.daily(queue, days))
+
+    async def timeline(
+        self,
+        metrics: str | Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime | timedelta = timedelta(hours=1),
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+
+        See `TaskQueue.timeline`.
+        """
+        return await self._call(
+            lambda: self.queue.timeline(
+                metrics, queue, since=since, until=until, resolution=resolution
+            )
+        )
+
+    async def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        """What fails, the most frequent first: how often, since when, and in which jobs.
+
+        See `TaskQueue.failures`.
+        """
+        return await self._call(lambda: self.queue.failures(queue, task=task, limit=limit))
+
+    async def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        """What each worker ever did, the one that leased most first, whether it still lives or not.
+
+        See `TaskQueue.worker_totals`.
+        """
+        return await self._call(lambda: self.queue.worker_totals(limit=limit))
 
     async def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.

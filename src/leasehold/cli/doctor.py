@@ -127,8 +127,9 @@ def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue)
         dead_per_minute=lately.dead / max(1.0, minutes),
         attempts=lately.completed + lately.failed,
         failure_rate=lately.error_rate,
-        run_p50_seconds=lately.run.p50_seconds,
-        run_p99_seconds=lately.run.p99_seconds,
+        leased=lately.leased,
+        wait_p50_seconds=lately.wait.p50_seconds,
+        wait_p99_seconds=lately.wait.p99_seconds,
     )
 
 

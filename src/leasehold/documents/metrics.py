@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.core.model.histogram import Durations
-from leasehold.core.model.span import COUNTED
+from leasehold.core.model.span import COUNTED, SUBMITTED_IN
 from leasehold.core.model.status import Status
 from leasehold.core.rules.metrics import DayPoint, Figures, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import Timeline
 
 STANDING = (Status.PENDING, Status.RUNNING, Status.SCHEDULED, Status.BLOCKED)
 """Statuses of which it is told how many jobs stand in them; in the others they only arrive."""
@@ -42,7 +43,28 @@ def _happened(figures: Figures) -> dict[str, Any]:
         "error_rate": figures.error_rate,
         **_flat("wait", figures.wait),
         **_flat("run", figures.run),
+        **_flat("held", figures.held),
+        **{SUBMITTED_IN[band]: jobs for band, jobs in figures.submitted_by_priority.items()},
+        **{
+            field: value
+            for band, waits in figures.wait_by_priority.items()
+            for field, value in _flat(f"wait_{band}", waits).items()
+        },
+        "retries": {str(attempt): times for attempt, times in figures.retries.items()},
     }
+
+
+def timeline_documents(timeline: Timeline) -> list[dict[str, Any]]:
+    """One document for each minute or day, with the value of each metric."""
+    return [
+        {
+            "queue": timeline.queue,
+            "at": at,
+            "known": at >= timeline.known_since,
+            **{name: values[step] for name, values in timeline.values.items()},
+        }
+        for step, at in enumerate(timeline.at)
+    ]
 
 
 def _flat(name: str, durations: Durations) -> dict[str, Any]:

@@ -17,11 +17,12 @@ def queue_figures(info: QueueInfo) -> dict[str, Any]:
 
 
 def queue_document(info: QueueInfo) -> dict[str, Any]:
-    """The same, with its rules, and until when a pause of its breakers holds it."""
+    """The same, with its rules, until when breakers hold it, and when the next job may start."""
     return {
         **queue_figures(info),
         "config": document_of(info.config),
         "held_until": in_utc(info.held_until),
+        "next_start_at": in_utc(info.next_start_at),
         "created_at": in_utc(info.created_at),
         "created_by": info.created_by,
         "changed_at": in_utc(info.changed_at),

@@ -17,6 +17,7 @@ NO_WORKER_SECONDS_MAX: Final = 300.0
 FAILURE_RATE_MAX: Final = 0.05
 DEPTH_SHARE_MAX: Final = 0.80
 TAIL_RATIO_MAX: Final = 10.0
+WAIT_SECONDS_NOTICED: Final = 1.0
 ATTEMPTS_MIN: Final = 20
 """With fewer attempts than this, one failure or one slow job would already be an alert."""
 
@@ -36,8 +37,10 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How many attempts ended in the time that the figures below are about."""
     failure_rate: float | None = None
     """The share of them that failed, from 0 to 1."""
-    run_p50_seconds: float | None = None
-    run_p99_seconds: float | None = None
+    leased: int | None = None
+    """How many jobs were leased in that time."""
+    wait_p50_seconds: float | None = None
+    wait_p99_seconds: float | None = None
 
 
 def alerts(figures: QueueFigures) -> list[Finding]:
@@ -46,7 +49,7 @@ def alerts(figures: QueueFigures) -> list[Finding]:
     >>> figures = QueueFigures(queue="mail", pending=90, workers=1, max_depth=100)
     >>> [(each.check, each.level.value) for each in alerts(figures) if each.level.value != "ok"]
     [('dead_letter_rate', 'unknown'), ('failure_rate', 'unknown'), ('depth', 'warning'), \
-('slow_tail', 'unknown')]
+('long_waits', 'unknown')]
     """
     return [rule(figures) for rule in RULES]
 
@@ -119,22 +122,25 @@ def depth(figures: QueueFigures) -> Finding:
     )
 
 
-def slow_tail(figures: QueueFigures) -> Finding:
-    """A warning when the slowest hundredth takes more than 10 times as long as the middle."""
-    middle, slow = figures.run_p50_seconds, figures.run_p99_seconds
-    if figures.attempts == 0:
-        return _finding("slow_tail", figures, Level.OK, "no attempt ended lately")
-    if middle is None or slow is None or figures.attempts is None:
-        return _unknown("slow_tail", figures, "how long jobs run")
-    enough = figures.attempts >= ATTEMPTS_MIN
-    level = Level.WARNING if enough and slow > TAIL_RATIO_MAX * middle else Level.OK
+def long_waits(figures: QueueFigures) -> Finding:
+    """A warning when the hundredth that waits longest waits more than 10 times as long as most."""
+    middle, long = figures.wait_p50_seconds, figures.wait_p99_seconds
+    if figures.leased == 0:
+        return _finding("long_waits", figures, Level.OK, "no job was leased lately")
+    if middle is None or long is None or figures.leased is None:
+        return _unknown("long_waits", figures, "how long jobs wait")
+    enough = figures.leased >= ATTEMPTS_MIN
+    # Below it, a ratio says more about the clock than about anybody's waiting.
+    noticed = long >= WAIT_SECONDS_NOTICED
+    level = Level.WARNING if enough and noticed and long > TAIL_RATIO_MAX * middle else Level.OK
     return _finding(
-        "slow_tail",
+        "long_waits",
         figures,
         level,
-        f"p50 {middle:.3g} s, p99 {slow:.3g} s",
-        "a few jobs hold their slots very much longer than the others",
-        "give them a timeout, or a queue of their own",
+        f"p50 {middle:.3g} s, p99 {long:.3g} s",
+        "a few jobs wait very much longer than the others: bursts, a low priority or a limited key",
+        f"see who: queuectl stats {figures.queue} --by priority; then start more workers, or give "
+        "them a queue of their own",
     )
 
 
@@ -143,7 +149,7 @@ RULES: Final[tuple[Callable[[QueueFigures], Finding], ...]] = (
     no_worker,
     failure_rate,
     depth,
-    slow_tail,
+    long_waits,
 )
 
 

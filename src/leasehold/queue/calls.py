@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.codec import CallCodec
@@ -13,6 +13,7 @@ from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import (
     Attempt,
@@ -35,7 +36,7 @@ from leasehold.core.model.lease import (
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.reason import Reason
-from leasehold.core.model.records import AuditRecord, WorkerInfo
+from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
@@ -43,6 +44,7 @@ from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.errors import LeaseholdError, LeaseLostError
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.consumer import WAIT_SECONDS, Consuming
@@ -940,6 +942,42 @@ class QueueCalls:
     def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
         """What happened on each of the latest days (UTC), oldest first; the last is today."""
         return self._metrics.daily(queue, days)
+
+    def timeline(
+        self,
+        metrics: str | Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime | timedelta = timedelta(hours=1),
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+
+        `since` is a moment, or how long before now. A value is None where it is not known: before
+        `known_since`, and for a percentile of a minute in which nothing was measured. Raises
+        InvalidWindowError for a name that is no metric and for more than 2,880 points.
+        """
+        return self._metrics.timeline(
+            metrics, queue, since=since, until=until, resolution=resolution
+        )
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        """What fails, the most frequent first: how often, since when, and in which jobs.
+
+        Errors that differ only in numbers, ids and addresses are the same failure. What failed
+        outlives the jobs; the 1,000 most telling failures of a store are kept.
+        """
+        return self._metrics.failures(queue, task=task, limit=limit)
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        """What each worker ever did, the one that leased most first, whether it still lives or not.
+
+        The 500 that did something last are kept.
+        """
+        return self._metrics.worker_totals(limit=limit)
 
     def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.queue_config import QueueState
+from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.status import Status
 from leasehold.core.rules.metrics import (
     RATE_MINUTES,
@@ -15,6 +18,7 @@ from leasehold.core.rules.metrics import (
     QueueMetrics,
     estimated_start,
 )
+from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.queue.looking import Looking
 from leasehold.queue.missing import check_queue
 from leasehold.queue.options import JobRef
@@ -58,6 +62,42 @@ class Metrics:
         """What happened on each of the latest days (UTC), oldest first; the last is today."""
         check_queue(self.store, queue)
         return self.store.daily(queue, days=days)
+
+    def timeline(
+        self,
+        metrics: str | Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime | timedelta = timedelta(hours=1),
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+
+        `since` is a moment, or how long before now. A value is None where it is not known: before
+        `known_since`, and for a percentile of a minute in which nothing was measured. Raises
+        InvalidWindowError for a name that is no metric and for more than 2,880 points.
+        """
+        names = (metrics,) if isinstance(metrics, str) else metrics
+        begin = self.store.now() - since if isinstance(since, timedelta) else since
+        return self.store.timeline(names, queue, since=begin, until=until, resolution=resolution)
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        """What fails, the most frequent first: how often, since when, and in which jobs.
+
+        Errors that differ only in numbers, ids and addresses are the same failure. What failed
+        outlives the jobs; the 1,000 most telling failures of a store are kept.
+        """
+        return self.store.failures(queue, task=task, limit=limit)
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        """What each worker ever did, the one that leased most first, whether it still lives or not.
+
+        The 500 that did something last are kept.
+        """
+        return self.store.worker_totals(limit=limit)
 
     def estimated_start(self, job: JobRef) -> datetime | None:
         """When a waiting job will probably be leased, at the rate of the latest minutes.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.key_limits import NO_KEY
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.reason import Reason, reason_for
@@ -27,6 +28,8 @@ class QueueOptions(TypedDict, total=False):
     client_rate_per_second: float | None
     key_concurrency: int | None
     key_rate_per_second: float | None
+    starts_per_second: float | None
+    key_starts_per_second: float | None
     lease_seconds: float | None
     max_retries: int | None
     retry: RetryLike | None
@@ -148,7 +151,7 @@ class Queues:
             self.store.workers(),
             self.store.position(snapshot.id),
             self.store.now(),
-            0 if key is None else self.store.running_of_key(snapshot.queue, key),
+            NO_KEY if key is None else self.store.key_info(snapshot.queue, key),
             lost_workers(self.store),
         )
 

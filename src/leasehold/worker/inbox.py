@@ -45,6 +45,11 @@ class Inbox:
             if not self._is_awake and seconds > 0:
                 self._clock.wait(self._condition, seconds)
 
+    def rest(self, seconds: float) -> None:
+        """Let word gather for a moment: nobody has to wake the loop, it ticks again anyway."""
+        self._is_awake = True
+        self._clock.pause(seconds)
+
     def wake(self) -> None:
         with self._condition:
             self._is_awake = True

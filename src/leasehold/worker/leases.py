@@ -69,14 +69,19 @@ class LeaseManager:
         limit: int = 0,
         tasks: Sequence[str] | None = None,
         parent_id: str | None = None,
+        free_slots: int | None = None,
     ) -> Exchange:
-        """Settle what was run and lease what comes next, in one write."""
+        """Settle what was run and lease what comes next, in one write.
+
+        `free_slots` says how many jobs can begin at once, if not all that are leased.
+        """
         request = None
         if limit > 0:
             request = LeaseRequest(
                 worker=self.worker,
                 queues=tuple(queues),
                 limit=limit,
+                free_slots=free_slots,
                 lease_seconds=self.lease_seconds,
                 lease_seconds_by_task=self.lease_seconds_by_task,
                 tasks=None if tasks is None else tuple(tasks),

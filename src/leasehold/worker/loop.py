@@ -34,6 +34,7 @@ from leasehold.worker.inbox import Inbox
 from leasehold.worker.inhand import InHand, timeout_failure
 from leasehold.worker.large import LargeData
 from leasehold.worker.leases import LeaseManager
+from leasehold.worker.pace import Pace
 from leasehold.worker.reports import Reports
 from leasehold.worker.run import Run
 from leasehold.worker.safelog import safe_logger
@@ -109,6 +110,7 @@ class Loop:
         self._ticking = Ticking(leases.store, env)
         self._emptiness = Emptiness(leases.store, rules.queues, rules.tasks)
         self.settling = Settling(hooks)
+        self._pace = Pace()
         self.started_jobs = 0
         self.exchanges = 0
         # When to do what, in monotonic time.
@@ -250,6 +252,8 @@ class Loop:
         )
         if now < self._retry_at or not (look or self.settling):
             return
+        if look:
+            self._gather(now)
         self._inbox.jobs_may_be_ready = False
         sent = self.settling.waiting()
         if self._reports.due_at is not None:
@@ -259,7 +263,11 @@ class Loop:
         asked_at = self._clock.monotonic()
         try:
             answer = self._leases.exchange(
-                settlements, self._rules.queues, room if look else 0, self._rules.tasks
+                settlements,
+                self._rules.queues,
+                room if look else 0,
+                self._rules.tasks,
+                free_slots=self._free_slots(),
             )
         except Exception as error:
             # The outcomes stay, and so must the leases under which they are to be settled.
@@ -280,10 +288,20 @@ class Loop:
         if self._note_settings is not None:
             self._note_settings(answer.settings_generation)
         if look:
+            self._pace.exchanged(
+                asked_at, self._clock.monotonic(), queue_was_emptied=len(answer.leases) < room
+            )
             self._look_again(answer, room, asked_at)
             self._ticking.note(answer.next_tick_at)
             if self._rules.until_empty and not answer.leases:
                 self._stop_if_empty()
+
+    def _gather(self, now: float) -> None:
+        """While jobs arrive one by one, let some of them share the next exchange."""
+        rest_seconds = self._pace.rest_seconds(now, jobs_arrive=self._inbox.jobs_may_be_ready)
+        if rest_seconds > 0:
+            self._inbox.rest(rest_seconds)
+            self._collect()
 
     def _stop_if_empty(self) -> None:
         if self._has_work() or not self._emptiness.is_reached():
@@ -392,6 +410,10 @@ class Loop:
             return 0
         room = self._rules.slots + self._in_hand.jobs_ahead - len(self._in_hand.occupying)
         return int(max(0, min(room, self._wear.jobs_left(self.started_jobs))))
+
+    def _free_slots(self) -> int:
+        """How many jobs would begin at once. What is leased beyond that waits for a slot."""
+        return max(0, self._rules.slots - len(self._in_hand.occupying))
 
     def _look_again(self, answer: Exchange, asked_for: int, now: float) -> None:
         """When to look for jobs again, if no hint comes first."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
+from leasehold.core.model.failure import Failure
+from leasehold.core.model.records import WorkerTotals
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline
 
 
 class MetricsStore(Protocol):
@@ -23,6 +28,15 @@ class MetricsStore(Protocol):
              recovered did not run. Means are exact, percentiles are within 10 %.
     - MET-4  Minutes are kept for 48 hours, days for 400 days; to ask for more, or for what makes no
              sense, raises InvalidWindowError. A queue that nobody ever heard of has zeros.
+    - MET-11  Submitted jobs and waits are told by bands of priority too: by the job's own priority
+             when it is submitted, and when it is leased. The bands add up to the whole.
+    - MET-12  `held` is about every lease that ended, however it did, from the lease to its end.
+    - MET-13  `retries` tells of each attempt number how often it failed and was followed by
+             another one; numbers above RETRY_ATTEMPT_MAX count as that. They add up to `retried`.
+    - MET-14  Every lease that is taken from its holder is `lost`, whatever becomes of the job;
+             every renewal that is granted is `renewed`.
+    - MET-15  `rejected` counts jobs that were refused; `rate_limited` are those of them that came
+             too fast, the others met a full queue or store.
     """
 
     def metrics(
@@ -50,4 +64,49 @@ class MetricsStore(Protocol):
         """One point per day (UTC), oldest first, the last one for today.
 
         - MET-10  A day is the sum of its minutes.
+        """
+
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        """Any metrics, by name, for each minute or day of a stretch of time, oldest first.
+
+        - MET-16  One value of each metric for every minute or day that has begun, from the one of
+                 `since` to the one before `until`, or the present one: those of `series` and
+                 `daily`.
+        - MET-17  What was forgotten has no value (None), and `known_since` says since when there
+                 are values. A percentile or mean of nothing has none either; a count of nothing
+                 is 0.
+        - MET-18  A name that is no metric, a stretch that ends before it begins, and more than
+                 POINTS_MAX points raise InvalidWindowError.
+        """
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        """What fails, the most frequent first: attempts counted by the fingerprint of their error.
+
+        - MET-19  Each attempt that failed counts once, and so does each whose worker was lost; one
+                 that was cancelled does not. Two are the same failure if they agree in queue, task,
+                 error type, message and innermost own frame, without numbers, ids and addresses.
+        - MET-20  It tells when it happened first and last, and the latest SAMPLE_MAX jobs. It
+                 outlives them.
+        - MET-21  A store keeps at most FAILURES_MAX of them. Beyond, those that happened once are
+                 forgotten first, the oldest of them before others; then those that did not happen
+                 for longest.
+        """
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        """What each worker ever did, the one that leased most first.
+
+        - MET-22  Whoever leases counts, registered or not: every lease, and its end if that was a
+                 completion, a failure or a loss, together with the change of the job itself. Its
+                 first and last time are told to the minute.
+        - MET-23  The WORKERS_KEPT that did something last are kept; others may be forgotten.
         """

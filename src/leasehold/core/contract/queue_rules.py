@@ -1,7 +1,7 @@
 """The part of the store contract about queues and their rules, as numbered clauses.
 
 What a queue's rules mean for `submit` and `exchange` (its limits per key are in
-`core.model.key_limits`):
+`core.model.key_limits`, its start rates in `core.model.start_rate`):
 
 - LIM-1  A submit makes jobs pending only while fewer than `max_depth` jobs of the queue are,
          however many processes submit at once; else QueueFullError names the queue and says when to
@@ -13,7 +13,7 @@ What a queue's rules mean for `submit` and `exchange` (its limits per key are in
          other queues are leased.
 - LIM-3  Jobs that come faster than `rate_per_second`, or than `client_rate_per_second` from one
          client, beyond a burst of two seconds' worth, raise RateLimitedError, which says when to
-         try again.
+         try again, how many may come at once, how many could now, and when it is all of them again.
 - LIM-4  What is refused is counted as `rejected`; a submit that is all or nothing uses up nothing.
          A known idempotency key is answered whatever the rules.
 - LIM-5  Listeners hear `on_ready` when a queue that was full has room again, and when a job may be
@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from leasehold.core.model.budget import PURGE_AT_ONCE
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
@@ -105,5 +106,5 @@ class QueueRules(Protocol):
         - QUE-10  All of it as it was at one moment, from counters: no job is looked at.
         """
 
-    def running_of_key(self, queue: str, key: str) -> int:
-        """How many jobs with this `limit_key` run in a queue, whether it limits them or not."""
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        """How many jobs with this `limit_key` run in a queue, and when the next may start."""

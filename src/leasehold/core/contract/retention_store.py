@@ -47,9 +47,11 @@ class RetentionStore(Protocol):
         - RET-4  An emergency prunes completed and cancelled jobs whatever their age.
         - RET-5  A later job under a pruned id never gets a lease version that was granted before.
         - RET-6  A pruned job's idempotency key still answers for it until its 24 hours are over.
+                 Its duplicates are no dependencies: whoever has its id by then is another job.
         - RET-7  A result past its own time to live is dropped; its job stays.
         - RET-8  Completed jobs keep `history_events_max` history events, all together: beyond, the
-                 oldest lose history, attempt records and the errors in them, each job as a whole.
+                 first submitted lose history, attempt records and the errors in them, each job as a
+                 whole.
         - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. One that
                  was forced is in the audit log too.
         - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one

@@ -19,6 +19,8 @@ PLACED_AT_ONCE: Final = 2000
 """Pending jobs placed anew by time or by changed rules; the next lease or sweep goes on."""
 SHOWN_AT_ONCE: Final = 2000
 """Parked jobs of one key that a higher limit lets run; the next lease or sweep goes on."""
+RESTED_AT_ONCE: Final = 500
+"""Keys that may start jobs again by their start rate; the next lease goes on."""
 TURNED_AWAY_AT_ONCE: Final = 2000
 """Jobs of full keys that one lease parks. Many are met only just after a limit was set, before the
 pass that parks them has come to them."""
@@ -37,6 +39,9 @@ BURIED_AT_ONCE: Final = 500
 """Jobs of a deleted queue that become dead letters; the call, or any sweep, goes on."""
 DEPENDENTS_AT_ONCE: Final = 500
 """Dependents told of an end; the call, any exchange or any sweep goes on."""
+INHERITED_AT_ONCE: Final = 500
+"""Jobs compared with one that waits for them and whose priority has changed; the call, any exchange
+or any sweep goes on."""
 SCHEDULES_AT_ONCE: Final = 100
 """Schedules that are fired; the next look goes on."""
 SCHEDULED_JOBS_AT_ONCE: Final = 2000

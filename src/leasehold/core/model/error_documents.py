@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from leasehold.errors import CLASSES, CodedError, LeaseholdError
 
 
 def error_document(error: CodedError) -> dict[str, Any]:
-    """An error's code, its message, and what else it carries.
+    """An error's code, its message, and what else it carries; moments as text.
 
     >>> from leasehold.errors import JobNotFoundError
     >>> error_document(JobNotFoundError("no job 'x'"))
     {'code': 'job_not_found', 'message': "no job 'x'", 'fields': {}}
     """
     fields = {name: getattr(error, name) for name in error.fields}
+    for name, value in fields.items():
+        if isinstance(value, datetime):
+            fields[name] = value.isoformat()
     return {"code": error.code, "message": str(error), "fields": fields}
 
 
@@ -31,9 +35,13 @@ def error_from(document: Mapping[str, Any]) -> CodedError:
     code = document["code"]
     kind = CLASSES.get(code, LeaseholdError)
     given = document.get("fields") or {}
-    error = kind(
-        document["message"], **{name: given[name] for name in kind.fields if name in given}
-    )
+    known = {name: _value_of(name, given[name]) for name in kind.fields if name in given}
+    error = kind(document["message"], **known)
     if code not in CLASSES:
         error.code = code
     return error
+
+
+def _value_of(name: str, value: Any) -> Any:
+    is_moment = name.endswith("_at") and isinstance(value, str)
+    return datetime.fromisoformat(value) if is_moment else value

@@ -66,26 +66,37 @@ def percentile(histogram: Mapping[int, int], share: float) -> float | None:
     raise AssertionError("the buckets hold fewer than their sum")
 
 
-def sum_of(one: Mapping[int, int], two: Mapping[int, int]) -> Histogram:
-    """Both histograms as one."""
-    return dict(Counter(one) + Counter(two))
+class Measurements(msgspec.Struct, frozen=True, array_like=True):
+    """Durations of one kind: how long they took together, exactly, and how they are spread."""
 
+    micros: int = 0
+    buckets: Histogram = {}
 
-def summary(histogram: Mapping[int, int], total_micros: int) -> Durations:
-    """What a person wants to know of durations that took so long together."""
-    count = sum(histogram.values())
-    if not count:
-        return Durations()
-    return Durations(
-        count=count,
-        mean_seconds=total_micros / count / 1e6,
-        p50_seconds=_seconds(histogram, 0.50),
-        p95_seconds=_seconds(histogram, 0.95),
-        p99_seconds=_seconds(histogram, 0.99),
-    )
+    @property
+    def count(self) -> int:
+        return sum(self.buckets.values())
 
+    def plus(self, other: Measurements) -> Measurements:
+        """Both as one."""
+        buckets = dict(Counter(self.buckets) + Counter(other.buckets))
+        return Measurements(self.micros + other.micros, buckets)
 
-def _seconds(histogram: Mapping[int, int], share: float) -> float:
-    micros = percentile(histogram, share)
-    assert micros is not None
-    return micros / 1e6
+    def mean_seconds(self) -> float | None:
+        """None, like the percentile, if nothing was measured."""
+        count = self.count
+        return self.micros / count / 1e6 if count else None
+
+    def percentile_seconds(self, share: float) -> float | None:
+        """What so large a share of them did not exceed."""
+        micros = percentile(self.buckets, share)
+        return None if micros is None else micros / 1e6
+
+    def summary(self) -> Durations:
+        """What a person wants to know of them."""
+        return Durations(
+            count=self.count,
+            mean_seconds=self.mean_seconds(),
+            p50_seconds=self.percentile_seconds(0.50),
+            p95_seconds=self.percentile_seconds(0.95),
+            p99_seconds=self.percentile_seconds(0.99),
+        )

@@ -1,11 +1,11 @@
 """Limits per key: one tenant's jobs cannot take every slot of a queue.
 
 A job may name a `limit_key`. In a queue with `key_concurrency`, so many jobs of one key run at once
-and no more. So that no lease reads past the rest, a store shows leases only jobs that may run: of
-one key, one task and one tier of the order of service (`core.model.priority`), the best ones, as
-many as the key has free slots. The others are *parked*: pending to everybody but to leases. Within
-one tier the order never changes, so the jobs that are shown stay the best ones, whatever time it
-is.
+and no more (`core.model.start_rate` is about how fast they start). So that no lease reads past the
+rest, a store shows leases only jobs that may run: of one key, one task and one tier of the order of
+service (`core.model.priority`), the best ones, as many as the key has free slots. The others are
+*parked*: pending to everybody but to leases. Within one tier the order never changes, so the jobs
+that are shown stay the best ones, whatever time it is.
 
 Clauses of the store contract, which hold whichever method makes a job pending, leases or ends it:
 
@@ -27,7 +27,13 @@ Clauses of the store contract, which hold whichever method makes a job pending, 
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from leasehold.core.model.limits import UNLIMITED
+from leasehold.core.model.start_rate import StartRate
 
 Rank = tuple[int, int]
 """A job's turn and number: its rank within its tier; the lower is served first."""
@@ -36,6 +42,55 @@ Rank = tuple[int, int]
 def free_slots(limit: int, running: int) -> int:
     """How many jobs more of a key may run; none if more run than a limit that was lowered."""
     return max(0, limit - running)
+
+
+class KeyLimits(NamedTuple):
+    """What a queue lets each key have: so many jobs that run at once, and so many starts.
+
+    >>> limits = KeyLimits(concurrency=3, rate=StartRate(5))
+    >>> limits.free(running=1, full_at=0, now=0), limits.free(running=3, full_at=0, now=0)
+    (1, 0)
+    """
+
+    concurrency: int | None
+    rate: StartRate | None
+
+    def free(self, running: int, full_at: int, now: int) -> int:
+        """How many jobs more may be leased, while so many run; `full_at` is the bucket's."""
+        slots = self._slots(running)
+        return slots if self.rate is None else min(slots, self.rate.free(full_at, now=now))
+
+    def to_show(self, running: int, full_at: int, now: int) -> int:
+        """How many jobs leases are shown: no fewer than may be leased, until the next write.
+
+        The bucket fills by itself. So while any may start, as many are shown as ever may at once.
+        """
+        free = self.free(running, full_at, now)
+        if not free or self.rate is None:
+            return free
+        return min(self._slots(running), self.rate.burst)
+
+    def next_at(self, running: int, full_at: int, now: int) -> int | None:
+        """When the next may start, if only time keeps it from starting."""
+        if self.rate is None or not self._slots(running):
+            return None
+        return self.rate.next_at(full_at, now=now)
+
+    def _slots(self, running: int) -> int:
+        return UNLIMITED if self.concurrency is None else free_slots(self.concurrency, running)
+
+
+class KeyInfo(msgspec.Struct, frozen=True):
+    """A key of a queue as it was at one moment."""
+
+    running: int = 0
+    """How many of its jobs run, whether the queue limits that or not."""
+    next_start_at: datetime | None = None
+    """When the next of its jobs may start by `key_starts_per_second`, if not at once."""
+
+
+NO_KEY: Final = KeyInfo()
+"""How it stands with a key of which there is nothing, and for a job that has none."""
 
 
 def is_shown(own: tuple[Any, ...], last_shown: tuple[Any, ...] | None, free: int) -> bool:

@@ -22,6 +22,9 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     queues: tuple[str, ...] = ("default",)
     limit: int = 1
+    free_slots: int | None = None
+    """How many of them can begin at once; the others are leased ahead, and jobs with a start rate
+    are not (STA-5). None: all can begin."""
     lease_seconds: float | None = None
     """For jobs that name none of their own; None leaves it to the store's settings."""
     lease_seconds_by_task: dict[str, float] | None = None
@@ -112,7 +115,8 @@ class Exchange(msgspec.Struct, frozen=True):
     """One per settlement, in order; a stale one is answered with the error, not raised."""
     leases: list[Lease]
     next_due_at: datetime | None = None
-    """When the next delayed job becomes due, if fewer were leased than asked for."""
+    """When the next delayed job becomes due, or the next job may start (STA-4), if fewer were
+    leased than asked for."""
     next_tick_at: datetime | None = None
     """When the next schedule ticks, if leases were asked for."""
     settings_generation: int = 0

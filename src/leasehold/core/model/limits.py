@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+UNLIMITED: Final = 1 << 62
+"""More slots than anybody takes."""
 PAYLOAD_BYTES_MAX: Final = 256 * 1024
 """For a payload, a result or a progress document kept inline."""
 BLOB_BYTES_MAX: Final = 1024 * 1024 * 1024

@@ -16,11 +16,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from leasehold.core.model.job import Draft
+from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.limits import NAME_LENGTH_MAX, SECONDS_MAX
 from leasehold.core.model.priority import Scoring
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.rate import Rate
 from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
+from leasehold.core.model.start_rate import StartRate
 from leasehold.core.model.status import Status
 from leasehold.errors import InvalidQueueError, QueueClosedError
 
@@ -109,6 +111,10 @@ class QueueConfig(
     """How many jobs of one `limit_key` may run at once; jobs without a key are not limited."""
     key_rate_per_second: float | None = None
     """How many jobs of one `limit_key` may be submitted per second; without a key, any number."""
+    starts_per_second: float | None = None
+    """How many jobs may start per second, over all workers: evenly spaced, never more."""
+    key_starts_per_second: float | None = None
+    """The same for the jobs of each `limit_key`; jobs without a key are not limited."""
     lease_seconds: float | None = None
     """For jobs that name none."""
     max_retries: int | None = None
@@ -146,6 +152,8 @@ class QueueConfig(
         _check_rate("rate_per_second", self.rate_per_second)
         _check_rate("client_rate_per_second", self.client_rate_per_second)
         _check_rate("key_rate_per_second", self.key_rate_per_second)
+        _check_rate("starts_per_second", self.starts_per_second)
+        _check_rate("key_starts_per_second", self.key_starts_per_second)
         if self.lease_seconds is not None:
             _check_number("lease_seconds", self.lease_seconds)
             if not 0 < self.lease_seconds <= SECONDS_MAX:
@@ -163,6 +171,24 @@ class QueueConfig(
     def scoring(self) -> Scoring:
         """What counts beside a job's own priority."""
         return Scoring(**{name: getattr(self, name) for name in Scoring.__struct_fields__})
+
+    @cached_property
+    def start_rate(self) -> StartRate | None:
+        """How fast its jobs may start."""
+        return None if self.starts_per_second is None else StartRate(self.starts_per_second)
+
+    @cached_property
+    def key_start_rate(self) -> StartRate | None:
+        """How fast the jobs of one key may start."""
+        rate = self.key_starts_per_second
+        return None if rate is None else StartRate(rate)
+
+    @cached_property
+    def key_limits(self) -> KeyLimits | None:
+        """What each key may have; None if keys mean nothing to its leases."""
+        if self.key_concurrency is None and self.key_starts_per_second is None:
+            return None
+        return KeyLimits(self.key_concurrency, self.key_start_rate)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> QueueConfig:
@@ -185,6 +211,10 @@ class QueueConfig(
             if (value := getattr(self, name)) is not None and getattr(draft, name) is None
         }
         return msgspec.structs.replace(draft, **defaults) if defaults else draft
+
+
+DEFAULT_CONFIG: Final = QueueConfig()
+"""That of a queue without rules."""
 
 
 class QueueRule(NamedTuple):
@@ -215,6 +245,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How many of its jobs stand in each status."""
     held_until: dict[str, datetime] = {}
     """Tasks that their circuit breaker holds back here, and until when."""
+    next_start_at: datetime | None = None
+    """When the next job may start by `starts_per_second`, if not at once."""
     created_at: datetime | None = None
     """When somebody created it; where nobody did, when its first job came."""
     created_by: str | None = None

@@ -28,6 +28,8 @@ class Rate(msgspec.Struct, frozen=True):
     4
     >>> rate.wait_nanos(0, jobs=5, now=0)
     500000000
+    >>> rate.remaining(rate.take(0, jobs=3, now=0), now=0)
+    1
     """
 
     per_second: float
@@ -48,6 +50,10 @@ class Rate(msgspec.Struct, frozen=True):
     def interval_nanos(self) -> int:
         """The time that one job uses up; rounded up, so that the rate is never exceeded."""
         return math.ceil(NANOS / self.per_second)
+
+    def remaining(self, full_at: int, *, now: int) -> int:
+        """How many jobs could come at once now."""
+        return max(0, self.burst + -max(0, full_at - now) // self.interval_nanos)
 
     def take(self, full_at: int, *, jobs: int, now: int) -> int:
         """When the bucket is full again after so many jobs more; both in nanoseconds."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from leasehold.core.model.job import Job
+from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.queue_config import QueueInfo, QueueState
 from leasehold.core.model.records import WorkerInfo, at_work
 from leasehold.core.model.status import Status
@@ -30,6 +31,8 @@ class ReasonKind(StrEnum):
     BREAKER_OPEN = "breaker_open"
     LIMIT_REACHED = "limit_reached"
     KEY_LIMIT_REACHED = "key_limit_reached"
+    START_RATE_REACHED = "start_rate_reached"
+    KEY_START_RATE_REACHED = "key_start_rate_reached"
     NO_WORKER = "no_worker"
     WORKERS_BUSY = "workers_busy"
     OTHERS_FIRST = "others_first"
@@ -54,13 +57,12 @@ def reason_for(
     workers: Sequence[WorkerInfo],
     position: int | None,
     now: datetime,
-    key_running: int = 0,
+    key: KeyInfo = NO_KEY,
     lost: Collection[str] = (),
 ) -> Reason:
     """Why this job is not running, given its queue, the workers and how many are served before it.
 
-    `key_running` says how many jobs of its `limit_key` are running in its queue, `lost` which
-    workers are proved dead.
+    `key` says how its `limit_key` stands in its queue, `lost` which workers are proved dead.
 
     Draining is no reason: a queue that accepts nothing still runs what it has.
     """
@@ -74,7 +76,8 @@ def reason_for(
         )
     return (
         _held_by_queue(job, queue)
-        or _held_by_key(job, queue, key_running)
+        or _held_by_key(job, queue, key.running)
+        or _paced(job, queue, key, now)
         or _short_of_workers(job, at_work(workers, lost, now))
         or _in_line(job, position)
     )
@@ -185,6 +188,32 @@ def _held_by_key(job: Job, queue: QueueInfo, running: int) -> Reason | None:
     )
 
 
+def _paced(job: Job, queue: QueueInfo, key: KeyInfo, now: datetime) -> Reason | None:
+    """The start rate that lets it wait longer, if both do."""
+    by_queue, by_key = queue.next_start_at, key.next_start_at
+    rate, key_rate = queue.config.starts_per_second, queue.config.key_starts_per_second
+    if by_key is not None and key_rate is not None and (by_queue is None or by_queue <= by_key):
+        return Reason(
+            ReasonKind.KEY_START_RATE_REACHED,
+            f"Queue {queue.name!r} starts at most {key_rate:g} job(s) per second of key "
+            f"{job.limit_key!r}: the next may start at {_exactly(by_key)}, {_within(by_key, now)}.",
+            {
+                "queue": queue.name,
+                "limit_key": job.limit_key,
+                "key_starts_per_second": key_rate,
+                "next_start_at": by_key,
+            },
+        )
+    if by_queue is not None and rate is not None:
+        return Reason(
+            ReasonKind.START_RATE_REACHED,
+            f"Queue {queue.name!r} starts at most {rate:g} job(s) per second: the next may start "
+            f"at {_exactly(by_queue)}, {_within(by_queue, now)}.",
+            {"queue": queue.name, "starts_per_second": rate, "next_start_at": by_queue},
+        )
+    return None
+
+
 def _short_of_workers(job: Job, workers: Sequence[WorkerInfo]) -> Reason | None:
     serving = [worker for worker in workers if job.queue in worker.queues]
     if not serving:
@@ -215,6 +244,14 @@ def _in_line(job: Job, position: int | None) -> Reason:
         "Nothing stands in its way: it is the next to be leased.",
         {"position": position},
     )
+
+
+def _exactly(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _within(moment: datetime, now: datetime) -> str:
+    return f"in {max(0.0, (moment - now).total_seconds()):.3f} s"
 
 
 def _at(moment: datetime | None) -> str:

@@ -89,6 +89,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[Status, int]
     """How many jobs stand in each status now."""
     submitted: int = 0
+    leased: int = 0
+    """Attempts that began."""
     completed: int = 0
     failed: int = 0
     """Attempts that failed, retried or not."""
@@ -96,10 +98,16 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Failed attempts that another one followed or will follow."""
     dead: int = 0
     cancelled: int = 0
+    lost: int = 0
+    """Leases taken from holders that were lost, or by order."""
     recovered: int = 0
-    """Jobs taken back from a holder that was lost, to be run again."""
+    """Those of them whose jobs run again."""
+    renewed: int = 0
+    """Renewals of leases."""
     rejected: int = 0
-    """Jobs refused because the queue was full."""
+    """Jobs refused because the queue was full or they came too fast."""
+    rate_limited: int = 0
+    """Those of them that came too fast."""
     cleaned: int = 0
     """Jobs discarded or pruned after they had ended."""
 
@@ -111,6 +119,21 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
             if name != "counts"
         }
         return {status.value: self.counts.get(status, 0) for status in Status} | totals
+
+
+class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker, or consumer, ever did, whether it still lives or not."""
+
+    worker: str
+    leased: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Attempts that failed, retried or not."""
+    lost: int = 0
+    """Leases that were taken from it."""
+    first_at: datetime
+    """The minute in which it first leased a job or settled one, and in which it last did."""
+    last_at: datetime
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):

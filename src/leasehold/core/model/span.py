@@ -8,18 +8,21 @@ side. Minutes in which nothing happened are not kept; `filled` puts them back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from functools import reduce
 from typing import Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.model.histogram import Histogram, sum_of
+from leasehold.core.model.histogram import Histogram, Measurements
 from leasehold.core.model.job import Priority
 
 MINUTE_MICROS: Final = 60_000_000
 DAY_MICROS: Final = 24 * 60 * MINUTE_MICROS
 MINUTES_KEPT: Final = 48 * 60
 DAYS_KEPT: Final = 400
+WORKERS_KEPT: Final = 500
+"""Of how many workers it is kept what they did: of those that did something last."""
 
 COUNTED: Final = (
     "submitted",
@@ -29,15 +32,41 @@ COUNTED: Final = (
     "retried",
     "dead",
     "cancelled",
+    "lost",
     "recovered",
+    "renewed",
     "rejected",
+    "rate_limited",
     "cleaned",
 )
 """What is counted for ever, and thereby for each minute."""
-SUMMED: Final = (*COUNTED, "wait_micros", "run_micros")
 
 BANDS: Final = ("low", "medium", "high", "critical")
 """Bands of priority, each from the priority of that name up to the next one's; low from 0."""
+SUBMITTED_IN: Final = {band: f"submitted_{band}" for band in BANDS}
+"""What is counted of each band."""
+SUMMED: Final = (*COUNTED, *SUBMITTED_IN.values())
+
+
+class Measure(IntEnum):
+    """What is measured of each attempt. The numbers are written down."""
+
+    WAIT_LOW = 0
+    """How long jobs of a band waited for their lease."""
+    WAIT_MEDIUM = 1
+    WAIT_HIGH = 2
+    WAIT_CRITICAL = 3
+    RUN = 4
+    """How long attempts ran that completed or failed."""
+    NO_RUN = 5
+    """How long the other leases were held: those handed back, cancelled or lost."""
+    RETRY = 6
+    """Not a duration: which attempt it was that failed and is followed by another one."""
+
+
+WAIT_IN: Final = {band: Measure(number) for number, band in enumerate(BANDS)}
+RETRY_ATTEMPT_MAX: Final = 20
+"""Attempts beyond are counted as this one."""
 
 
 def band_of(priority: int) -> str:
@@ -50,6 +79,9 @@ def band_of(priority: int) -> str:
     return BANDS[sum(above)]
 
 
+WAIT_OF_PRIORITY: Final = tuple(WAIT_IN[band_of(priority)] for priority in range(101))
+
+
 class Span(msgspec.Struct, frozen=True):
     """What happened in one queue, or in several, during some time."""
 
@@ -60,18 +92,23 @@ class Span(msgspec.Struct, frozen=True):
     retried: int = 0
     dead: int = 0
     cancelled: int = 0
+    lost: int = 0
     recovered: int = 0
+    renewed: int = 0
     rejected: int = 0
+    rate_limited: int = 0
     cleaned: int = 0
-    wait_micros: int = 0
-    run_micros: int = 0
+    submitted_low: int = 0
+    submitted_medium: int = 0
+    submitted_high: int = 0
+    submitted_critical: int = 0
     pending_before: int = 0
     """Pending jobs when it began, and when it ended."""
     pending: int = 0
     deepest: int = 0
     """The most pending jobs at the begin or end of a minute; of several queues the deepest's."""
-    waits: Histogram = {}
-    runs: Histogram = {}
+    measures: dict[int, Measurements] = {}
+    """By `Measure`, those of which there is anything."""
 
     @classmethod
     def idle(cls, pending: int) -> Span:
@@ -81,7 +118,34 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def happened(self) -> bool:
         """Whether it is worth keeping."""
-        return self.pending != self.pending_before or any(getattr(self, name) for name in SUMMED)
+        return (
+            self.pending != self.pending_before
+            or bool(self.measures)
+            or any(getattr(self, name) for name in SUMMED)
+        )
+
+    def measured(self, *measures: Measure) -> Measurements:
+        """All durations of these kinds together."""
+        found = [self.measures[each] for each in measures if each in self.measures]
+        return reduce(Measurements.plus, found) if found else Measurements()
+
+    @property
+    def waits(self) -> Measurements:
+        return self.measured(*WAIT_IN.values())
+
+    @property
+    def runs(self) -> Measurements:
+        return self.measured(Measure.RUN)
+
+    @property
+    def holds(self) -> Measurements:
+        """How long leases were held, however they ended."""
+        return self.measured(Measure.RUN, Measure.NO_RUN)
+
+    @property
+    def retries(self) -> Histogram:
+        """By attempt, how often it failed and was followed by another one."""
+        return self.measured(Measure.RETRY).buckets
 
     def then(self, later: Span) -> Span:
         """This and what happened next in the same queue, as one."""
@@ -101,20 +165,28 @@ class Span(msgspec.Struct, frozen=True):
             pending_before=pending_before,
             pending=pending,
             deepest=max(self.deepest, other.deepest),
-            waits=sum_of(self.waits, other.waits),
-            runs=sum_of(self.runs, other.runs),
+            measures=_sum_of(self.measures, other.measures),
         )
 
 
+def _sum_of(
+    one: Mapping[int, Measurements], two: Mapping[int, Measurements]
+) -> dict[int, Measurements]:
+    both = dict(one)
+    for measure, more in two.items():
+        known = both.get(measure)
+        both[measure] = more if known is None else known.plus(more)
+    return both
+
+
 def growth(before: Span, totals: Span) -> Span:
-    """What happened between two looks at totals; the later ones have the histograms of it."""
+    """What happened between two looks at totals; the later ones have the measures of it."""
     return Span(
         **{name: getattr(totals, name) - getattr(before, name) for name in SUMMED},
         pending_before=before.pending,
         pending=totals.pending,
         deepest=max(before.pending, totals.pending),
-        waits=totals.waits,
-        runs=totals.runs,
+        measures=totals.measures,
     )
 
 

@@ -6,6 +6,7 @@ a version that understands it can replay it.
 
 - A job whose row cannot be read becomes `dead`, with a reason that says what cannot be read,
   as soon as a lease, a settlement or a sweep meets it. Its payload is kept as it is.
+- To replay it is refused for as long as it cannot be read; to discard it is not.
 - Other jobs, schedules and queues go on as if it were not there.
 - People see it with what can be read of it and an error that names the rest; `check` names
   it for as long as it is there.
@@ -18,8 +19,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from leasehold.errors import StoreCorruptError
+
 ERROR_TYPE: Final = "UnreadableRow"
 """The type of the error that such a job shows."""
+
+
+def cannot_be_read(job_id: str, problem: str) -> StoreCorruptError:
+    """The refusal of an order that needs the whole row of a job."""
+    return StoreCorruptError(
+        f"job {job_id} cannot be read: {problem}; it may have been written by a newer version: "
+        "upgrade, then try again, or discard it"
+    )
 
 
 def set_aside_reason(problem: str) -> str:

@@ -17,6 +17,7 @@ from leasehold.core.model.drain import Drain
 from leasehold.core.model.job import Draft
 from leasehold.core.model.queue_config import QueueConfig, QueueState, being_deleted
 from leasehold.core.model.rate import NANOS, Rate
+from leasehold.env import from_micros
 from leasehold.errors import QueueClosedError, QueueFullError, RateLimitedError
 
 QUEUE_BUCKET: Final = "queue"
@@ -162,20 +163,34 @@ class Admission:
         self, draft: Draft, bucket: str, who: str, rate: Rate, wait: int
     ) -> RateLimitedError:
         asked = 1 if self._asked is None else sum(map(self._is_for(bucket), self._asked()))
+        # What comes together uses up nothing if it is refused.
+        used = self.buckets.get(bucket) if self._asked is None else None
+        full_at = self._full_at(bucket) if used is None else used
+        now = self._now * 1000
+        remaining = rate.remaining(full_at, now=now)
+        reset_at = from_micros(-(-max(full_at, now) // 1000))
         if asked > rate.burst:
             return RateLimitedError(
                 f"{asked} jobs may never come at once to queue {self._queue!r}, which takes "
                 f"{rate.per_second:g} per second from {who} and {rate.burst} at most in a burst: "
-                "submit fewer at a time"
+                "submit fewer at a time",
+                queue=self._queue,
+                limit=rate.burst,
+                remaining=remaining,
+                reset_at=reset_at,
             )
         # The jobs of this call behind this one have to fit too.
         behind = 0 if self._asked is None else max(0, asked - self._taken[bucket] - 1)
         seconds = (wait + behind * rate.interval_nanos) / NANOS
         return RateLimitedError(
             f"job {draft.id} was not stored: queue {self._queue!r} takes {rate.per_second:g} jobs "
-            f"per second from {who}; try again in {seconds:.3f} s",
+            f"per second from {who}; try again in {seconds:.3f} s ({remaining} of {rate.burst} "
+            f"are left, and all of them again at {reset_at.isoformat(timespec='milliseconds')})",
             seconds,
             queue=self._queue,
+            limit=rate.burst,
+            remaining=remaining,
+            reset_at=reset_at,
         )
 
     def _is_for(self, bucket: str) -> Callable[[tuple[Draft, bool]], bool]:

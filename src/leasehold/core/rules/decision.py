@@ -26,7 +26,9 @@ _RETRIED: Final = ("failed", "retried")
 _FAILED_FOR_GOOD: Final = ("failed", "dead")
 _DEAD: Final = ("dead",)
 _CANCELLED: Final = ("cancelled",)
-_RECOVERED: Final = ("recovered",)
+_RECOVERED: Final = ("lost", "recovered")
+_LOST_AND_DEAD: Final = ("lost", "dead")
+_LOST_AND_CANCELLED: Final = ("lost", "cancelled")
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -113,10 +115,11 @@ def decide_recovery(
 ) -> Decision:
     """What becomes of a running job that is taken from its holder; `error` says how it was lost."""
     if cancel_reason is not None:
-        return _cancelled(attempts, cancel_reason, error)
+        cancelled = _cancelled(attempts, cancel_reason, error)
+        return msgspec.structs.replace(cancelled, totals=_LOST_AND_CANCELLED)
     if attempts >= allowance:
         message = f"its worker was lost {attempts} time(s) or more and no attempt is left"
-        return Decision(Event.DEAD, Status.DEAD, attempts, _DEAD, message, error)
+        return Decision(Event.DEAD, Status.DEAD, attempts, _LOST_AND_DEAD, message, error)
     why = "" if error is None else error.message
     return Decision(Event.RECOVERED, Status.PENDING, attempts, _RECOVERED, why, error)
 

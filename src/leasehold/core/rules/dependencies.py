@@ -5,7 +5,7 @@ Both stores ask here, inside the write in which a job is submitted or ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from leasehold.core.model.job import DependencyPolicy, Draft
@@ -118,7 +118,8 @@ class Plan:
     """What becomes of the drafts of one call, some of which depend on others.
 
     `verdicts` are those of the drafts by themselves; `exists` says whether the store has a job of
-    this id; `refused` are drafts of the call that did not even come here.
+    this id; `refused` are drafts of the call that did not even come here; `gone` are the ids of
+    drafts that are duplicates of jobs which were pruned.
     """
 
     def __init__(
@@ -127,8 +128,10 @@ class Plan:
         verdicts: Sequence[Verdict],
         exists: Callable[[str], bool],
         refused: Mapping[str, LeaseholdError],
+        gone: Collection[str] = (),
     ) -> None:
         self._drafts = drafts
+        self._gone = gone
         self._exists = exists
         self._refused = refused
         self._first: dict[str, int] = {}
@@ -180,7 +183,11 @@ class Plan:
             ready = [index for index in dict.fromkeys(freed) if not waits[index]]
         for index, verdict in enumerate(self.verdicts):
             # The duplicate of a draft that was refused after all shares its fate.
-            if isinstance(verdict, Submitted) and verdict.id in self._first:
+            if (
+                isinstance(verdict, Submitted)
+                and verdict.id in self._first
+                and self._drafts[index].id not in self._gone
+            ):
                 first = self.verdicts[self._first[verdict.id]]
                 self.verdicts[index] = first if isinstance(first, LeaseholdError) else verdict
 
@@ -192,12 +199,19 @@ class Plan:
         return self._first.get(self._stands_for(job_id))
 
     def _stands_for(self, job_id: str) -> str:
+        if job_id in self._gone:
+            return job_id  # Not for whichever job has the id of the pruned one by now.
         index = self._first.get(job_id)
         verdict = None if index is None else self.verdicts[index]
         return verdict.id if isinstance(verdict, Submitted) else job_id
 
     def _judge(self, draft: Draft) -> LeaseholdError | None:
         for needed in draft.depends_on:
+            if needed in self._gone:
+                return UnknownDependencyError(
+                    f"job {draft.id} depends on {needed}, a duplicate of a job that was pruned: "
+                    "submit it without that dependency"
+                )
             index = self._index(needed)
             refusal = self._refused.get(needed) if index is None else self.verdicts[index]
             if isinstance(refusal, LeaseholdError):

@@ -11,13 +11,16 @@ Clauses of the store contract:
          its own, which stays as it is.
 - INH-2  It falls back in the write in which the one who raised it waits no more, for whatever
          reason, or has become less urgent.
+- INH-3  Where that concerns very many jobs, one write deals with so many of them
+         (`INHERITED_AT_ONCE`) and the next ones, whoever makes them, with the rest; until then
+         those count with the priority they had.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 J = TypeVar("J", int, str)
 """However a store names its jobs."""
@@ -44,6 +47,71 @@ class Bases(Protocol[J]):
         """Note that somebody may not raise these any more: `lower` looks at them before the write
         ends.
         """
+
+
+class Compared(NamedTuple, Generic[J]):
+    """A job whose base has changed, and some of the jobs that it waits for."""
+
+    base: int
+    needs: Sequence[tuple[J, int]]
+    """Each with its own base."""
+
+
+class SpreadingBases(Bases[J], Protocol[J]):
+    """The bases of jobs for a store that follows changes through as many writes as they take."""
+
+    def changed(self, job: J, base: int) -> None:
+        """Note that a job's base has changed: what it waits for is to be compared with it."""
+
+    def next_suspect(self) -> J | None:
+        """A job that somebody may not raise any more; each is named once."""
+
+    def next_to_compare(self, limit: int) -> Compared[J] | None:
+        """Up to so many jobs that were not yet compared with one that waits for them and has
+        changed; of those that have changed, the highest comes first.
+        """
+
+
+def spread(bases: SpreadingBases[J], limit: int) -> int:
+    """Let changes reach so many of the jobs they may concern; answers how many more might be."""
+    while limit > 0 and (suspect := bases.next_suspect()) is not None:
+        _let_fall(bases, suspect, bases.base_of(suspect))
+        limit -= 1
+    while limit > 0 and (found := bases.next_to_compare(limit)) is not None:
+        for job, base in found.needs:
+            if base < found.base:
+                _change(bases, job, found.base)
+            elif base > found.base:
+                _let_fall(bases, job, base)
+        limit -= max(1, len(found.needs))
+    return limit
+
+
+def given_priority(bases: SpreadingBases[J], job: J, before: int) -> None:
+    """A job that counted with this base was given another priority of its own."""
+    own = bases.own_of(job)
+    _change(bases, job, own if own >= before else _highest(bases, job, before))
+
+
+def _let_fall(bases: SpreadingBases[J], job: J, before: int) -> None:
+    after = _highest(bases, job, before)
+    if after != before:
+        _change(bases, job, after)
+
+
+def _highest(bases: Bases[J], job: J, enough: int) -> int:
+    """What a job's base is to be; who waits for it is read until somebody is as high as this."""
+    highest = bases.own_of(job)
+    for _, base in bases.waiting_for(job):
+        if highest >= enough:
+            break
+        highest = max(highest, base)
+    return highest
+
+
+def _change(bases: SpreadingBases[J], job: J, base: int) -> None:
+    bases.write({job: base})
+    bases.changed(job, base)
 
 
 def raise_needed(bases: Bases[J], waiting: Iterable[tuple[J, int]]) -> None:

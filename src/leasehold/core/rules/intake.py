@@ -30,6 +30,8 @@ class FirstUse(NamedTuple):
     job_id: str
     digest: bytes
     status: Status
+    is_gone: bool = False
+    """Whether that job was pruned: another one may have its id."""
 
 
 class NewKey(NamedTuple):
@@ -91,4 +93,5 @@ class Intake(GateBook, Protocol):
     def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
         """Where these jobs stand by now."""
 
-    def count_rejected(self, drafts: Sequence[Draft]) -> None: ...
+    def count_rejected(self, drafts: Sequence[Draft], *, rate_limited: bool) -> None:
+        """Count jobs that were refused, because they came too fast or there was no room."""

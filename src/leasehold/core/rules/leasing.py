@@ -13,7 +13,8 @@ from enum import Enum, auto
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, TURNED_AWAY_AT_ONCE
-from leasehold.core.rules.queue_limits import UNLIMITED
+from leasehold.core.model.limits import UNLIMITED
+from leasehold.core.model.queue_config import DEFAULT_CONFIG, QueueConfig
 
 
 class Verdict(Enum):
@@ -24,9 +25,9 @@ class Verdict(Enum):
     CANCEL = auto()
     """It was not started in time (LEA-5): cancel it."""
     PARK = auto()
-    """Its key is full: park it, so that nobody meets it again (`core.rules.parking`)."""
+    """Its key is full, or rests: park it, so that nobody meets it again (`core.rules.parking`)."""
     PASS = auto()
-    """Its queue is full, or its task is held back: leave it where it is."""
+    """Its queue is full, its task is held back, or no slot is free: leave it where it is."""
 
 
 _TAKE, _CANCEL, _PARK, _PASS = Verdict.TAKE, Verdict.CANCEL, Verdict.PARK, Verdict.PASS
@@ -40,12 +41,17 @@ def is_late(start_by: int | None, lease_version: int, now: int) -> bool:
 class OpenQueue:
     """A queue that a lease looks into, and how many jobs more it may take from it."""
 
-    __slots__ = ("free", "limits_keys", "name")
+    __slots__ = ("free", "limits_keys", "name", "paces_all", "paces_keys")
 
-    def __init__(self, name: str, free: int = UNLIMITED, *, limits_keys: bool = False) -> None:
+    def __init__(
+        self, name: str, free: int = UNLIMITED, config: QueueConfig = DEFAULT_CONFIG
+    ) -> None:
         self.name = name
         self.free = free
-        self.limits_keys = limits_keys
+        self.limits_keys = config.key_limits is not None
+        self.paces_all = config.start_rate is not None
+        """Whether its jobs have a start rate; or else, whether those that have a key do."""
+        self.paces_keys = config.key_start_rate is not None
 
 
 class OpenLane:
@@ -71,7 +77,7 @@ class Walk:
     """One lease's way along the candidates: what it takes, and what it may still meet."""
 
     __slots__ = (
-        "_free", "_free_of_key", "_late_left", "_left", "_now", "_turned_away_left",
+        "_ahead", "_free", "_free_of_key", "_late_left", "_left", "_now", "_turned_away_left",
         "is_cut_short", "is_over",
     )  # fmt: skip
 
@@ -82,12 +88,16 @@ class Walk:
         queues: Iterable[OpenQueue],
         free_of_key: Callable[[str, str], int],
         late_max: int = PASSED_OVER_AT_ONCE,
+        free_slots: int | None = None,
     ) -> None:
+        """`limit` and `free_slots` are those of the request."""
         self._now = now
         free = 0
         for queue in queues:
             free += queue.free
         self._left = min(free, limit)
+        self._ahead = -1 if free_slots is None else self._left - free_slots
+        """When so many more may be taken, they are not for free slots any more."""
         self._free_of_key = free_of_key
         self._free: dict[tuple[str, str], int] = {}
         self._late_left = late_max
@@ -115,12 +125,25 @@ class Walk:
                 self._turned_away_left -= 1
                 self.is_cut_short = self.is_over = self._turned_away_left <= 0
                 return _PARK
+            if self._left <= self._ahead and queue.paces_keys:
+                return self._wait_for_slot()
             self._free[queue.name, key] = free - 1
+        if self._left <= self._ahead and queue.paces_all:
+            return self._wait_for_slot()
         queue.free -= 1
         lane.is_over = lane.probe is not None
         self._left -= 1
         self.is_over = self._left <= 0
         return _TAKE
+
+    def _wait_for_slot(self) -> Verdict:
+        """A job that has to start when it is leased comes next, and no slot is free for it.
+
+        To lease others ahead in its place would fill the slots again and again: it would wait
+        for ever.
+        """
+        self.is_over = True
+        return _PASS
 
     def free_of_key(self, queue: str, key: str) -> int:
         """How many jobs more of a key may be taken."""

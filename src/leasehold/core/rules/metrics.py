@@ -8,14 +8,17 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from leasehold.core.model.histogram import Durations, summary
-from leasehold.core.model.records import SILENT_SECONDS
+from leasehold.core.model.histogram import Durations
+from leasehold.core.model.records import SILENT_SECONDS, WorkerTotals
 from leasehold.core.model.span import (
     BANDS,
     COUNTED,
     DAYS_KEPT,
     MINUTE_MICROS,
     MINUTES_KEPT,
+    SUBMITTED_IN,
+    SUMMED,
+    WAIT_IN,
     Span,
     all_in_all,
     first_minute,
@@ -46,8 +49,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     retried: int = 0
     dead: int = 0
     cancelled: int = 0
+    lost: int = 0
+    """Leases taken from their holders: those expired or died, or a person ordered it."""
     recovered: int = 0
+    """Those of them whose jobs run again."""
+    renewed: int = 0
+    """Renewals of leases."""
     rejected: int = 0
+    """Jobs that were refused, because the queue was full or they came too fast."""
+    rate_limited: int = 0
+    """Those of them that came too fast."""
     cleaned: int = 0
     pending: int = 0
     """How many jobs were pending when it ended."""
@@ -59,6 +70,22 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """From when a job became available until it was leased, for each lease."""
     run: Durations = Durations()
     """From the lease to its end, for each attempt that completed or failed."""
+    held: Durations = Durations()
+    """The same for every lease that ended, also if it was handed back, cancelled or lost."""
+    submitted_by_priority: dict[str, int] = {}
+    """How many jobs of each band of priority were submitted."""
+    wait_by_priority: dict[str, Durations] = {}
+    """How long those of each band waited."""
+    retries: dict[int, int] = {}
+    """By attempt, from 1: how often it failed and was followed by another one."""
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many jobs were refused, by reason."""
+        return {
+            "queue_full": self.rejected - self.rate_limited,
+            "rate_limited": self.rate_limited,
+        }
 
 
 class MinutePoint(Figures, frozen=True, kw_only=True):
@@ -86,7 +113,7 @@ class QueueMetrics(Figures, frozen=True, kw_only=True):
     counts: dict[Status, int]
     """How many jobs stand in each status now."""
     totals: dict[str, int]
-    """Lifetime totals, under the names they have above."""
+    """Lifetime totals, under the names they have above, and `submitted_low` and so on by band."""
     throughput_per_second: float = 0.0
     """Completed jobs per second, over the window."""
     oldest_pending_age_seconds: float | None = None
@@ -132,7 +159,7 @@ def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> 
         at=from_micros(now),
         since=from_micros(first * MINUTE_MICROS),
         counts=dict(reader.counts(queue)),
-        totals={name: sum(getattr(each, name) for each in totals) for name in COUNTED},
+        totals={name: sum(getattr(each, name) for each in totals) for name in SUMMED},
         throughput_per_second=span.completed / seconds if seconds else 0.0,
         oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
         pending_by_priority={band: by_priority.get(band, 0) for band in BANDS},
@@ -169,15 +196,24 @@ def _latest(
 
 
 def _figures(span: Span) -> dict[str, Any]:
-    ended = span.completed + span.failed
     return {
         **{name: getattr(span, name) for name in COUNTED},
         "pending": span.pending,
         "deepest": span.deepest,
-        "error_rate": span.failed / ended if ended else 0.0,
-        "wait": summary(span.waits, span.wait_micros),
-        "run": summary(span.runs, span.run_micros),
+        "error_rate": error_rate(span),
+        "wait": span.waits.summary(),
+        "run": span.runs.summary(),
+        "held": span.holds.summary(),
+        "submitted_by_priority": {band: getattr(span, SUBMITTED_IN[band]) for band in BANDS},
+        "wait_by_priority": {band: span.measured(WAIT_IN[band]).summary() for band in BANDS},
+        "retries": dict(sorted(span.retries.items())),
     }
+
+
+def error_rate(span: Span) -> float:
+    """The share of attempts that failed, of those that completed or failed; 0 if none did."""
+    ended = span.completed + span.failed
+    return span.failed / ended if ended else 0.0
 
 
 def active_workers(
@@ -189,6 +225,11 @@ def active_workers(
         heartbeat_at >= latest and (queue is None or queue in queues)
         for queues, heartbeat_at in workers
     )
+
+
+def in_order(totals: Iterable[WorkerTotals]) -> list[WorkerTotals]:
+    """What workers did, the one that leased most first."""
+    return sorted(totals, key=lambda each: (-each.leased, each.worker))
 
 
 def estimated_start(position: int, points: Sequence[MinutePoint], now: datetime) -> datetime | None:

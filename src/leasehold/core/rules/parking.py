@@ -7,6 +7,10 @@ lease sees those that are shown and never those that are parked, however many th
 After every write, of each account and tier at least the best `free` jobs are shown. More may be,
 since a slot that is taken in one lane is taken from the others too: a lease that meets such a job
 parks it (`core.rules.leasing`), so nobody meets it twice.
+
+A key that has used up its starts rests: nothing of it is shown until the moment at which the next
+may start. The store keeps that moment for keys that have jobs parked; a lease first looks again at
+the keys whose moment has come.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ class Shelf(Protocol[Key_contra, Account, Job]):
     """How many more parked jobs this write may show."""
 
     def free(self, account: Account, /) -> int:
-        """How many jobs more of the account's key may run."""
+        """How many jobs of the account's key are to be shown (`KeyLimits.to_show`)."""
 
     def accounts_of(self, key: Key_contra, /) -> Sequence[Account]:
         """The accounts of a key, in whichever lanes."""
@@ -59,6 +63,9 @@ class Shelf(Protocol[Key_contra, Account, Job]):
     def tell_of_shown(self, account: Account, /) -> None:
         """Tell whoever waits for jobs of those that are shown, if any are."""
 
+    def look_again_in_time(self, account: Account, /) -> None:
+        """Jobs are parked and none may run: if time alone changes that, look again then."""
+
     def go_on_later(self, account: Account, /) -> None:
         """There is more to show than one write may: the next pass over the shelf goes on."""
 
@@ -74,6 +81,8 @@ def enter(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, j
         free > COUNTED_MAX and _is_behind_parked(shelf, account, tier, job)
     ):
         shelf.take_in(account, tier, job, parked=True)
+        if not free:
+            shelf.look_again_in_time(account)
         return
     shelf.take_in(account, tier, job, parked=False)
     if last is not None:
@@ -84,6 +93,21 @@ def left(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int) ->
     """A job is not pending any more: another one may take its place."""
     fill(shelf, account, tier)
     shelf.close_if_unused(account)
+
+
+def turn_away(
+    shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int, job: Job
+) -> None:
+    """A lease has met a job of which it may take no more: park it."""
+    shelf.take_in(account, tier, job, parked=True)
+    shelf.look_again_in_time(account)
+
+
+def look_again(shelf: Shelf[Key_contra, Account, Job], keys: Iterable[Key_contra]) -> None:
+    """Jobs of these keys have started, or may start now: show what may, or wait until it may."""
+    for key in keys:
+        for account in shelf.accounts_of(key):
+            fill_all(shelf, account)
 
 
 def freed(shelf: Shelf[Key_contra, Account, Job], ended: Mapping[Key_contra, int]) -> None:
@@ -102,6 +126,8 @@ def fill_all(shelf: Shelf[Key_contra, Account, Job], account: Account) -> None:
     if shelf.free(account):
         for tier in shelf.parked_tiers(account):
             fill(shelf, account, tier)
+    elif next(iter(shelf.parked_tiers(account)), None) is not None:
+        shelf.look_again_in_time(account)
 
 
 def fill(shelf: Shelf[Key_contra, Account, Job], account: Account, tier: int) -> None:

@@ -6,12 +6,8 @@ LIM-1 itself.
 
 from __future__ import annotations
 
-from typing import Final
-
+from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.queue_config import QueueConfig, QueueState
-
-UNLIMITED: Final = 1 << 62
-"""More slots than anybody takes."""
 
 
 def free_slots(state: QueueState, config: QueueConfig, running: int) -> int:

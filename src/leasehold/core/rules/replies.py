@@ -92,6 +92,11 @@ def check_request_id(request_id: str) -> None:
         raise InvalidJobError(f"a request id is text of 1 to {NAME_LENGTH_MAX} characters")
 
 
+def check_reply(data: bytes) -> None:
+    """Raise a ValueError for what is no reply that was kept."""
+    _reply.decode(data)
+
+
 def keep_exchange(answer: Exchange) -> bytes:
     """What to remember of an exchange."""
     reply = ExchangeReply(

@@ -18,6 +18,7 @@ from leasehold.core.model.span import (
     DAYS_KEPT,
     MINUTE_MICROS,
     MINUTES_KEPT,
+    WORKERS_KEPT,
     QueueSpans,
     Span,
     growth,
@@ -57,7 +58,7 @@ class SpanReader(Protocol):
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         """What was ever counted in each queue, or in this one, and its depth now.
 
-        The histograms are those since the last look.
+        The measures are those since the last look.
         """
 
     def kept(
@@ -73,10 +74,13 @@ class SpanShelf(SpanReader, Protocol):
         """Write spans down, each in the place of the one before it."""
 
     def measure_anew(self, minute: int) -> None:
-        """Empty the histograms, and open a minute."""
+        """Empty the measures, and open a minute."""
 
     def forget(self, resolution: Resolution, before: int) -> None:
         """Drop spans of earlier numbers, as many as one write may."""
+
+    def forget_workers(self, kept: int) -> None:
+        """Drop what workers did, but for so many of those that did something last."""
 
 
 def end_minute(shelf: SpanShelf, minute: int) -> None:
@@ -90,7 +94,7 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
         if span.happened:
             earlier = days.get(queue, {}).get(day)
             whole = span if earlier is None else earlier.then(span)
-            ever = msgspec.structs.replace(totals[queue], waits={}, runs={})
+            ever = msgspec.structs.replace(totals[queue], measures={})
             kept += [
                 KeptSpan(Resolution.MINUTE, queue, ended, span),
                 KeptSpan(Resolution.DAY, queue, day, whole),
@@ -100,6 +104,7 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
     shelf.measure_anew(minute)
     shelf.forget(Resolution.MINUTE, minute - MINUTES_KEPT)
     shelf.forget(Resolution.DAY, minute * MINUTE_MICROS // DAY_MICROS - DAYS_KEPT)
+    shelf.forget_workers(WORKERS_KEPT)
 
 
 def since_last_look(reader: SpanReader, queue: str | None) -> dict[str, Span]:

@@ -8,7 +8,7 @@ must have room, its queue must let it in; and at last, what it depends on must b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
@@ -25,6 +25,7 @@ from leasehold.errors import (
     DuplicateJobError,
     LeaseholdError,
     QueueFullError,
+    RateLimitedError,
 )
 
 
@@ -115,7 +116,7 @@ class _Call:
         self._refused = refused
         needed = {job_id for draft in self._asked for job_id in draft.depends_on}
         # A duplicate stands for the job it is one of.
-        needed.update(use.job_id for use in self._uses.values())
+        needed.update(use.job_id for use in self._uses.values() if not use.is_gone)
         self._endings = self._intake.endings(needed)
 
     def answers(self) -> Sequence[Answer] | QueueFullError:
@@ -143,7 +144,8 @@ class _Call:
             except LeaseholdError as error:
                 verdicts.append(error)
                 if isinstance(error, QueueFullError):
-                    self._intake.count_rejected([draft])
+                    too_fast = isinstance(error, RateLimitedError)
+                    self._intake.count_rejected([draft], rate_limited=too_fast)
         return self._store(verdicts)
 
     def _store_all(self) -> Sequence[Answer] | QueueFullError:
@@ -167,7 +169,8 @@ class _Call:
                 raise taken from None
             if not isinstance(error, QueueFullError):
                 raise
-            self._intake.count_rejected(self._asked)
+            too_fast = isinstance(error, RateLimitedError)
+            self._intake.count_rejected(self._asked, rate_limited=too_fast)
             return error
 
     # -- each draft by itself ----------------------------------------------------------------
@@ -226,6 +229,12 @@ class _Call:
             for needed in draft.depends_on
         )
 
+    @cached_property
+    def _gone(self) -> Collection[str]:
+        """The ids of drafts that are duplicates of jobs which were pruned."""
+        gone = {name for name, use in self._uses.items() if use.is_gone}
+        return {draft.id for draft in self._asked if _key_name(draft) in gone} if gone else ()
+
     def _ended(self, job_id: str) -> Status | None:
         own = self._own.get(job_id)
         known = job_id if own is None else self._known_id(own)
@@ -252,7 +261,7 @@ class _Call:
         drafts = self._drafts
         links: dict[str, NewLinks] = {}
         if self._linked:
-            plan = Plan(drafts, verdicts, self._endings.__contains__, self._refused)
+            plan = Plan(drafts, verdicts, self._endings.__contains__, self._refused, self._gone)
             if plan.refusal is not None and not self._partial:
                 raise plan.refusal
             verdicts = plan.verdicts
@@ -266,9 +275,16 @@ class _Call:
         new = [draft for draft, verdict in zip(drafts, verdicts, strict=True) if verdict is None]
         added = {each.id: each for each in self._add(new, links)}
         return [
-            added[draft.id] if verdict is None else _as_added(verdict, added)
+            added[draft.id] if verdict is None else self._as_added(draft, verdict, added)
             for draft, verdict in zip(drafts, verdicts, strict=True)
         ]
+
+    def _as_added(self, draft: Draft, verdict: Answer, added: Mapping[str, Submitted]) -> Answer:
+        """The duplicate of a draft of the same call stands where that draft's job does."""
+        first = added.get(verdict.id) if isinstance(verdict, Submitted) else None
+        if first is None or draft.id in self._gone:
+            return verdict
+        return Submitted(first.id, first.status, is_duplicate=True)
 
     def _add(self, drafts: Sequence[Draft], links: Mapping[str, NewLinks]) -> list[Submitted]:
         keys = (
@@ -298,9 +314,3 @@ class _Call:
 
 def _key_name(draft: Draft) -> KeyName | None:
     return None if draft.idempotency_key is None else (draft.queue, draft.idempotency_key)
-
-
-def _as_added(verdict: Answer, added: Mapping[str, Submitted]) -> Answer:
-    """The duplicate of a draft of the same call stands where that draft's job does."""
-    first = added.get(verdict.id) if isinstance(verdict, Submitted) else None
-    return verdict if first is None else Submitted(first.id, first.status, is_duplicate=True)

@@ -85,8 +85,8 @@ def resolve(state: State) -> None:
     """Deal with dependents of jobs that have ended, so many; `links.ended` keeps the rest."""
     if state.links.ended:
         resolving.resolve(Ends(state), DEPENDENTS_AT_ONCE)
-    if state.links.lowered:
-        inheritance.lower(state)
+    if state.links.lowered or state.links.changed:
+        inheritance.spread(state)
 
 
 def erase(state: State, record: Record) -> None:

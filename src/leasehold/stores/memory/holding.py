@@ -70,6 +70,7 @@ def _renew(state: State, renewal: Renewal) -> Renewed | LeaseLostError:
         return decided
     record.expires_at, answer = decided
     record.heartbeat_at = state.now
+    state.queues[record.draft.queue].totals.renewed += 1
     return answer
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 
+from leasehold.core.model.budget import INHERITED_AT_ONCE
 from leasehold.core.model.status import Status
 from leasehold.core.rules import inheritance
+from leasehold.core.rules.inheritance import Compared
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
 class Bases:
-    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their ids."""
+    """See `leasehold.core.rules.inheritance.SpreadingBases`; jobs go by their ids."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -44,26 +47,59 @@ class Bases:
     def suspect(self, jobs: Iterable[str]) -> None:
         self._state.links.lowered.update(jobs)
 
+    def changed(self, job_id: str, base: int) -> None:
+        seq, needs = self._state.records[job_id].seq, self.needs_of(job_id)
+        if needs:
+            heappush(self._state.links.changed, (-base, seq, job_id, needs))
+
+    def next_suspect(self) -> str | None:
+        lowered = self._state.links.lowered
+        while lowered:
+            job_id = lowered.pop()
+            if job_id in self._state.records:
+                return job_id
+        return None
+
+    def next_to_compare(self, limit: int) -> Compared[str] | None:
+        records, changed = self._state.records, self._state.links.changed
+        while changed:
+            negative, _, job_id, needs = changed[0]
+            record = records.get(job_id)
+            # One that has changed once more since is in the heap once more.
+            if not needs or record is None or record.base != -negative:
+                heappop(changed)
+                continue
+            blocked_by = record.blocked_by or ()
+            some = [needs.pop() for _ in range(min(limit, len(needs)))]
+            if not needs:
+                heappop(changed)
+            compared = [(each, records[each].base) for each in some if each in blocked_by]
+            return Compared(record.base, compared)
+        return None
+
 
 def raise_needed(state: State, records: Iterable[Record]) -> None:
     """Raise what these wait for, which have begun to wait."""
-    inheritance.raise_needed(Bases(state), [(record.id, record.base) for record in records])
+    bases = Bases(state)
+    for record in records:
+        bases.changed(record.id, record.base)
+    spread(state)
 
 
 def reprioritized(state: State, record: Record) -> None:
     """A job's own priority has changed."""
-    inheritance.reprioritized(Bases(state), record.id, record.base)
+    inheritance.given_priority(Bases(state), record.id, record.base)
+    spread(state)
 
 
-def lower(state: State) -> None:
-    """Let those fall that were raised by somebody who does not wait for them any more."""
-    suspects, state.links.lowered = state.links.lowered, set()
-    inheritance.lower(Bases(state), [each for each in sorted(suspects) if each in state.records])
+def spread(state: State) -> None:
+    """Let changes of bases reach whom they concern, so many under one hold of the lock."""
+    inheritance.spread(Bases(state), INHERITED_AT_ONCE)
 
 
 def problems(state: State, record: Record) -> Iterator[str]:
     """A base that is not what those who wait for the job make it."""
-    if not record.status.is_terminal:
+    if not record.status.is_terminal and not state.links.changed and not state.links.lowered:
         base = max(record.priority, *(base for _, base in Bases(state).waiting_for(record.id)), 0)
         if record.base != base:
             yield f"job {record.id} counts as priority {record.base} instead of {base}"

@@ -49,7 +49,7 @@ def _wrong_counts(state: State) -> Iterator[str]:
         if [by_priority[priority] for priority in range(101)] != queue.lanes.pending_by_priority:
             yield f"queue {name} miscounts its pending jobs by priority"
         span = latest[name]
-        if sum(span.runs.values()) != span.completed + span.failed:
+        if span.runs.count != span.completed + span.failed:
             yield f"queue {name} has not measured as many runs as attempts ended"
         shelf = queue.lanes.shelf
         if shelf is not None and not queue.lanes.follows_a_change:

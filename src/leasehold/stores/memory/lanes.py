@@ -8,11 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.model.budget import PLACED_AT_ONCE
+from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring, default_tier, place
 from leasehold.core.model.status import Status
 from leasehold.env import to_micros
+from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.heaps import REBUILD_ENTRIES_MIN, HeapCount, LazyHeap, Stream, Tiers
-from leasehold.stores.memory.parking import Shelf
+from leasehold.stores.memory.parking import NOTHING, Shelf
 from leasehold.stores.memory.record import Entry, Record
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Lanes:
     """The jobs of one queue that wait: the ready ones by tier, the delayed ones by due time."""
 
     __slots__ = (
-        "_by_age", "_narrow", "_stamp", "_to_place", "count", "crossing", "delayed", "key_limit",
+        "_by_age", "_narrow", "_stamp", "_to_place", "count", "crossing", "delayed", "key_limits",
         "pending_by_priority", "ready", "scoring", "shelf",
     )  # fmt: skip
 
@@ -38,8 +40,8 @@ class Lanes:
         self.crossing = LazyHeap(self.count)
         """Ready jobs that will belong into another tier, by when."""
         self.scoring = DEFAULT_SCORING
-        self.key_limit: int | None = None
-        """How many jobs of one key may run."""
+        self.key_limits: KeyLimits | None = None
+        """What each key may have."""
         self.shelf: Shelf | None = None
         """Only while the queue limits that, or some of its jobs stand as if it still did."""
         self._to_place: list[Record] = []
@@ -75,7 +77,7 @@ class Lanes:
         record.turn = turn
         record.crosses_at = crosses_at
         self.pending_by_priority[record.priority] += 1
-        if self.key_limit is not None and record.draft.limit_key is not None:
+        if self.key_limits is not None and record.draft.limit_key is not None:
             assert self.shelf is not None
             self.shelf.enter(record)
             return
@@ -184,7 +186,7 @@ class Lanes:
                 self.place_anew(record, now)
             left -= 1
         if self.shelf is not None and not self._to_place:
-            if self.key_limit is None:
+            if self.key_limits is None:
                 self.shelf.close()
                 self.shelf = None
             else:
@@ -198,26 +200,30 @@ class Lanes:
         self._to_place = list(self.records())
 
     def limit_keys(
-        self, limit: int | None, running: Callable[[], Counter[str]], state: State
+        self,
+        limits: KeyLimits | None,
+        running: Callable[[], Counter[str]],
+        state: State,
+        buckets: Buckets,
     ) -> None:
-        """Begin or cease to limit how many jobs of one key run, or change that limit.
+        """Begin or cease to limit how many jobs of one key run or start, or change that limit.
 
         What runs is counted at once, so that the next lease obeys it. The pending jobs are dealt
         with by `rebalance`: until it has come to them, leases meet them, and park those that may
         not run.
         """
-        before, self.key_limit = self.key_limit, limit
-        if limit is None:
+        before, self.key_limits = self.key_limits, limits
+        if limits is None:
             if self.shelf is not None:
-                self.shelf.limit = 0  # So that nothing takes the place of what is taken out.
+                self.shelf.limits = NOTHING  # So that nothing takes the place of what is taken out.
                 self._to_place = list(self.records())
         elif before is None:
             # One is left from an earlier limit only while jobs stand as if it still held.
-            self.shelf = self.shelf or Shelf(self, state)
-            self.shelf.limit, self.shelf.running = limit, running()
+            self.shelf = self.shelf or Shelf(self, state, buckets)
+            self.shelf.limits, self.shelf.running = limits, running()
             self._to_place = list(self.records())
         elif self.shelf is not None:
-            self.shelf.change_limit(limit)
+            self.shelf.change_limits(limits)
 
     def records(self) -> Iterator[Record]:
         """All ready jobs, in no order."""

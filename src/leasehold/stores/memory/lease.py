@@ -9,13 +9,17 @@ from typing import Final
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PROMOTED_AT_ONCE
 from leasehold.core.model.lease import Lease, LeaseRequest
-from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX
+from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX, UNLIMITED
 from leasehold.core.model.outcome import Complete, Fail, Outcome
+from leasehold.core.model.queue_config import DEFAULT_CONFIG
+from leasehold.core.model.span import WAIT_OF_PRIORITY
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.leasing import OpenLane, OpenQueue, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
-from leasehold.core.rules.queue_limits import UNLIMITED, free_slots
+from leasehold.core.rules.queue_limits import free_slots
+from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
 from leasehold.env import from_micros
+from leasehold.stores.memory.buckets import BucketBook
 from leasehold.stores.memory.heaps import Stream, in_order
 from leasehold.stores.memory.record import AttemptRow, Record
 from leasehold.stores.memory.state import MemoryQueue, State
@@ -25,6 +29,7 @@ TAKE: Final = Verdict.TAKE
 CANCEL: Final = Verdict.CANCEL
 PARK: Final = Verdict.PARK
 _CLOSED: Final = BreakerState()
+_LEASED: Final = ("leased",)
 
 
 def lease(
@@ -38,18 +43,24 @@ def lease(
             promote(state, queue)
         if queue.lanes.lags:
             queue.lanes.rebalance(state.now)
+        if queue.lanes.shelf is not None:
+            queue.lanes.shelf.wake_rested()
         rule = queue.rule
-        free = (
-            UNLIMITED
-            if rule is None
-            else free_slots(rule.state, rule.config, queue.counts[Status.RUNNING])
-        )
+        free = UNLIMITED
+        if rule is not None:
+            slots = free_slots(rule.state, rule.config, queue.counts[Status.RUNNING])
+            free = min(slots, free_starts(BucketBook(state), name, rule.config))
         opened[name] = _Open(name, queue, free)
-    walk = Walk(state.now, request.limit, opened.values(), partial(_free_of_key, state))
+    free_of_key = partial(_free_of_key, state)
+    walk = Walk(
+        state.now, request.limit, opened.values(), free_of_key, free_slots=request.free_slots
+    )
     leases: list[Lease] = []
     # Each pass leaves out what the one before has found to be closed: a breaker or a queue.
     while not walk.is_over and _pass(state, request, opened, walk, now, lease_micros, leases):
         pass
+    if leases:
+        state.worked.did(request.worker, _LEASED, state.now, len(leases))
     cut_short = walk.is_cut_short and len(leases) < request.limit
     if cut_short:
         state.wake()
@@ -62,9 +73,7 @@ class _Open(OpenQueue):
     __slots__ = ("lanes", "state")
 
     def __init__(self, name: str, state: MemoryQueue, free: int) -> None:
-        self.name = name
-        self.free = free
-        self.limits_keys = state.lanes.key_limit is not None
+        super().__init__(name, free, DEFAULT_CONFIG if state.rule is None else state.rule.config)
         self.state = state
         self.lanes: dict[str, OpenLane] = {}
         """By task, those that were met."""
@@ -98,10 +107,16 @@ def _pass(
         lane = queue.lanes.get(draft.task) or _lane(state, queue, draft.task)
         verdict = walk.judge(lane, record.start_by, record.lease_version, draft.limit_key)
         if verdict is TAKE:
+            if queue.paces_all or queue.paces_keys:
+                assert queue.state.rule is not None
+                config = queue.state.rule.config
+                count_starts(BucketBook(state), queue.name, config, (draft.limit_key,))
             own = draft.lease_seconds or by_task.get(draft.task)
             micros = lease_micros if own is None else round(own * 1e6)
             leases.append(_grant(state, record, request.worker, now, micros))
-            queue.state.meter.waits.add(state.now - record.available_at)
+            queue.state.totals.leased += 1
+            waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]
+            waits.add(state.now - record.available_at)
             if lane.probe is not None:
                 queue.state.breakers[draft.task] = lane.probe.probed(state.now)
         elif verdict is CANCEL:
@@ -156,7 +171,17 @@ def next_due(state: State, names: list[str]) -> list[int]:
         waiting = queue.lanes.tasks() if queue.breakers else ()
         probes = [queue.breakers.get(task, _CLOSED).next_probe_at(state.now) for task in waiting]
         moments += [at for at in probes if at is not None]
+        moments += _next_starts(state, name, queue)
     return moments
+
+
+def _next_starts(state: State, name: str, queue: MemoryQueue) -> list[int]:
+    """When the next jobs of a queue and of its keys may start, if time keeps them from it."""
+    rule, shelf = queue.rule, queue.lanes.shelf
+    moments = [] if shelf is None else [shelf.next_moment()]
+    if rule is not None and rule.state.is_leased_from and queue.counts[Status.PENDING]:
+        moments.append(next_start_at(BucketBook(state), name, rule.config))
+    return [at for at in moments if at is not None]
 
 
 def promote(state: State, queue: MemoryQueue, limit: int = PROMOTED_AT_ONCE) -> int:

@@ -13,6 +13,7 @@ class Links:
     __slots__ = (
         "_ended_in_order",
         "blocking",
+        "changed",
         "dependents",
         "ended",
         "lowered",
@@ -35,6 +36,9 @@ class Links:
         """Those of `ended` that are to be deleted once their dependents are told."""
         self.lowered: set[str] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
+        self.changed: list[tuple[int, int, str, list[str]]] = []
+        """A heap of jobs whose priority for others has changed: the priority below zero, number, id
+        and what it waits for that does not know of it yet."""
 
     def add(self, record: Record, needs: dict[str, int]) -> None:
         """Link a new job to those it depends on."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leasehold.core.model.histogram import BOUNDS, Histogram, bucket_of
+from leasehold.core.model.histogram import BOUNDS, Measurements, bucket_of
 from leasehold.core.model.span import Span
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 
@@ -28,14 +28,19 @@ class Measured:
         self._buckets[bucket_of(micros)] += 1
         self.micros += micros
 
-    def histogram(self) -> Histogram:
-        return {bucket: jobs for bucket, jobs in enumerate(self._buckets) if jobs}
+    def count(self, bucket: int) -> None:
+        """Count what is no duration."""
+        self._buckets[bucket] += 1
+
+    def measurements(self) -> Measurements:
+        buckets = {bucket: jobs for bucket, jobs in enumerate(self._buckets) if jobs}
+        return Measurements(self.micros, buckets)
 
 
 class Meter:
     """What one queue did, minute by minute and day by day; rules.sampling says what is kept."""
 
-    __slots__ = ("kept", "runs", "waits")
+    __slots__ = ("kept", "measures")
 
     def __init__(self) -> None:
         self.kept: dict[Resolution, dict[int, Span]] = defaultdict(dict)
@@ -43,22 +48,13 @@ class Meter:
         self.measure_anew()
 
     def measure_anew(self) -> None:
-        self.waits = Measured()
-        self.runs = Measured()
+        self.measures: defaultdict[int, Measured] = defaultdict(Measured)
+        """By `Measure`, since the last look."""
 
     def totals(self, counted: Mapping[str, int], pending: int) -> Span:
-        """What was ever counted and measured; the histograms are those since the last look."""
-        look = self.kept[Resolution.EVER].get(0, Span())
-        waits = self.waits.histogram()
-        return Span(
-            **counted,
-            leased=look.leased + sum(waits.values()),
-            wait_micros=look.wait_micros + self.waits.micros,
-            run_micros=look.run_micros + self.runs.micros,
-            pending=pending,
-            waits=waits,
-            runs=self.runs.histogram(),
-        )
+        """What was ever counted; the measures are those since the last look."""
+        measures = {int(each): found.measurements() for each, found in self.measures.items()}
+        return Span(**counted, pending=pending, measures=measures)
 
 
 class Spans:
@@ -96,6 +92,9 @@ class Spans:
             spans = queue.meter.kept[resolution]
             while spans and (oldest := next(iter(spans))) < before:
                 del spans[oldest]
+
+    def forget_workers(self, kept: int) -> None:
+        self._state.worked.forget(kept)
 
     def chosen(self, queue: str | None) -> list[tuple[str, MemoryQueue]]:
         """All queues, or the one of that name, if there is one."""

@@ -9,10 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from typing import TYPE_CHECKING
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final
 
-from leasehold.core.model.key_limits import free_slots
+from leasehold.core.model.budget import RESTED_AT_ONCE
+from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.rules import parking
+from leasehold.core.rules.starting import key_starts
+from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.heaps import HeapCount, Tiers
 from leasehold.stores.memory.record import Record
 
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
 
 Job = tuple[int, int, Record]
 """Turn, number, job."""
+NOTHING: Final = KeyLimits(0, None)
+"""What lets no job of any key be leased."""
+_NEVER: Final = 1 << 62
 
 
 class Account:
@@ -41,13 +48,15 @@ class Shelf:
     """The pending jobs of one queue that have a key."""
 
     __slots__ = (
-        "_accounts", "_groups", "_lanes", "_state", "_unfilled", "limit", "running",
+        "_accounts", "_buckets", "_groups", "_lanes", "_moments", "_resting", "_state",
+        "_unfilled", "limits", "running",
     )  # fmt: skip
 
-    def __init__(self, lanes: Lanes, state: State) -> None:
+    def __init__(self, lanes: Lanes, state: State, buckets: Buckets) -> None:
         self._lanes = lanes
         self._state = state
-        self.limit = 0
+        self._buckets = buckets
+        self.limits = NOTHING
         self.running: Counter[str] = Counter()
         """How many jobs of each key run."""
         self._unfilled: dict[Account, None] = {}
@@ -56,6 +65,10 @@ class Shelf:
         """By key and task."""
         self._groups: dict[str, dict[Account, Tiers]] = {}
         """The parked jobs that have a parent once more."""
+        self._resting: dict[str, int] = {}
+        """Keys that have jobs parked and used up their starts: when the next may start."""
+        self._moments: list[tuple[int, str]] = []
+        """A heap of those moments; what is not in `_resting` any more is passed over."""
 
     # -- what becomes of jobs ----------------------------------------------------------------
 
@@ -81,11 +94,13 @@ class Shelf:
             self._forget_shown(account, record)
         else:
             self._lanes.take_away(record)
-        self.take_in(account, record.tier, _job(record), parked=True)
+        parking.turn_away(self, account, record.tier, _job(record))
 
     def started(self, key: str) -> None:
-        """A job is leased; call it before the job leaves."""
+        """A job is leased, and its start counted; call it before the job leaves."""
         self.running[key] += 1
+        if self.limits.rate is not None:
+            parking.look_again(self, (key,))
 
     def ended(self, key: str) -> None:
         """A job's lease has ended."""
@@ -94,9 +109,11 @@ class Shelf:
             del self.running[key]
         parking.freed(self, {key: 1})
 
-    def change_limit(self, limit: int) -> None:
+    def change_limits(self, limits: KeyLimits) -> None:
         """What is shown beyond a lower limit is parked by the lease that meets it."""
-        self.limit = limit
+        self.limits = limits
+        self._moments = [(at, key) for key, at in self._resting.items()]
+        heapify(self._moments)
         self._unfilled = dict.fromkeys(self._all_accounts())
 
     @property
@@ -111,6 +128,24 @@ class Shelf:
             parking.fill_all(self, account)
             accounts -= 1
 
+    def wake_rested(self) -> None:
+        """Show what may be leased of keys whose moment has come, so many of them."""
+        rested: list[str] = []
+        while len(rested) < RESTED_AT_ONCE and (self.next_moment() or _NEVER) <= self._state.now:
+            _, key = heappop(self._moments)
+            del self._resting[key]
+            rested.append(key)
+        # Whoever waits for this moment knows it from its last lease, and need not be told.
+        news, self._state.news = self._state.news, None
+        parking.look_again(self, rested)
+        self._state.news = news
+
+    def next_moment(self) -> int | None:
+        """When the next resting key may start a job."""
+        while self._moments and self._resting.get(self._moments[0][1]) != self._moments[0][0]:
+            heappop(self._moments)
+        return self._moments[0][0] if self._moments else None
+
     # -- what `core.rules.parking` asks for --------------------------------------------------------
 
     @property
@@ -122,11 +157,17 @@ class Shelf:
         self._state.shown_left = left
 
     def free(self, account: Account) -> int:
-        return self.free_of(account.key)
+        return self.limits.to_show(*self._stands(account.key))
 
     def free_of(self, key: str) -> int:
-        """How many jobs more of a key may run."""
-        return free_slots(self.limit, self.running[key])
+        """How many jobs more of a key may be leased."""
+        return self.limits.free(*self._stands(key))
+
+    def look_again_in_time(self, account: Account) -> None:
+        at = self.limits.next_at(*self._stands(account.key))
+        if at is not None and self._resting.get(account.key) != at:
+            self._resting[account.key] = at
+            heappush(self._moments, (at, account.key))
 
     def accounts_of(self, key: str) -> Sequence[Account]:
         return list(self._accounts.get(key, {}).values())
@@ -213,11 +254,20 @@ class Shelf:
             for tier in account.parked.heaps:
                 first = self.first_parked(account, tier)
                 last = self.nth_shown(account, tier, free) if free else None
-                if first is not None and free and (last is None or first < last):
+                if first is None or account.key in self._resting:
+                    continue
+                if free and (last is None or first < last):
                     job_id = first[2].id
                     yield f"queue {name}, key {account.key}: job {job_id} is parked for nothing"
+                if self.limits.next_at(*self._stands(account.key)) is not None:
+                    yield f"queue {name}, key {account.key}: nobody knows when it has rested"
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _stands(self, key: str) -> tuple[int, int, int]:
+        """What its limits ask of a key: how many run, when its bucket is full, and the time."""
+        full_at = 0 if self.limits.rate is None else self._buckets.full_at(key_starts(key))
+        return self.running[key], full_at, self._state.now
 
     def _account(self, record: Record) -> Account:
         key, task = record.draft.limit_key, record.draft.task

@@ -112,12 +112,11 @@ class Keeper:
         return _found(doomed, after._replace(bound=0), limit)
 
     def _beyond(self, events_max: int) -> list[Record]:
-        """Completed jobs beyond the bound, the last to end first. Looked for once per clean-up."""
+        """Completed jobs beyond the bound, the last submitted first; once per clean-up."""
         events = 0
         found = []
-        for record in self._state.finished.last(Status.COMPLETED):
-            if not record.history:
-                break
+        told = (each for each in self._state.finished.last(Status.COMPLETED) if each.history)
+        for record in sorted(told, key=lambda record: record.seq, reverse=True):
             events += len(record.history)
             if events > events_max:
                 found.append(record)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from leasehold.core.model.key_limits import KeyInfo, KeyLimits
 from leasehold.core.model.priority import DEFAULT_SCORING
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueRule, QueueState
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules import queue_orders
+from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
+from leasehold.stores.memory.buckets import BucketBook
 from leasehold.stores.memory.reading import search
 from leasehold.stores.memory.record import moment
 from leasehold.stores.memory.state import State
@@ -77,7 +81,7 @@ class QueueBook:
         state.has_rules = True
         if rule.config.scoring != known.lanes.scoring:
             known.lanes.rescore(rule.config.scoring)
-        _limit_keys(state, queue, rule.config.key_concurrency)
+        _limit_keys(state, queue, rule.config.key_limits)
         if rule.config.retention is None:
             state.finished.put_together(queue)
         else:
@@ -89,7 +93,7 @@ class QueueBook:
         state = self._state
         known = state.queues[queue]
         known.rule = None
-        known.buckets = {}
+        known.buckets.clear()
         known.drain = None
         _limit_keys(state, queue, None)
         known.lanes.rescore(DEFAULT_SCORING)
@@ -172,6 +176,7 @@ def _info(state: State, name: str) -> QueueInfo:
             for task, breaker in sorted(queue.breakers.items())
             if (at := breaker.next_probe_at(state.now)) is not None
         },
+        next_start_at=moment(next_start_at(BucketBook(state), name, rule.config)),
         created_at=rule.created_at or moment(queue.since),
         created_by=rule.created_by,
         changed_at=rule.changed_at,
@@ -187,15 +192,22 @@ def running_by_key(state: State, queue: str) -> Counter[str]:
     )
 
 
-def running_of_key(state: State, queue: str, key: str) -> int:
-    """How many jobs of a key run in a queue."""
-    return running_by_key(state, queue)[key]
+def key_info(state: State, queue: str, key: str) -> KeyInfo:
+    """How many jobs of a key run in a queue, and when the next may start."""
+    known = state.queues.get(queue)
+    rate = None if known is None or known.rule is None else known.rule.config.key_start_rate
+    running = running_by_key(state, queue)[key]
+    if known is None or rate is None:
+        return KeyInfo(running)
+    full_at = known.buckets.full_at(key_starts(key))
+    return KeyInfo(running, moment(rate.next_at(full_at, now=state.now)))
 
 
-def _limit_keys(state: State, queue: str, limit: int | None) -> None:
-    lanes = state.queues[queue].lanes
-    if limit != lanes.key_limit:
-        lanes.limit_keys(limit, lambda: running_by_key(state, queue), state)
+def _limit_keys(state: State, queue: str, limits: KeyLimits | None) -> None:
+    known = state.queues[queue]
+    if limits != known.lanes.key_limits:
+        running = partial(running_by_key, state, queue)
+        known.lanes.limit_keys(limits, running, state, known.buckets)
 
 
 def place_anew(state: State, queue: str) -> bool:

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
+from leasehold.core.model.failure import FailedAttempt
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, within_limits
+from leasehold.core.model.span import RETRY_ATTEMPT_MAX, Measure
 from leasehold.core.model.status import Status
+from leasehold.core.rules import failures
 from leasehold.core.rules.decision import Decision, decide
 from leasehold.core.rules.fence import is_held
-from leasehold.env import to_micros
+from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.holding import refuse
 from leasehold.stores.memory.lease import tell_breaker
 from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
+
+# Enum members are slow to look up in Python 3.11, and these are asked for once per job.
+RUN: Final = Measure.RUN
+NO_RUN: Final = Measure.NO_RUN
+RETRY: Final = Measure.RETRY
+FAILED: Final = Status.FAILED
+CANCELLED: Final = Status.CANCELLED
 
 
 def settle(state: State, settlement: Settlement, now: datetime) -> Settled | LeaseLostError:
@@ -63,8 +74,14 @@ def end_attempt(
         record.run_at = to_micros(decision.run_at)
     elif decision.status is Status.PENDING:
         record.run_at = state.now
-    if decision.has_run:
-        state.queues[record.draft.queue].meter.runs.add(state.now - record.acquired_at)
+    measures = state.queues[record.draft.queue].meter.measures
+    measures[RUN if decision.has_run else NO_RUN].add(state.now - record.acquired_at)
+    if decision.status is FAILED:
+        measures[RETRY].count(min(decision.attempts, RETRY_ATTEMPT_MAX))
+    if decision.error is not None and decision.status is not CANCELLED:
+        failed = FailedAttempt(record.draft.queue, record.draft.task, record.id, decision.error)
+        failures.note(state.failures, [failed], from_micros(state.now))
+    state.worked.did(row.worker, decision.totals, state.now)
     state.follow(record, decision)
     return Settled(
         record.id,

@@ -27,7 +27,7 @@ from leasehold.core.model.retention import (
 )
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.settings import retention_by
-from leasehold.core.model.span import MINUTE_MICROS, Span
+from leasehold.core.model.span import MINUTE_MICROS, SUBMITTED_IN, Span, band_of
 from leasehold.core.model.status import TERMINAL, Event, Status, check
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import Progress
@@ -38,6 +38,7 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env, from_micros, to_micros
 from leasehold.stores.memory.archive import Archive
+from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
 from leasehold.stores.memory.heaps import HeapFigures
@@ -45,6 +46,7 @@ from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.meter import Meter, Spans
 from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.tallies import Failures, Workers
 
 # Enum members are slow to look up in Python 3.11, and these are asked for several times per job.
 PENDING: Final = Status.PENDING
@@ -64,13 +66,17 @@ class Totals(msgspec.Struct):
     """Lifetime totals of one queue, under the names they have in `Stats`."""
 
     submitted: int = 0
+    leased: int = 0
     completed: int = 0
     failed: int = 0
     retried: int = 0
     dead: int = 0
     cancelled: int = 0
+    lost: int = 0
     recovered: int = 0
+    renewed: int = 0
     rejected: int = 0
+    rate_limited: int = 0
     cleaned: int = 0
 
 
@@ -78,7 +84,8 @@ class MemoryQueue:
     """One queue: who waits in it, and its figures."""
 
     __slots__ = (
-        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "since", "totals",
+        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "since",
+        "submitted_by_priority", "totals",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -89,17 +96,20 @@ class MemoryQueue:
         """By task, only of those that failed since they last completed."""
         self.counts = dict.fromkeys(Status, 0)
         self.totals = Totals()
+        self.submitted_by_priority = [0] * 101
         self.meter = Meter()
         self.rule: QueueRule | None = None
         """None for a queue that nobody configured."""
-        self.buckets: dict[str, int] = {}
-        """Token buckets that were not full: when each will be, in nanoseconds."""
+        self.buckets = Buckets()
         self.drain: Drain | None = None
         """How fast it drains, once somebody has looked."""
 
     def totals_ever(self) -> Span:
         """Everything that is counted for ever, and its depth."""
-        return self.meter.totals(msgspec.structs.asdict(self.totals), self.counts[PENDING])
+        counted = msgspec.structs.asdict(self.totals) | dict.fromkeys(SUBMITTED_IN.values(), 0)
+        for priority, jobs in enumerate(self.submitted_by_priority):
+            counted[SUBMITTED_IN[band_of(priority)]] += jobs
+        return self.meter.totals(counted, self.counts[PENDING])
 
 
 class KnownKey(msgspec.Struct):
@@ -151,6 +161,8 @@ class State:
         """When the first of the schedules is due."""
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
+        self.worked = Workers()
+        self.failures = Failures()
         self.audit: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
         self.audit_archive: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
         self._audited = 0  # the number of the latest of them
@@ -235,6 +247,7 @@ class State:
         queue.totals.submitted += 1
         if queue.since is None:
             queue.since = self.now
+        queue.submitted_by_priority[record.priority] += 1
         self.tell(record, Event.CREATED, before=None)
         self._enter(queue, record)
 

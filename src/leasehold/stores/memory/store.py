@@ -19,9 +19,11 @@ from leasehold.core.contract.transactions import Connection, JobTransaction
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
@@ -34,7 +36,16 @@ from leasehold.core.model.lease import (
 )
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.model.records import AuditRecord, Listener, Purged, Stats, Submitted, WorkerInfo
+from leasehold.core.model.records import (
+    AuditRecord,
+    Listener,
+    Purged,
+    Stats,
+    Submitted,
+    WorkerInfo,
+    WorkerTotals,
+)
+from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
@@ -48,7 +59,7 @@ from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilte
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
-from leasehold.core.rules import metrics, people, scheduling
+from leasehold.core.rules import failures, metrics, people, scheduling
 from leasehold.core.rules.dependencies import SortedOut
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
@@ -62,6 +73,7 @@ from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, 
 from leasehold.core.rules.recovery import recover_one
 from leasehold.core.rules.replies import check_request_id
 from leasehold.core.rules.settings_in_force import setting_to_set, setting_to_unset
+from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreClosedError, UnsupportedError
 from leasehold.interrupts import SHIELD, Interrupted
@@ -377,6 +389,35 @@ class MemoryStore:
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
         return self._look(lambda state: metrics.daily(Look(state), queue, days))
 
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        return self._look(
+            lambda state: timeline(
+                Look(state), metrics, queue, since=since, until=until, resolution=resolution
+            )
+        )
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        check_page(limit)
+        return self._look(
+            lambda state: failures.in_order(state.failures.by_fingerprint.values(), queue, task)[
+                :limit
+            ]
+        )
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        check_page(limit)
+        return self._look(lambda state: metrics.in_order(state.worked.totals())[:limit])
+
     def queues(self) -> list[str]:
         return self._look(lambda state: sorted(state.queues))
 
@@ -480,8 +521,8 @@ class MemoryStore:
     def list_queues(self) -> list[QueueInfo]:
         return self._look(queues.infos)
 
-    def running_of_key(self, queue: str, key: str) -> int:
-        return self._look(queues.running_of_key, queue, key)
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        return self._look(queues.key_info, queue, key)
 
     # -- settings ----------------------------------------------------------------------------
 
@@ -624,20 +665,21 @@ class MemoryStore:
     ) -> T:
         """Let a verb work on the state alone, then wake whom it concerns."""
         state = self._state
+        links = state.links
         with SHIELD:
             with self._lock:
                 if self._closed:
                     self._check_open()
                 state.tick()
                 answer = verb(state, *args, **kwargs)
-                if state.links.ended or state.links.lowered:
+                if links.ended or links.lowered or links.changed:
                     dependents.resolve(state)
                 if state.is_overfull:
                     state.make_room()
                 news, listeners = self._take_news() if state.news else (None, [])
             if news is not None:
                 _publish(news, listeners)
-        if state.links.ended:
+        if links.ended or links.lowered or links.changed:
             self._resolve_the_rest()
         return answer
 
@@ -649,8 +691,9 @@ class MemoryStore:
         return news, self._listeners
 
     def _resolve_the_rest(self) -> None:
-        """Go on with dependents that were too many for one hold of the lock."""
-        while self._state.links.ended:
+        """Go on with dependents, and others, that were too many for one hold of the lock."""
+        links = self._state.links
+        while links.ended or links.lowered or links.changed:
             with SHIELD:
                 with self._lock:
                     dependents.resolve(self._state)

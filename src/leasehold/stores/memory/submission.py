@@ -25,6 +25,7 @@ from leasehold.core.rules.intake import (
 from leasehold.core.rules.submitting import due_at
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.memory import dependents, inheritance
+from leasehold.stores.memory.buckets import BucketBook
 from leasehold.stores.memory.record import Record, record_of
 from leasehold.stores.memory.state import KnownKey, State
 
@@ -45,14 +46,13 @@ def submit(
     return answers
 
 
-class Intake:
+class Intake(BucketBook):
     """See `leasehold.core.rules.intake.Intake`."""
 
-    __slots__ = ("_state", "defaults", "has_rules", "now")
+    __slots__ = ("defaults", "has_rules")
 
     def __init__(self, state: State) -> None:
-        self._state = state
-        self.now = state.now
+        super().__init__(state)
         self.has_rules = state.has_rules
         self.defaults = state.settings.draft_defaults
 
@@ -70,14 +70,6 @@ class Intake:
 
     def keep_drain(self, queue: str, drain: Drain) -> None:
         self._state.queues[queue].drain = drain
-
-    def full_at(self, queue: str, bucket: str) -> int:
-        return self._state.queues[queue].buckets.get(bucket, 0)
-
-    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
-        known = self._state.queues[queue]
-        both = {**known.buckets, **buckets}
-        known.buckets = {name: at for name, at in both.items() if at > self.now * 1000}
 
     # -- drafts ------------------------------------------------------------------------------
 
@@ -97,8 +89,10 @@ class Intake:
             if known is not None:
                 job = self._state.records.get(known.job_id)
                 # Once it is forgotten, another job may have the id.
-                status = known.status if job is None or job.seq != known.seq else job.status
-                found[name] = FirstUse(known.job_id, known.digest, status)
+                if job is None or job.seq != known.seq:
+                    found[name] = FirstUse(known.job_id, known.digest, known.status, is_gone=True)
+                else:
+                    found[name] = FirstUse(known.job_id, known.digest, job.status)
         return found
 
     def taken(self, job_ids: Collection[str]) -> Collection[str]:
@@ -149,8 +143,9 @@ class Intake:
     def statuses(self, job_ids: Collection[str]) -> Mapping[str, Status]:
         return {job_id: self._state.records[job_id].status for job_id in job_ids}
 
-    def count_rejected(self, drafts: Sequence[Draft]) -> None:
+    def count_rejected(self, drafts: Sequence[Draft], *, rate_limited: bool) -> None:
         for draft in drafts:
             queue = self._state.queue(draft.queue)
             queue.totals.rejected += 1
+            queue.totals.rate_limited += rate_limited
             queue.since = queue.since or self._state.now

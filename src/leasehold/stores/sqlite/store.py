@@ -15,9 +15,11 @@ from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine, check_progress
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
@@ -30,7 +32,16 @@ from leasehold.core.model.lease import (
 )
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
-from leasehold.core.model.records import AuditRecord, Listener, Purged, Stats, Submitted, WorkerInfo
+from leasehold.core.model.records import (
+    AuditRecord,
+    Listener,
+    Purged,
+    Stats,
+    Submitted,
+    WorkerInfo,
+    WorkerTotals,
+)
+from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
@@ -44,7 +55,15 @@ from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilte
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
-from leasehold.core.rules import fence, metrics, people, queue_orders, recovery, scheduling
+from leasehold.core.rules import (
+    failures,
+    fence,
+    metrics,
+    people,
+    queue_orders,
+    recovery,
+    scheduling,
+)
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
     Order,
@@ -54,6 +73,7 @@ from leasehold.core.rules.filter_orders import (
     narrowed,
 )
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
@@ -67,6 +87,8 @@ from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, jobs, read, records
 from leasehold.stores.sqlite.reading.metrics import Look
+from leasehold.stores.sqlite.reading.sampling import Spans
+from leasehold.stores.sqlite.reading.tallies import Failures, worker_totals
 from leasehold.stores.sqlite.rules import queues, schedules, settings, tokens
 from leasehold.stores.sqlite.rules.schedules import Shelf
 from leasehold.stores.sqlite.submitting import entering, gate, linking
@@ -176,9 +198,10 @@ class SQLiteStore:
         )
 
     def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        with self._database.read() as db:
-            before = self._database.now(db) - round(silent_seconds * 1e6)
-            return recover.stuck_jobs(db, before)
+        silent = round(silent_seconds * 1e6)
+        return self._database.look(
+            lambda db: recover.stuck_jobs(db, self._database.now(db) - silent)
+        )
 
     def promote(self) -> int:
         return recover.promote(self._database)
@@ -192,8 +215,7 @@ class SQLiteStore:
         return recover.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
-        with self._database.read() as db:
-            return records.workers(db)
+        return self._database.look(records.workers)
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
@@ -252,8 +274,7 @@ class SQLiteStore:
         return jobs.position(self._database, job_id)
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
-        with self._database.read() as db:
-            return linking.graph(db, job_ids)
+        return self._database.look(lambda db: linking.graph(db, job_ids))
 
     def search(
         self,
@@ -266,34 +287,27 @@ class SQLiteStore:
         return jobs.search(self._database, where, limit, cursor, without)
 
     def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
-        with self._database.read() as db:
-            return read.count(db, where, counted_max)
+        return self._database.look(lambda db: read.count(db, where, counted_max))
 
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        with self._database.read() as db:
-            return read.find_ids(db, prefix, limit)
+        return self._database.look(lambda db: read.find_ids(db, prefix, limit))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        with self._database.read() as db:
-            return read.attempts(db, job_id)
+        return self._database.look(lambda db: read.attempts(db, job_id))
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        with self._database.read() as db:
-            return read.history(db, job_id)
+        return self._database.look(lambda db: read.history(db, job_id))
 
     def log(self, job_id: str) -> JobLog:
-        with self._database.read() as db:
-            return records.log(db, job_id)
+        return self._database.look(lambda db: records.log(db, job_id))
 
     def history_page(
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        with self._database.read() as db:
-            return read.page_of_history(db, job_id, limit, cursor)
+        return self._database.look(lambda db: read.page_of_history(db, job_id, limit, cursor))
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
-        with self._database.read() as db:
-            return records.page_of_log(db, job_id, limit, cursor)
+        return self._database.look(lambda db: records.page_of_log(db, job_id, limit, cursor))
 
     def audit_page(
         self,
@@ -303,23 +317,21 @@ class SQLiteStore:
         limit: int = 100,
         cursor: str | None = None,
     ) -> AuditPage:
-        with self._database.read() as db:
-            return records.page_of_audit(db, since, before, limit, cursor)
+        return self._database.look(
+            lambda db: records.page_of_audit(db, since, before, limit, cursor)
+        )
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return jobs.changes(self._database, cursor, limit)
 
     def stats(self, queue: str | None = None) -> Stats:
-        with self._database.read() as db:
-            return gate.stats(db, queue)
+        return self._database.look(lambda db: gate.stats(db, queue))
 
     def queues(self) -> list[str]:
-        with self._database.read() as db:
-            return gate.queues(db)
+        return self._database.look(gate.queues)
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        with self._database.read() as db:
-            return records.audit_log(db, limit)
+        return self._database.look(lambda db: records.audit_log(db, limit))
 
     # -- queues ------------------------------------------------------------------------------
 
@@ -347,16 +359,17 @@ class SQLiteStore:
         return queues.delete(self._database, queue, actor, force=force)
 
     def queue_info(self, queue: str) -> QueueInfo | None:
-        with self._database.read() as db:
-            return next(iter(queues.infos(db, self._database.now(db), queue)), None)
+        return self._database.look(
+            lambda db: next(iter(queues.infos(db, self._database.now(db), queue)), None)
+        )
 
     def list_queues(self) -> list[QueueInfo]:
-        with self._database.read() as db:
-            return queues.infos(db, self._database.now(db))
+        return self._database.look(lambda db: queues.infos(db, self._database.now(db)))
 
-    def running_of_key(self, queue: str, key: str) -> int:
-        with self._database.read() as db:
-            return queues.running_of_key(db, queue, key)
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        return self._database.look(
+            lambda db: queues.key_info(db, self._database.now(db), queue, key)
+        )
 
     # -- schedules ---------------------------------------------------------------------------
 
@@ -366,12 +379,10 @@ class SQLiteStore:
         return self._on_shelf(lambda shelf: scheduling.set_schedule(shelf, draft, actor))
 
     def schedules(self) -> list[Schedule]:
-        with self._database.read() as db:
-            return schedules.every(db)
+        return self._database.look(schedules.every)
 
     def get_schedule(self, name: str) -> Schedule | None:
-        with self._database.read() as db:
-            return schedules.find(db, name)
+        return self._database.look(lambda db: schedules.find(db, name))
 
     def remove_schedule(self, name: str, *, actor: str) -> Schedule:
         return self._on_shelf(lambda shelf: scheduling.remove_schedule(shelf, name, actor))
@@ -394,8 +405,7 @@ class SQLiteStore:
     # -- settings ----------------------------------------------------------------------------
 
     def settings(self) -> StoredSettings:
-        with self._database.read() as db:
-            return settings.load(db).stored({})
+        return self._database.look(lambda db: settings.load(db).stored({}))
 
     def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
         return self._database.write(lambda step: settings.keep(step, name, value, actor))
@@ -411,12 +421,10 @@ class SQLiteStore:
         )
 
     def tokens(self) -> list[Token]:
-        with self._database.read() as db:
-            return tokens.every(db)
+        return self._database.look(tokens.every)
 
     def find_token(self, digest: str) -> Token | None:
-        with self._database.read() as db:
-            return tokens.find(db, digest, self._database.now(db))
+        return self._database.look(lambda db: tokens.find(db, digest, self._database.now(db)))
 
     def revoke_token(self, name: str, *, actor: str) -> Token:
         return self._database.write(lambda step: revoke_token(tokens.TokenShelf(step), name, actor))
@@ -429,17 +437,47 @@ class SQLiteStore:
     def metrics(
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
-        with self._database.read() as db:
-            look = Look(db, self._database.now(db), self.dead_workers())
-            return metrics.metrics(look, queue, window_seconds)
+        return self._database.look(
+            lambda db: metrics.metrics(
+                Look(db, self._database.now(db), self.dead_workers()), queue, window_seconds
+            )
+        )
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
-        with self._database.read() as db:
-            return metrics.series(Look(db, self._database.now(db)), queue, minutes)
+        return self._database.look(
+            lambda db: metrics.series(Look(db, self._database.now(db)), queue, minutes)
+        )
 
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
+        return self._database.look(
+            lambda db: metrics.daily(Look(db, self._database.now(db)), queue, days)
+        )
+
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
         with self._database.read() as db:
-            return metrics.daily(Look(db, self._database.now(db)), queue, days)
+            look = Look(db, self._database.now(db))
+            return timeline(look, metrics, queue, since=since, until=until, resolution=resolution)
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        check_page(limit)
+        with self._database.read() as db:
+            return failures.in_order(Failures(db).all(), queue, task)[:limit]
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        check_page(limit)
+        with self._database.read() as db:
+            totals = worker_totals(db, Spans(db).open_minute())
+            return metrics.in_order(totals)[:limit]
 
     # -- retention ---------------------------------------------------------------------------
 
@@ -455,12 +493,10 @@ class SQLiteStore:
         return pruning.prune(self._database, policy, run, scope, limit, actor)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        with self._database.read() as db:
-            return list(pruning.latest(db, limit))
+        return self._database.look(lambda db: list(pruning.latest(db, limit)))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
-        with self._database.read() as db:
-            return archive.find(db, job_id)
+        return self._database.look(lambda db: archive.find(db, job_id))
 
     def search_archive(
         self,
@@ -471,8 +507,9 @@ class SQLiteStore:
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
-        with self._database.read() as db:
-            return archive.search(db, where, span, limit, cursor, slowest_first=slowest_first)
+        return self._database.look(
+            lambda db: archive.search(db, where, span, limit, cursor, slowest_first=slowest_first)
+        )
 
     # -- applications' transactions ----------------------------------------------------------
 
@@ -495,20 +532,19 @@ class SQLiteStore:
         return self._database.wake.subscribe(listener)
 
     def now(self) -> datetime:
-        with self._database.read() as db:
-            return from_micros(self._database.now(db))
+        return self._database.look(lambda db: from_micros(self._database.now(db)))
 
     def check(self) -> list[str]:
-        with self._database.read() as db:
-            return inspection.check(db)
+        return self._database.look(inspection.check)
 
     def backup(self, path: str) -> None:
         with self._database.read() as db:
             inspection.backup(db, Path(path))
 
     def describe(self) -> Mapping[str, Any]:
-        with self._database.read() as db:
-            return inspection.describe(db, self._database.files, self._database.durability)
+        return self._database.look(
+            lambda db: inspection.describe(db, self._database.files, self._database.durability)
+        )
 
     def close(self) -> None:
         self._database.close()

@@ -33,6 +33,7 @@ from leasehold.testing.conformance.counting import CountingClauses  # noqa: E402
 from leasehold.testing.conformance.dependency_ends import DependencyEndsClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.expiring import ExpiringClauses  # noqa: E402
+from leasehold.testing.conformance.failing import FailingClauses  # noqa: E402
 from leasehold.testing.conformance.firing import FiringClauses  # noqa: E402
 from leasehold.testing.conformance.following import FollowingClauses  # noqa: E402
 from leasehold.testing.conformance.general import GeneralClauses  # noqa: E402
@@ -42,8 +43,10 @@ from leasehold.testing.conformance.keying import KeyingClauses  # noqa: E402
 from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
+from leasehold.testing.conformance.measuring_kinds import MeasuringKindsClauses  # noqa: E402
 from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
 from leasehold.testing.conformance.ordering import OrderingClauses  # noqa: E402
+from leasehold.testing.conformance.pacing import PacingClauses  # noqa: E402
 from leasehold.testing.conformance.paging import PagingClauses  # noqa: E402
 from leasehold.testing.conformance.parking import ParkingClauses  # noqa: E402
 from leasehold.testing.conformance.people import PeopleClauses  # noqa: E402
@@ -61,8 +64,10 @@ from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.searching import SearchingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.signing import SigningClauses  # noqa: E402
+from leasehold.testing.conformance.starting import StartingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
 from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
+from leasehold.testing.conformance.timelines import TimelineClauses  # noqa: E402
 from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
 from leasehold.testing.conformance.transacting_attempts import TransactingAttemptsClauses  # noqa: E402
 from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses  # noqa: E402
@@ -104,6 +109,9 @@ class StoreConformance(
     ReferencingClauses,
     MeasuringClauses,
     MeasuringNowClauses,
+    MeasuringKindsClauses,
+    TimelineClauses,
+    FailingClauses,
     TransactingClauses,
     TransactingAttemptsClauses,
     TransactingRulesClauses,
@@ -115,6 +123,8 @@ class StoreConformance(
     SearchingClauses,
     ParkingClauses,
     TextClauses,
+    StartingClauses,
+    PacingClauses,
 ):
     """Every clause of the contract, for one store."""
 

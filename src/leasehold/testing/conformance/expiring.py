@@ -7,6 +7,7 @@ import pytest
 from leasehold.core.contract.store import Store
 from leasehold.core.model.lease import Settlement
 from leasehold.core.model.outcome import Complete
+from leasehold.core.model.records import Submitted
 from leasehold.core.model.retention import (
     CleanUpMode,
     RetentionPolicy,
@@ -15,7 +16,7 @@ from leasehold.core.model.retention import (
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
-from leasehold.errors import IdempotencyConflictError
+from leasehold.errors import IdempotencyConflictError, UnknownDependencyError
 from leasehold.testing.conformance.base import (
     FAILURE,
     RETRY_SECONDS,
@@ -23,6 +24,7 @@ from leasehold.testing.conformance.base import (
     draft,
     get,
     kill,
+    lease_all,
     lease_one,
     settle,
     submit,
@@ -79,6 +81,37 @@ class ExpiringClauses(ConformanceBase):
         for name in ("dead", "done", "waits"):
             assert not get(store, name).result_expired
 
+    def test_ret_6_a_duplicate_of_a_pruned_job_is_not_who_has_its_id_now(
+        self, store: Store
+    ) -> None:
+        submit(store, draft(idempotency_key="key"))
+        settle(store, lease_one(store), Complete())
+        clean(store, scope=EMERGENCY)
+        submit(store, draft("job", max_retries=0))
+        again = draft("again", idempotency_key="key")
+        with pytest.raises(UnknownDependencyError, match="pruned"):
+            store.submit([again, draft("after", depends_on=("again",))])
+        duplicate, refused, linked = store.submit(
+            [again, draft("after", depends_on=("again",)), draft("next", depends_on=("job",))],
+            partial=True,
+        )
+        assert duplicate == Submitted("job", Status.COMPLETED, is_duplicate=True)
+        assert isinstance(refused, UnknownDependencyError)
+        assert linked == Submitted("next", Status.BLOCKED)
+
+    def test_ret_6_nor_a_draft_of_the_same_call(self, store: Store) -> None:
+        submit(store, draft(idempotency_key="key"))
+        settle(store, lease_one(store), Complete())
+        clean(store, scope=EMERGENCY)
+        new, duplicate, refused = store.submit(
+            [draft("job"), draft("again", idempotency_key="key"),
+             draft("after", depends_on=("again",))],
+            partial=True,
+        )  # fmt: skip
+        assert new == Submitted("job", Status.PENDING)
+        assert duplicate == Submitted("job", Status.COMPLETED, is_duplicate=True)
+        assert isinstance(refused, UnknownDependencyError)
+
     def test_ret_8_histories_go_as_a_whole(self, store: Store) -> None:
         kept = kill(store, "dead")
         for number in range(6):
@@ -96,6 +129,21 @@ class ExpiringClauses(ConformanceBase):
             assert len(store.attempts(job.id)) == 1
         assert store.check() == []
         assert sum(report.histories_dropped for report in clean(store, policy)) == 0
+
+    def test_ret_8_the_first_submitted_go_first_whenever_they_ended(self, store: Store) -> None:
+        names = ("first", "second", "third")
+        submit(store, *map(draft, names))
+        leases = {lease.job_id: lease for lease in lease_all(store)}
+        for name in reversed(names):
+            settle(store, leases[name], Complete())
+        policy = RetentionPolicy(history_events_max=3)
+        clean(store, policy)
+        assert [len(store.history(name)) for name in names] == [0, 0, 3]
+        # What was dropped counts no more: there is room for as much again.
+        submit(store, draft("fourth"))
+        complete(store, "fourth")
+        clean(store, RetentionPolicy(history_events_max=6))
+        assert [len(store.history(name)) for name in (*names, "fourth")] == [0, 0, 3, 3]
 
     def test_ret_8_a_refused_settlement_does_not_bring_it_back(
         self, store: Store, clock: ManualClock

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.budget import INHERITED_AT_ONCE
 from leasehold.core.model.job import Draft
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.queue_config import QueueConfig
@@ -144,6 +146,24 @@ class InheritingClauses(ConformanceBase):
         assert store.purge_queue("default", JobFilter(), actor="me").purged == 3
         assert inherited(store, "kept") == [None]
         assert store.check() == []
+
+    def test_inh_3_what_concerns_very_many_is_done_in_the_end(self, store: Store) -> None:
+        count = 2 * INHERITED_AT_ONCE + 1
+        names = [f"{number}" for number in range(count)]
+        submit(store, *(draft(name, priority=10) for name in names))
+        submit(store, after("last", *names, priority=10))
+        changes: list[tuple[Callable[[], object], int | None]] = [
+            (lambda: store.reprioritize("last", 90, actor="me"), 90),
+            (lambda: store.reprioritize("last", 5, actor="me"), None),
+            (lambda: store.reprioritize("last", 80, actor="me"), 80),
+            (lambda: store.cancel(["last"], reason="enough", actor="me"), None),
+        ]
+        for change, expected in changes:
+            change()
+            for _ in range(count // INHERITED_AT_ONCE + 1):
+                store.promote()
+            assert set(inherited(store, *names)) == {expected}
+            assert store.check() == []
 
     @settings(
         max_examples=50,

@@ -83,7 +83,7 @@ class KeyingClauses(ConformanceBase):
                 ends = [Settlement(each.job_id, each.version, Complete()) for each in held]
                 request = LeaseRequest(worker=f"w{number}", limit=2)
                 held = store.exchange(ends, request).leases
-                most = max(most, store.running_of_key("default", "a"))
+                most = max(most, store.key_info("default", "a").running)
             store.exchange([Settlement(each.job_id, each.version, Release()) for each in held])
             return most
 
@@ -134,10 +134,10 @@ class KeyingClauses(ConformanceBase):
         limit_keys(store, 2)
         submit(store, *of_key("a", 4, max_retries=5))
         lease_all(store, lease_seconds=10)
-        assert store.running_of_key("default", "a") == 2
+        assert store.key_info("default", "a").running == 2
         clock.advance(11)
         assert store.recover().recovered == 2
-        assert store.running_of_key("default", "a") == 0
+        assert store.key_info("default", "a").running == 0
         assert store.check() == []
         first, second = lease_all(store)
         assert (
@@ -188,12 +188,12 @@ class KeyingClauses(ConformanceBase):
         for bad in ("", "a\nb", "x" * 10_000):
             with pytest.raises(InvalidJobError, match="limit_key"):
                 store.submit([draft("bad", limit_key=bad)])
-        assert store.running_of_key("default", "tenant-7") == 0
+        assert store.key_info("default", "tenant-7").running == 0
         held = lease_one(store)
-        assert store.running_of_key("default", "tenant-7") == 1
-        assert store.running_of_key("other", "tenant-7") == 0
+        assert store.key_info("default", "tenant-7").running == 1
+        assert store.key_info("other", "tenant-7").running == 0
         settle(store, held, FAILURE)
-        assert store.running_of_key("default", "tenant-7") == 0
+        assert store.key_info("default", "tenant-7").running == 0
         clock.advance(RETRY_SECONDS)
         store.promote()
         assert get(store, "with").limit_key == "tenant-7"

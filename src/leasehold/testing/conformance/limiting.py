@@ -136,6 +136,8 @@ class LimitingClauses(ConformanceBase):
         error = refused(store, draft("extra"))
         assert isinstance(error, RateLimitedError)
         assert error.retry_after_seconds == pytest.approx(0.5, abs=1e-3)
+        assert (error.queue, error.limit, error.remaining) == ("default", 4, 0)
+        assert error.reset_at == store.now() + timedelta(seconds=2)
         clock.advance(0.4)
         refused(store, draft("extra"))
         clock.advance(0.1)
@@ -161,14 +163,20 @@ class LimitingClauses(ConformanceBase):
         limit(store, rate_per_second=2, client_rate_per_second=1)
         answers = store.submit(numbered(3, prefix="ann", client="ann"), partial=True)
         assert [type(answer) for answer in answers] == [Submitted, Submitted, RateLimitedError]
+        assert isinstance(answers[2], RateLimitedError)
+        assert (answers[2].limit, answers[2].remaining) == (2, 0)
         # What ann was refused was not taken from what all share.
         submit(store, *numbered(2, prefix="bob", client="bob"))
         refused(store, draft("cid", client="cid"))
 
     def test_lim_3_more_than_a_burst_never_fits(self, store: Store) -> None:
         limit(store, rate_per_second=2)
+        submit(store, draft("first"))
         error = refused(store, *numbered(5))
+        assert isinstance(error, RateLimitedError)
         assert error.retry_after_seconds is None
+        assert (error.limit, error.remaining) == (4, 3)
+        assert error.reset_at == store.now() + timedelta(seconds=0.5)
         assert "4 at most in a burst" in str(error)
 
     def test_lim_3_after_the_time_told_it_fits(self, store: Store, clock: ManualClock) -> None:

@@ -12,9 +12,11 @@ from leasehold.core.contract.transactions import Connection, JobTransaction
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     LeaseRequest,
@@ -35,6 +37,7 @@ from leasehold.core.model.records import (
     Submitted,
     WorkerInfo,
     WorkerLife,
+    WorkerTotals,
 )
 from leasehold.core.model.retention import (
     BATCH_MAX,
@@ -51,6 +54,7 @@ from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.errors import (
     LeaseholdError,
     LeaseLostError,
@@ -249,6 +253,27 @@ class Channel:
     def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
         return self._world.store.daily(queue, days=days)
 
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        return self._world.store.timeline(
+            metrics, queue, since=since, until=until, resolution=resolution
+        )
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        return self._world.store.failures(queue, task=task, limit=limit)
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        return self._world.store.worker_totals(limit=limit)
+
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._world.store.graph(job_ids)
 
@@ -352,8 +377,8 @@ class Channel:
     def signing_key(self) -> bytes:
         return self._world.store.signing_key()
 
-    def running_of_key(self, queue: str, key: str) -> int:
-        return self._world.store.running_of_key(queue, key)
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        return self._world.store.key_info(queue, key)
 
     def queues(self) -> list[str]:
         return self._world.store.queues()

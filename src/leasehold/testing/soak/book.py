@@ -97,6 +97,8 @@ class Book:
     keys: dict[tuple[str, str], KnownKey] = field(default_factory=dict)
     buckets: dict[tuple[str, str, str], Bucket] = field(default_factory=dict)
     """By queue, kind of rate and name."""
+    starts: dict[tuple[str, str | None], Bucket] = field(default_factory=dict)
+    """By queue, and by queue and key: when jobs were leased under a start rate."""
     breakers: dict[tuple[str, str], Held] = field(default_factory=lambda: defaultdict(Held))
     kept: dict[tuple[str, int], Kept] = field(default_factory=dict)
     ticks: set[tuple[str, str]] = field(default_factory=set)

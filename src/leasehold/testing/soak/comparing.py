@@ -10,6 +10,7 @@ import msgspec
 
 from leasehold.core.model.job import HistoryEvent
 from leasehold.core.rules.metrics import Figures
+from leasehold.core.rules.timeline import Timeline
 from leasehold.errors import LeaseholdError
 from leasehold.testing.soak.calls import Followed
 from leasehold.testing.soak.observing import Snapshot
@@ -56,7 +57,7 @@ def comparable(answer: Any, now: datetime) -> Any:
     if isinstance(answer, Followed):
         # In which order jobs of one write are told of, and whether deleted ones are, is its own.
         return answer.gap
-    if isinstance(answer, Figures):
+    if isinstance(answer, Figures | Timeline):
         return "figures"
     if isinstance(answer, list | tuple):
         return [comparable(each, now) for each in answer]

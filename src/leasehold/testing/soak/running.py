@@ -192,7 +192,8 @@ class Run:
                 subject.store.promote()
             self._look_again()
         before = self._seen
-        asked = self._book.as_repeated(asked, before[0].now)
+        # Not what was seen last: time may have passed since then.
+        asked = self._book.as_repeated(asked, self._subjects[0].store.now())
         try:
             answers = [subject.carry_out(asked) for subject in self._subjects]
             if self._swarm.prompt:

@@ -18,6 +18,7 @@ from leasehold.errors import StoreClosedError, StoreUnavailableError
 from leasehold.interrupts import SHIELD
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.reading.where import add_mentions
+from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.schema.migrate import migrate, migrations, schema_version
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.transaction import wait_when_busy
@@ -96,6 +97,7 @@ def connected(path: Path) -> apsw.Connection:
     db.set_busy_timeout(round(BUSY_SECONDS * 1000))
     _keep_plans(db)
     add_mentions(db)
+    add_reads_as(db)
     return db
 
 

@@ -11,6 +11,7 @@ store is known to go on where it was left:
     a copy of the file      is another file, is not where the note of the last close says, or was
                             changed since by somebody else, which the kernel tells
     a snapshot of the disk  comes back after another start of the machine
+    a log was deleted       and with it, it may be, all that was ever written: the file is not empty
     a process was killed    and nobody else had the store open: it cannot be told from the above
 
 What cannot be told: a machine that is snapshotted with its memory and resumed goes on within the
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -42,7 +43,7 @@ The part below the seconds is time too, in steps of about a microsecond: no stor
 fast as that, so two copies that come back within one second count from different floors.
 """
 
-READ: Final = "SELECT value FROM meta WHERE key = ?"
+READ: Final = "SELECT CAST(value AS BLOB) FROM meta WHERE key = ?"
 WRITE: Final = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 MARK: Final = "INSERT OR REPLACE INTO meta VALUES ('copy', '1')"
 UNMARK: Final = "DELETE FROM meta WHERE key = 'copy'"
@@ -67,17 +68,21 @@ def open_epoch(
     continuity: Continuity,
     durability: str,
     env: Env,
+    *,
+    is_new: bool,
 ) -> None:
-    """Raise the floor unless the store goes on where it was left. Call it under the file lock."""
+    """Raise the floor unless the store goes on where it was left. Call it under the file lock.
+
+    `is_new` says that the file was empty: one that only looks new, since it has lost its log with
+    all that was ever written, is not.
+    """
     now = {"identity": f"{file[0]}:{file[1]}", "boot": boot_id()}
     was_marked = False
     with translated(files.database), _synced(db, durability), transaction(db):
         ensure_store_id(db, env)
         was_marked = _read(db, "copy") is not None
         before = {key: _read(db, key) for key in now}
-        if before["identity"] is not None and not _goes_on(
-            db, before, now, continuity, files.changed_at()
-        ):
+        if not (is_new or _goes_on(db, before, now, continuity, files.changed_at())):
             left = continuity.noted()
             floor = 0 if left is None else left.version_floor
             db.execute(RAISE, (floor, (env.now_micros() << FLOOR_SHIFT) // 1_000_000))
@@ -125,13 +130,16 @@ def _synced(db: apsw.Connection, durability: str) -> Iterator[None]:
 
 
 def _read(db: apsw.Connection, key: str) -> str | None:
-    row = db.execute(READ, (key,)).fetchone()
-    return None if row is None else str(row[0])
+    """A fact about the file; one that cannot be read is none."""
+    row: Any = db.execute(READ, (key,)).fetchone()
+    try:
+        return None if row is None else bytes(row[0]).decode()
+    except (TypeError, UnicodeDecodeError):
+        return None
 
 
-READ_ID: Final = "SELECT value FROM meta WHERE key = 'store_id'"
 # Guard: the first to open the store names it, for good.
-NAME_ID: Final = "INSERT INTO meta VALUES ('store_id', ?) ON CONFLICT DO NOTHING"
+NAME_ID: Final = "INSERT OR REPLACE INTO meta VALUES ('store_id', ?)"
 
 
 def ensure_store_id(db: apsw.Connection, env: Env) -> None:
@@ -142,9 +150,9 @@ def ensure_store_id(db: apsw.Connection, env: Env) -> None:
 
 def has_store_id(db: apsw.Connection) -> bool:
     """Whether its making was completed: a killed one may have left the tables alone."""
-    return bool(db.execute(READ_ID).fetchall())
+    return bool(_read(db, "store_id"))
 
 
 def read_store_id(db: apsw.Connection) -> str:
     """The id that it was given."""
-    return str(db.execute(READ_ID).fetchall()[0][0])
+    return _read(db, "store_id") or ""

@@ -51,7 +51,8 @@ DROP: Final = """
     DELETE FROM archive WHERE (day, seq) IN (
         SELECT day, seq FROM archive WHERE day < ? ORDER BY day, seq LIMIT ?)
 """
-OLDEST: Final = "SELECT day FROM archive ORDER BY day LIMIT 1"
+# A day that is none would be dropped last, or never: it is left to whoever looks at `check`.
+OLDEST: Final = "SELECT day FROM archive WHERE typeof(day) = 'integer' ORDER BY day LIMIT 1"
 
 
 class ArchiveRow(NamedTuple):
@@ -79,9 +80,11 @@ class ArchiveRow(NamedTuple):
 
 _COLUMNS: Final = ", ".join(ArchiveRow._fields)
 FIND: Final = f"SELECT {_COLUMNS} FROM archive WHERE id = ? ORDER BY seq DESC LIMIT 1"  # noqa: S608  # our own names
-_ERROR_TEXT: Final = "coalesce(error_type || ': ' || error_message, '')"
+_ERROR_TEXT: Final = "coalesce(CAST(error_type || ': ' || error_message AS BLOB), '')"
 _HAS_TAG: Final = """
-    EXISTS (SELECT 1 FROM json_each(archive.metadata) AS tag, json_each(?) AS wanted
+    EXISTS (SELECT 1
+            FROM json_each(iif(json_valid(archive.metadata), archive.metadata, NULL)) AS tag,
+                json_each(?) AS wanted
             WHERE tag.key = wanted.key AND tag.value IS wanted.value)
 """
 
@@ -114,7 +117,7 @@ def search(
     values = [value for _, values in found for value in values]
     by = ", ".join(f"{column} DESC" for column in order.columns)
     found_rows: Any = db.execute(
-        f"SELECT {_COLUMNS} FROM archive {order.place(where)} WHERE {condition} "  # noqa: S608  # our own names
+        f"SELECT {_COLUMNS} FROM archive WHERE {condition} "  # noqa: S608  # our own names
         f"ORDER BY {by} LIMIT ?",
         (*values, limit + 1),
     )
@@ -133,11 +136,9 @@ Clause = tuple[str, tuple[Any, ...]]
 
 
 class _Order(NamedTuple):
-    """An order of search, and the indices in which rows stand in it, of one task and of all."""
+    """An order of search. Rows stand in it in an index, of one task and of all."""
 
     columns: tuple[str, ...]
-    of_all: str
-    of_task: str
     clauses: tuple[Clause, ...] = ()
 
     @property
@@ -145,21 +146,10 @@ class _Order(NamedTuple):
         """Holds for what comes after a cursor."""
         return f"({', '.join(self.columns)}) < ({', '.join('?' for _ in self.columns)})"
 
-    def place(self, where: JobFilter) -> str:
-        """Where to read: with other indices at hand SQLite would rather sort."""
-        if where.ids is not None:
-            return ""  # Few rows, which stand in the index of ids.
-        return self.of_task if where.tasks is not None and len(where.tasks) == 1 else self.of_all
 
-
-_LATEST: Final = _Order(("day", "seq"), "", "INDEXED BY archive_by_task")
-# The clause is said because SQLite uses a partial index only for its very words.
-_SLOWEST: Final = _Order(
-    ("run_micros", "day", "seq"),
-    "INDEXED BY archive_by_run",
-    "INDEXED BY archive_by_task_and_run",
-    (("run_micros IS NOT NULL", ()),),
-)
+_LATEST: Final = _Order(("day", "seq"))
+# The clause lets SQLite read along the index of run times, where only those stand that ran.
+_SLOWEST: Final = _Order(("run_micros", "day", "seq"), (("run_micros >= 0", ()),))
 
 
 def _of_the_span(span: ArchiveSpan) -> list[Clause]:

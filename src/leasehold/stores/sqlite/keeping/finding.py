@@ -69,13 +69,20 @@ HISTORIES: Final = """
     SELECT 0, seq, (SELECT finished_at FROM finished WHERE seq = attempt.seq AND status = 5), ''
     FROM attempt WHERE seq > :minor AND seq < :bound GROUP BY seq ORDER BY seq LIMIT :rows
 """
-# Each completed job has at least three events: as many rows as a third of the bound are enough.
+# Each completed job has at least three events: as many jobs as a third of the bound are enough.
+# What has no attempt record any more has lost its history, and is not counted.
 HISTORY_BOUND: Final = """
     SELECT max(seq) FROM (
         SELECT seq, sum(events) OVER (ORDER BY seq DESC) AS total FROM (
-            SELECT seq, events FROM finished WHERE status = 5 ORDER BY seq DESC LIMIT ?1 / 3 + 1))
+            SELECT attempt.seq, events FROM attempt CROSS JOIN finished USING (seq)
+            WHERE status = 5 GROUP BY attempt.seq ORDER BY attempt.seq DESC LIMIT ?1 / 3 + 1))
     WHERE total > ?1
 """
+# One whose time cannot be read is as old as can be.
+OLDEST_AUDIT: Final = f"""
+    SELECT iif(typeof(at) = 'integer', min(max(at, 0), {MOMENT_MAX}), 0)
+    FROM {{}} ORDER BY n LIMIT 1
+"""  # noqa: S608  # our own number
 OLD_KEYS: Final = "SELECT seq FROM pruned_key WHERE expires_at <= ? LIMIT ?"
 SUBMITTED: Final = "SELECT seq, created_at FROM job WHERE seq >= ? ORDER BY seq LIMIT 1"
 ALL: Final = Cutoffs(MOMENT_MAX, {})
@@ -116,7 +123,7 @@ class Look:
         return OldestAudits(self._oldest("audit"), self._oldest("audit_archive"))
 
     def _oldest(self, table: str) -> datetime | None:
-        row: Any = self._db.execute(f"SELECT at FROM {table} ORDER BY n LIMIT 1").fetchone()  # noqa: S608  # our own names
+        row: Any = self._db.execute(OLDEST_AUDIT.format(table)).fetchone()
         return None if row is None else from_micros(row[0])
 
     def find_ended(

@@ -33,10 +33,12 @@ from leasehold.core.rules.cleanup_store import (
     Progress,
 )
 from leasehold.env import from_micros, to_micros
+from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping.finding import Look
 from leasehold.stores.sqlite.keeping.removing import Removal
 from leasehold.stores.sqlite.rules import settings
+from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.writing.database import Database
 
 
@@ -59,7 +61,19 @@ def prune(
         return database.write(lambda step: operation(Removal(step)))
 
     order = cleaning.Order(policy or _policy(database), scope, limit, actor)
-    report = cleaning.prune(CleanedStore(look, remove, database.env.clock.monotonic), run, order)
+    store = CleanedStore(look, remove, database.env.clock.monotonic)
+    report = None
+    try:
+        report = cleaning.prune(store, run, order)
+    except UNREADABLE as error:
+        # The record of an earlier clean-up, as a rule: who only looks has nobody to mend it.
+        if isinstance(error, LeaseholdError) or not database.mend():
+            raise
+    # Not while the error is handled: its traceback keeps alive what the reader saw.
+    report = report or cleaning.prune(store, run, order)
+    if run is None and report.run is not None:
+        # Damage that no write has met yet is looked for once per clean-up.
+        database.mend()
     if run is not None:
         with database.read() as db:
             space.checkpoint(db)

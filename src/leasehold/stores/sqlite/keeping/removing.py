@@ -68,11 +68,11 @@ DROP_RESULTS: Final = """
     UPDATE finished SET result = NULL, result_codec = NULL
     WHERE status = 5 AND seq IN (SELECT value FROM json_each(?))
 """
-# Audit records are numbered in the order of their time.
+# Audit records are numbered in the order of their time. One whose time cannot be read is old.
 ARCHIVE_AUDITS: Final = """
     INSERT INTO audit_archive (n, at, actor, action, count, detail)
     SELECT n, at, actor, action, count, detail FROM (SELECT * FROM audit ORDER BY n LIMIT ?2)
-    WHERE at <= ?1
+    WHERE at <= ?1 OR typeof(at) <> 'integer'
 """
 # Guard: only what has just been copied, in the same write.
 FORGET_ARCHIVED_AUDITS: Final = """
@@ -80,7 +80,8 @@ FORGET_ARCHIVED_AUDITS: Final = """
 """
 DROP_ARCHIVED_AUDITS: Final = """
     DELETE FROM audit_archive WHERE n IN (
-        SELECT n FROM (SELECT n, at FROM audit_archive ORDER BY n LIMIT ?2) WHERE at <= ?1)
+        SELECT n FROM (SELECT n, at FROM audit_archive ORDER BY n LIMIT ?2)
+        WHERE at <= ?1 OR typeof(at) <> 'integer')
 """
 
 

@@ -30,17 +30,12 @@ from leasehold.stores.sqlite.reading.sampling import count_left
 from leasehold.stores.sqlite.rules.known import unreadable_rules
 from leasehold.stores.sqlite.rules.settings import unreadable_settings
 from leasehold.stores.sqlite.rules.tokens import unreadable_tokens
+from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF, whole
 from leasehold.stores.sqlite.schema.schedule_row import unreadable_schedules
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
-
-
-def whole(column: str, greatest: int = 1 << 40) -> str:
-    """A column that is to hold a whole number from 0 on; 0 if it does not."""
-    return f"iif(typeof({column}) = 'integer' AND {column} BETWEEN 0 AND {greatest}, {column}, 0)"
-
 
 _STATE: Final = ", ".join((whole("version"), whole("attempts"), whole("events")))
 _READY: Final = f"RETURNING {_STATE}, {whole('available_at', MOMENT_MAX)}, {whole('lane')}"
@@ -75,8 +70,6 @@ ANY_LANE: Final = """
 """
 _IS_BLOCKED: Final = "SELECT 1 FROM blocker WHERE seq = ? LIMIT 1"
 _LIVE: Final = f"{GUARDED} WHERE finished.seq IS NULL"
-_ENDED: Final = f"{GUARDED} WHERE finished.seq IS NOT NULL"
-_ID: Final = "SELECT CAST(id AS BLOB) FROM job WHERE seq = ?"
 OUT_OF_RUNNING: Final = f"""
     DELETE FROM running WHERE seq = ?
     RETURNING {whole("version")}, {whole("attempts")}, {whole("events")}, CAST(worker AS BLOB),
@@ -84,8 +77,6 @@ OUT_OF_RUNNING: Final = f"""
         {whole("available_at", MOMENT_MAX)}, {whole("expires_at", MOMENT_MAX)},
         {whole("heartbeat_at", MOMENT_MAX)}
 """  # noqa: S608  # our own names
-NAMED_MAX: Final = 100
-"""How many damaged rows a check names at most."""
 
 
 class Damaged(NamedTuple):
@@ -191,10 +182,7 @@ def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
 
 def told(db: apsw.Connection) -> Iterator[str]:
     """Every row that cannot be read, as sentences; also of jobs that were set aside."""
-    for statement in (_LIVE, _ENDED):
-        for seq, problem in islice(_damaged(db, statement), NAMED_MAX):
-            row: Any = db.execute(_ID, (seq,)).fetchone()
-            yield f"job {row[0].decode(errors='replace')} cannot be read: {problem}"
+    yield from damaged_cells.told(db)
     yield from unreadable_schedules(db)
     yield from unreadable_rules(db)
     yield from unreadable_settings(db)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from leasehold.core.model.lease import Settled
 from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX
 from leasehold.core.model.outcome import Complete
+from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Status
 from leasehold.core.rules.decision import Decision
 from leasehold.env import to_micros
@@ -51,6 +52,11 @@ WHERE_IT_ENTERS: Final = """
 """
 
 
+# Enum members are slow to look up in Python 3.11.
+_RUN: Final = Measure.RUN
+_NO_RUN: Final = Measure.NO_RUN
+
+
 class Held(NamedTuple):
     """A lease that was just ended: what END_LEASE returns."""
 
@@ -67,8 +73,8 @@ class Held(NamedTuple):
     heartbeat_at: int
 
 
-_Kind = tuple[int, Status, tuple[str, ...], bool]
-"""Ends that are counted together: lane, status after, totals, and whether run times count."""
+_Kind = tuple[int, Status, tuple[str, ...], bool, str]
+"""Ends that are counted together: lane, status after, totals, whether they have run, worker."""
 
 
 class Ends:
@@ -168,7 +174,11 @@ class Ends:
                 )
             )
             self._ended.append(job_id)
-        kind = (lane, status, decision.totals, decision.has_run)
+        if error is not None and status is not Status.CANCELLED:
+            step.failed.append((lane, job_id, error))
+            if status is Status.FAILED:
+                step.measured.retried(lane, attempts)
+        kind = (lane, status, decision.totals, decision.has_run, worker)
         micros = self._counted.get(kind)
         if micros is None:
             self._counted[kind] = [now - acquired_at]
@@ -188,12 +198,12 @@ class Ends:
             step.executemany(INSERT_WAITING, self._waiting)
             ready.enter(step, self._entries)
             step.hints.ready = True
-        for (lane, after, totals, has_run), micros in self._counted.items():
+        for (lane, after, totals, has_run, worker), micros in self._counted.items():
             step.move(lane, Status.RUNNING, after, len(micros))
             for name in totals:
                 step.count(lane, f"total_{name}", len(micros))
-            if has_run:
-                step.measured.ran(step.count, lane, micros)
+            step.measured.took(lane, _RUN if has_run else _NO_RUN, micros)
+            step.worked(worker, totals, len(micros))
 
 
 def entry(step: Step, seq: int, *, version: int, attempts: int, events: int) -> Entry:

@@ -9,10 +9,11 @@ from typing import Final
 
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.priority import default_tier
+from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
 from leasehold.core.model.status import Status
 from leasehold.core.rules.leasing import OpenLane
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import parking, ready
+from leasehold.stores.sqlite.leasing import parking, queue_limits, ready
 from leasehold.stores.sqlite.leasing.order import Candidate
 from leasehold.stores.sqlite.schema.rows import (
     UNREADABLE,
@@ -25,6 +26,8 @@ from leasehold.stores.sqlite.writing.step import Step
 
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0)"
 
+
+_LEASED: Final = ("leased",)
 
 Granted = tuple[Candidate, Lease]
 
@@ -91,12 +94,15 @@ def read(
 def grant(step: Step, granted: Sequence[Granted]) -> None:
     """Let the jobs run."""
     now = step.now
-    waits: defaultdict[int, list[int]] = defaultdict(list)
+    waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
     for job, _ in granted:
-        waits[job.lane].append(now - job.available_at)
-    for lane, waited in waits.items():
+        waits[job.lane, WAIT_OF_PRIORITY[job.priority]].append(now - job.available_at)
+    for (lane, measure), waited in waits.items():
         step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
-        step.measured.waited(step.count, lane, waited)
+        step.count(lane, "total_leased", len(waited))
+        step.measured.took(lane, measure, waited)
+    if granted:
+        step.worked(granted[0][1].worker, _LEASED, len(granted))
     # Those that may have a row in `place` to forget.
     placed = [
         job.seq
@@ -120,6 +126,9 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
             for job, lease in granted
         ],
     )  # fmt: skip
+    if step.rules.paced:
+        starts = [(lease.queue, job.limit_key) for job, lease in granted]
+        queue_limits.starts_used_up(step, starts)
     if step.rules.key_limits:
         keys = Counter(
             (lease.queue, job.limit_key, job.lane)

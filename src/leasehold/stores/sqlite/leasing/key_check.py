@@ -8,8 +8,11 @@ from typing import Final
 
 import apsw
 
-from leasehold.core.model.key_limits import free_slots
+from leasehold.core.model.key_limits import KeyLimits
+from leasehold.core.rules.starting import key_starts
+from leasehold.stores.sqlite.leasing.parking import NOTHING
 from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.submitting.gate import BucketBook
 
 _RUNNING: Final = """
     SELECT lane.queue, limit_key, job.lane, count(*)
@@ -23,6 +26,9 @@ _PENDING: Final = """
     FROM ready JOIN job USING (seq) JOIN lane ON lane.id = job.lane
         LEFT JOIN place ON place.seq = job.seq
 """
+_RESTING: Final = "SELECT queue, key FROM resting"
+# When the last write happened: what is shown was right then.
+_CLOCK: Final = "SELECT clock FROM store_state"
 _UNSETTLED: Final = """
     SELECT queue FROM rescoring JOIN lane ON lane.id = rescoring.lane
     UNION SELECT queue FROM rescoring JOIN key_lane ON key_lane.id = -rescoring.lane
@@ -52,7 +58,7 @@ def problems(db: apsw.Connection) -> Iterator[str]:
 
 def _wrong_places(
     db: apsw.Connection,
-    limits: Mapping[str, int],
+    limits: Mapping[str, KeyLimits],
     accounts: Mapping[int, tuple[str, str, int]],
     running: Mapping[tuple[str, str], int],
 ) -> Iterator[str]:
@@ -73,13 +79,36 @@ def _wrong_places(
             (shown if where is None else parked)[account, tier].append((turn, seq))
             if queue not in limits:
                 yield f"job {job_id} is counted for key {key!r}, which nothing limits"
+    resting = set(db.execute(_RESTING))
     for (account, tier), waiting in parked.items():
         queue, key, _ = accounts[account]
-        free = free_slots(limits.get(queue, 0), running[queue, key])
-        best = sorted(shown[account, tier])[:free]
-        if len(best) < free or (best and min(waiting) < best[-1]):
-            yield f"queue {queue!r}, key {key!r}: a job is parked that may be leased"
+        if (queue, key) not in resting:
+            where = f"queue {queue!r}, key {key!r}"
+            stands = _stands(db, queue, key, running[queue, key])
+            known = limits.get(queue, NOTHING)
+            yield from _parked_wrongly(where, known, stands, waiting, shown[account, tier])
     for number in accounts.keys() - used:
         queue, key, _ = accounts[number]
         if queue not in unsettled and not (queue in limits and running[queue, key]):
             yield f"queue {queue!r}, key {key!r}: an account is kept of which there is nothing"
+
+
+def _parked_wrongly(
+    where: str,
+    limits: KeyLimits,
+    stands: tuple[int, int, int],
+    waiting: list[tuple[int, int]],
+    shown: list[tuple[int, int]],
+) -> Iterator[str]:
+    if limits.next_at(*stands) is not None:
+        yield f"{where}: nobody knows when its next job may start"
+    free = limits.to_show(*stands)
+    best = sorted(shown)[:free]
+    if len(best) < free or (best and min(waiting) < best[-1]):
+        yield f"{where}: a job is parked that may be leased"
+
+
+def _stands(db: apsw.Connection, queue: str, key: str, running: int) -> tuple[int, int, int]:
+    """What its limits ask of a key: how many run, when its bucket is full, and the time."""
+    ((now,),) = db.execute(_CLOCK)
+    return running, BucketBook(db, now).full_at(queue, key_starts(key)), now

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
 from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.model.status import Status
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
-from leasehold.core.rules.queue_limits import UNLIMITED
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, parking, queue_limits, ready
 from leasehold.stores.sqlite.leasing.damage import Damaged
@@ -31,8 +31,8 @@ from leasehold.stores.sqlite.leasing.order import (
     for_leasing_in_group,
     in_order,
 )
-from leasehold.stores.sqlite.leasing.parking import Account
-from leasehold.stores.sqlite.leasing.queue_limits import open_queues
+from leasehold.stores.sqlite.leasing.parking import Account, wake_rested
+from leasehold.stores.sqlite.leasing.queue_limits import next_starts, open_queues
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
@@ -90,10 +90,16 @@ def promote(step: Step) -> int:
     return len(entries)
 
 
-def next_due(step: Step) -> int | None:
-    """When the next waiting job is due, or the next task that is held back may be probed."""
-    moments = (step.execute(NEXT_DUE).fetchone(), step.execute(NEXT_PROBE, (step.now,)).fetchone())
-    return min((row[0] for row in moments if row and row[0] is not None), default=None)
+def next_due(step: Step, queues: Iterable[str]) -> int | None:
+    """When the next waiting job is due, the next task that is held back may be probed, or the next
+    job of these queues may start.
+    """
+    rows = (step.execute(NEXT_DUE).fetchone(), step.execute(NEXT_PROBE, (step.now,)).fetchone())
+    moments = [row[0] for row in rows if row and row[0] is not None]
+    if step.rules.paced:
+        step.write_counters()
+        moments += next_starts(step, queues)
+    return min(moments, default=None)
 
 
 def lease(step: Step, request: LeaseRequest) -> Leased:
@@ -102,9 +108,10 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
     rebalance(step)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
+    more_rested = wake_rested(step) if step.rules else False
     while True:
-        look = _Look(step, request, request.limit - len(granted), left)
-        if not look.lanes:
+        look = _Look(step, request, len(granted), left)
+        if not look.lanes and not more_rested:
             return Leased(granted)
         look.along_the_jobs()
         found, unreadable = read(step, request, look.lanes, look.taken)
@@ -119,7 +126,7 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
         look.write(found)
         granted += found
         left -= len(look.late)
-        if look.walk.is_cut_short and len(granted) < request.limit:
+        if (look.walk.is_cut_short or more_rested) and len(granted) < request.limit:
             break
         if not (look.late and step.newly_shown and len(granted) < request.limit):
             return Leased(granted)
@@ -133,7 +140,8 @@ class _Look:
 
     __slots__ = ("_request", "_step", "lanes", "late", "taken", "turned_away", "walk")
 
-    def __init__(self, step: Step, request: LeaseRequest, limit: int, late_max: int) -> None:
+    def __init__(self, step: Step, request: LeaseRequest, granted: int, late_max: int) -> None:
+        """So many jobs were granted already."""
         self._step = step
         self._request = request
         self.lanes: dict[int, OpenLane] = {}
@@ -151,7 +159,15 @@ class _Look:
                     if lane is not None:
                         self.lanes[number] = lane
         with_work = {lane.queue for lane in self.lanes.values()}
-        self.walk = Walk(step.now, limit, with_work, partial(parking.free_of, step), late_max)
+        free_of_key = partial(parking.free_of, step)
+        self.walk = Walk(
+            step.now,
+            request.limit - granted,
+            with_work,
+            free_of_key,
+            late_max,
+            None if request.free_slots is None else request.free_slots - granted,
+        )
 
     def along_the_jobs(self) -> None:
         """Look at the jobs, the best first; nothing is written."""

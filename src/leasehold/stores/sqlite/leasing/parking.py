@@ -18,9 +18,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.model.key_limits import Rank, free_slots
+from leasehold.core.model.budget import RESTED_AT_ONCE
+from leasehold.core.model.key_limits import KeyLimits, Rank
 from leasehold.core.rules import parking
+from leasehold.core.rules.starting import key_starts
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
+from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 
 # Only what is not counted yet: a job is taken in once.
@@ -86,6 +90,18 @@ PARKED_IN_GROUP: Final = """
 # Beyond the last job: none is placed anew, the account is looked at.
 LOOK_AGAIN_AT: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, 9223372036854775807, 0, 0)"
 
+REST: Final = """
+    INSERT INTO resting VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET until = excluded.until WHERE until <> excluded.until
+"""
+RESTED: Final = f"""
+    DELETE FROM resting WHERE (queue, key) IN (
+        SELECT queue, key FROM resting WHERE until <= ? ORDER BY until LIMIT {RESTED_AT_ONCE})
+    RETURNING queue, key
+"""  # noqa: S608  # our own number
+NOTHING: Final = KeyLimits(0, None)
+"""Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
+
 _NO_TIER: Final = 1 << 62
 """Beyond all tiers."""
 
@@ -104,6 +120,14 @@ class Account(NamedTuple):
         return -self.id
 
 
+def _account(row: Sequence[Any]) -> Account:
+    """The account that a row tells: a job that is sent to a lane of garbage would be lost there."""
+    account = Account(*row)
+    if type(account.lane) is not int or not 0 < account.lane <= WHOLE_MAX:
+        raise TypeError(f"key_lane.lane of key_lane {account.id} is {account.lane!r}")
+    return account
+
+
 class Counted(NamedTuple):
     """A pending job that is counted for its key, and the tier in which it was found."""
 
@@ -115,11 +139,13 @@ class Counted(NamedTuple):
 class Shelf:
     """The pending jobs of limited keys, in one write."""
 
-    __slots__ = ("_free", "_step")
+    __slots__ = ("_free", "_rested", "_step")
 
     def __init__(self, step: Step) -> None:
         self._step = step
         self._free: dict[tuple[str, str], int] = {}
+        self._rested: set[tuple[str, str]] = set()
+        """Keys for which it is known when to look again."""
 
     @property
     def shown_left(self) -> int:
@@ -133,11 +159,22 @@ class Shelf:
         # Nothing that is done to a shelf changes what runs.
         key = account.queue, account.key
         if key not in self._free:
-            self._free[key] = free_of(self._step, *key)
+            self._free[key] = self._limits(account.queue).to_show(*_stands(self._step, *key))
         return self._free[key]
 
+    def look_again_in_time(self, account: Account) -> None:
+        key = account.queue, account.key
+        if key not in self._rested:
+            self._rested.add(key)
+            until = self._limits(account.queue).next_at(*_stands(self._step, *key))
+            if until is not None:
+                self._step.execute(REST, (*key, until))
+
+    def _limits(self, queue: str) -> KeyLimits:
+        return self._step.rules.key_limits.get(queue, NOTHING)
+
     def accounts_of(self, key: tuple[str, str]) -> Sequence[Account]:
-        return [Account(*row) for row in self._rows(ACCOUNTS_OF_KEY, key)]
+        return [_account(row) for row in self._rows(ACCOUNTS_OF_KEY, key)]
 
     def nth_shown(self, account: Account, tier: int, n: int) -> Rank | None:
         return self._rank(NTH_SHOWN, (account.id, tier, n - 1))
@@ -218,7 +255,7 @@ def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
     if not step.rules or not seqs:
         return {}
     rows = step.execute(COUNTED, (msgspec.json.encode(seqs).decode(),))
-    return {seq: Counted(seq, tier, Account(*account)) for seq, tier, *account in rows}
+    return {seq: Counted(seq, tier, _account(account)) for seq, tier, *account in rows}
 
 
 def left(step: Step, job: Counted) -> None:
@@ -242,6 +279,20 @@ def granted(step: Step, jobs: Mapping[tuple[str, str, int], int]) -> None:
     limits = step.rules.key_limits
     counts = [(*lane, count) for lane, count in jobs.items() if lane[0] in limits]
     step.executemany(COUNT_RUNNING, counts)
+    if step.rules.paced:
+        keys = {(queue, key): None for queue, key, _ in jobs if queue in step.rules.paced}
+        parking.look_again(Shelf(step), keys)
+
+
+def wake_rested(step: Step) -> bool:
+    """Show what may be leased of keys that have rested, so many; whether there may be more."""
+    rested: list[Any] = step.execute(RESTED, (step.now,)).fetchall()
+    if rested:
+        # Whoever waits for this moment knows it from its last lease, and need not be told.
+        news = set(step.newly_shown)
+        parking.look_again(Shelf(step), rested)
+        step.newly_shown.intersection_update(news)
+    return len(rested) == RESTED_AT_ONCE
 
 
 def freed(step: Step, seqs: Iterable[int]) -> None:
@@ -262,16 +313,24 @@ def turn_away(step: Step, jobs: Iterable[tuple[str, str, int, int, Rank]]) -> No
     """Park jobs that a lease has met although their keys are full: queue, key, lane, tier, turn."""
     shelf = Shelf(step)
     for queue, key, lane, tier, job in jobs:
-        shelf.take_in(shelf.account(queue, key, lane), tier, job, parked=True)
+        parking.turn_away(shelf, shelf.account(queue, key, lane), tier, job)
 
 
 def parked_in_group(step: Step, parent_id: str) -> list[Account]:
     """The accounts that have parked jobs of a group. What they wait behind need not be of it."""
     rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
-    return [Account(*row) for row in rows]
+    return [_account(row) for row in rows]
 
 
 def free_of(step: Step, queue: str, key: str) -> int:
-    """How many jobs more of a key may run; none where its queue does not limit it."""
+    """How many jobs more of a key may be leased; none where its queue does not limit it."""
+    return step.rules.key_limits.get(queue, NOTHING).free(*_stands(step, queue, key))
+
+
+def _stands(step: Step, queue: str, key: str) -> tuple[int, int, int]:
+    """What its limits ask of a key: how many run, when its bucket is full, and the time."""
     row: Any = step.execute(RUNNING_OF_KEY, (queue, key)).fetchone()
-    return free_slots(step.rules.key_limits.get(queue, 0), row[0])
+    full_at = 0
+    if queue in step.rules.paced:
+        full_at = BucketBook(step.db, step.now).full_at(queue, key_starts(key))
+    return row[0], full_at, step.now

@@ -7,12 +7,14 @@ from typing import Any, Final
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
+from leasehold.core.model.unreadable import cannot_be_read
 from leasehold.core.rules.people import Replay
 from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import ready, state
 from leasehold.stores.sqlite.leasing.ends import entry
 from leasehold.stores.sqlite.leasing.state import Histories, JobState, remove
 from leasehold.stores.sqlite.reading.read import read_job
+from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.submitting import inheritance, linking
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
@@ -42,6 +44,9 @@ class Desk(Histories):
 
     def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
         step = self._step
+        problem = problem_with(step.db, job.seq)
+        if problem is not None:
+            raise cannot_be_read(job.id, problem)
         remove(step, job)
         step.execute(ALLOW_AGAIN, (replay.allowance, job.seq))
         n = job.events + 1

@@ -7,18 +7,20 @@ The circuit breakers of lanes, as rows; `core.model.breaker` says how they move.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
 from leasehold.core.model.breaker import Breaker, BreakerState
 from leasehold.core.rules import queue_limits
 from leasehold.core.rules.leasing import OpenQueue
-from leasehold.core.rules.queue_limits import UNLIMITED
+from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
+from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 
 RUNNING: Final = "SELECT coalesce(sum(running), 0) FROM lane WHERE queue = ?"
 PENDING: Final = "SELECT sum(pending) FROM lane WHERE queue = ?"
+NEXT_REST: Final = "SELECT min(until) FROM resting WHERE queue = ?"
 QUEUE_OF_LANE: Final = "SELECT queue FROM lane WHERE id = ?"
 
 
@@ -26,10 +28,15 @@ def open_queues(step: Step, queues: Iterable[str]) -> list[OpenQueue]:
     """Those of these queues that jobs may be leased from. The counters must have been flushed."""
     opened = []
     for queue in dict.fromkeys(queues):
-        free = free_slots(step, queue) if queue in step.rules else UNLIMITED
+        rule = step.rules.get(queue)
+        if rule is None:
+            opened.append(OpenQueue(queue))
+            continue
+        free = free_slots(step, queue)
+        if free and rule.config.start_rate is not None:
+            free = min(free, free_starts(BucketBook(step.db, step.now), queue, rule.config))
         if free:
-            limits_keys = queue in step.rules.key_limits
-            opened.append(OpenQueue(queue, free, limits_keys=limits_keys))
+            opened.append(OpenQueue(queue, free, rule.config))
     return opened
 
 
@@ -40,6 +47,35 @@ def free_slots(step: Step, queue: str) -> int:
     if rule.config.max_concurrency is not None:
         row = step.execute(RUNNING, (queue,)).fetchone()
     return queue_limits.free_slots(rule.state, rule.config, row[0])
+
+
+def starts_used_up(step: Step, jobs: Iterable[tuple[str, str | None]]) -> None:
+    """Jobs were leased, of these queues and keys."""
+    book = BucketBook(step.db, step.now)
+    by_queue: defaultdict[str, list[str | None]] = defaultdict(list)
+    for queue, key in jobs:
+        by_queue[queue].append(key)
+    for queue, keys in by_queue.items():
+        if queue in step.rules.paced:
+            count_starts(book, queue, step.rules[queue].config, keys)
+
+
+def next_starts(step: Step, queues: Iterable[str]) -> list[int]:
+    """When the next jobs of these queues and of their keys may start, if time keeps them from it.
+
+    The counters must have been flushed.
+    """
+    moments: list[int | None] = []
+    for queue in dict.fromkeys(queues):
+        rule = step.rules.get(queue)
+        if rule is None or not rule.state.is_leased_from or queue not in step.rules.paced:
+            continue
+        pending: Any = step.execute(PENDING, (queue,)).fetchone()
+        if pending[0]:
+            moments.append(next_start_at(BucketBook(step.db, step.now), queue, rule.config))
+            rest: Any = step.execute(NEXT_REST, (queue,)).fetchone()
+            moments.append(rest[0])
+    return [at for at in moments if at is not None]
 
 
 def tell_who_may_go_on(step: Step) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.budget import PLACED_AT_ONCE
+from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.rules.parking import fill_all
 from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.parking import Account, Shelf
@@ -75,6 +76,7 @@ NEXT_ACCOUNT: Final = "SELECT id FROM key_lane WHERE lane = ? AND key > ? ORDER 
 LOOK_INTO: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, ?, 0, 0)"
 PLACE_ANEW: Final = "INSERT OR REPLACE INTO rescoring VALUES (?, -1, 0, 0)"
 FORGET_ACCOUNTS: Final = "DELETE FROM key_lane WHERE queue = ?"
+FORGET_RESTING: Final = "DELETE FROM resting WHERE queue = ?"
 COUNT_NO_MORE: Final = "UPDATE place SET lane = NULL, key_lane = NULL WHERE seq = ?"
 # Guard: nothing of it is shown or parked. What runs is not counted without a limit.
 CLOSE_UNLIMITED: Final = """
@@ -113,8 +115,10 @@ def rescore(step: Step, queue: str) -> None:
     step.some_rescoring = True
 
 
-def limit_changed(step: Step, queue: str, before: int | None, after: int | None) -> None:
-    """Count by another limit per key from now on; those whom it concerns are looked at."""
+def limits_changed(
+    step: Step, queue: str, before: KeyLimits | None, after: KeyLimits | None
+) -> None:
+    """Count by other limits per key from now on; those whom it concerns are looked at."""
     if before == after:
         return
     if before is not None and after is not None:
@@ -131,6 +135,7 @@ def limit_changed(step: Step, queue: str, before: int | None, after: int | None)
 def forget(step: Step, queue: str) -> None:
     """A queue is deleted; nothing is pending in it any more."""
     step.execute(FORGET_ACCOUNTS, (queue,))
+    step.execute(FORGET_RESTING, (queue,))
 
 
 def _cross(step: Step, limit: int) -> int:

@@ -14,8 +14,8 @@ from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.writing.step import Step
 
 HELD: Final = """
-    SELECT seq, acquired_at, expires_at, moved_by, cancel_reason FROM running
-    WHERE seq = (SELECT seq FROM job WHERE id = ?) AND version = ?
+    SELECT seq, job.lane, acquired_at, expires_at, moved_by, cancel_reason
+    FROM job JOIN running USING (seq) WHERE id = ? AND version = ?
 """
 # Guard: still this version. (It was just read in the same write, so it always holds.)
 EXTEND: Final = """
@@ -38,7 +38,7 @@ def _renew_one(step: Step, renewal: Renewal) -> Renewed | LeaseLostError:
     row = step.execute(HELD, (renewal.job_id, renewal.version)).fetchone()
     if row is None:
         return refuse(step, renewal.job_id, renewal.version)
-    seq, *lease = row
+    seq, lane, *lease = row
     decided = decide_renewal(
         renewal,
         RunningLease(*lease),
@@ -49,6 +49,7 @@ def _renew_one(step: Step, renewal: Renewal) -> Renewed | LeaseLostError:
         return decided
     until, answer = decided
     step.execute(EXTEND, (until, step.now, seq, renewal.version))
+    step.count(lane, "total_renewed")
     return answer
 
 

@@ -191,7 +191,7 @@ def _exchange(
         return Exchange(settled, leases, None, tick_at, generation, at), numbers
     # Whoever waited for a job that came too late may be available when this write is over.
     go_on = cut_short or dependents.some_to_tell(step)
-    due = step.now if go_on else leasing.next_due(step)
+    due = step.now if go_on else leasing.next_due(step, request.queues)
     if due is None or (tick is not None and tick < due):
         return Exchange(settled, leases, tick_at, tick_at, generation, at), numbers
     return Exchange(settled, leases, from_micros(due), tick_at, generation, at), numbers

@@ -13,7 +13,13 @@ from leasehold.core.rules import fence
 from leasehold.core.rules.decision import Decision, end_of_waiting
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import (
+    ENDED_STATUS,
+    MOMENT_MAX,
+    STATUS_CODE,
+    STATUS_OF,
+    whole,
+)
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -50,8 +56,9 @@ def _state_of(which: str) -> str:
            NULL
         FROM job CROSS JOIN waiting USING (seq) WHERE {which} = ?1
     UNION ALL
-    SELECT job.seq, job.id, job.lane, finished.status, finished.version, finished.attempts,
-           finished.events, finished.available_at, NULL
+    SELECT job.seq, job.id, job.lane, {ENDED_STATUS}, {whole("finished.version")},
+           {whole("finished.attempts")}, {whole("finished.events")},
+           {whole("finished.available_at", MOMENT_MAX)}, NULL
         FROM job CROSS JOIN finished USING (seq) WHERE {which} = ?1
     """  # noqa: S608  # our own names
 

@@ -83,7 +83,8 @@ _READ: Final = f"""
 """  # noqa: S608  # our own names
 _BOUNDS: Final = """
     SELECT (SELECT min(n) FROM change), coalesce((SELECT seq FROM sqlite_sequence
-        WHERE name = 'change'), 0), (SELECT value FROM meta WHERE key = 'followed_at')
+        WHERE name = 'change'), 0), (SELECT CAST(value AS BLOB) FROM meta
+            WHERE key = 'followed_at')
 """
 _FOLLOW: Final = "INSERT OR REPLACE INTO meta VALUES ('followed_at', ?)"
 _FORGET: Final = "DELETE FROM meta WHERE key = 'followed_at'"
@@ -150,4 +151,8 @@ def changes(db: apsw.Connection, cursor: str | None, limit: int, *, was_kept: bo
 def _bounds(db: apsw.Connection) -> tuple[int | None, int, int | None]:
     """The oldest number that is kept, the latest there was, and when somebody last looked."""
     row: Any = db.execute(_BOUNDS).fetchone()
-    return row[0], row[1], None if row[2] is None else int(row[2])
+    followed_at = row[2]
+    if followed_at is not None:
+        # What is no moment is taken for one long ago: the next look writes it anew.
+        followed_at = int(followed_at) if followed_at.isdigit() else 0
+    return row[0], row[1], followed_at

@@ -9,11 +9,12 @@ from typing import Any, Final
 import apsw
 
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
-from leasehold.core.model.span import BANDS, SUMMED, band_of
+from leasehold.core.model.span import BANDS, SUMMED, Span, band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.sampling import Resolution, since_last_look
 from leasehold.stores.sqlite.reading.sampling import Spans
-from leasehold.stores.sqlite.schema.rows import Kind, Lenient, queues_of
+from leasehold.stores.sqlite.schema.damaged_cells import sound_row
+from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient, queues_of
 from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
 
 BY_PRIORITY: Final = (  # every name in it is our own
@@ -30,14 +31,17 @@ PENDING_LANES: Final = """
 """
 # From one tier to the next by a seek in the primary key, however many jobs are in it.
 NEXT_HEAD: Final = f"""
-    SELECT tier, available_at FROM ready
+    SELECT tier, iif(typeof(available_at) = 'integer', available_at, NULL) FROM ready
     WHERE lane = ? AND tier > ? AND tier < {FIRST_DEADLINE_TIER} ORDER BY tier, turn, seq LIMIT 1
 """  # noqa: S608  # our own number
 # The condition is that of the index, word by word, or SQLite would not use it.
 OLDEST_OUT_OF_TURN: Final = f"""
-    SELECT min(available_at) FROM ready INDEXED BY ready_by_age
+    SELECT min(iif(typeof(available_at) = 'integer', available_at, NULL))
+    FROM ready INDEXED BY ready_by_age
     WHERE lane = ? AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
 """  # noqa: S608  # our own number
+
+SOUND: Final = sound_row("span")
 
 # For the integrity check only: it does scan.
 RECOUNT: Final = """
@@ -59,6 +63,14 @@ class Look(Spans):
         self.now = now
         self._lost = lost
 
+    def kept(
+        self, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
+        try:
+            return super().kept(resolution, queue, first)
+        except UNREADABLE:
+            return self._kept_that(SOUND, resolution, queue, first)
+
     def counts(self, queue: str | None) -> Mapping[Status, int]:
         row: Any = self._db.execute(STATS, (queue,)).fetchone()
         return stats_of(row).counts
@@ -79,14 +91,14 @@ class Look(Spans):
         longest; those whose turn is another have an index of their own.
         """
         db = self._db
-        oldest: list[int] = []
+        oldest: list[int | None] = []
         for (lane,) in db.execute(PENDING_LANES, (queue,)).fetchall():
             tier = -1
             while (head := _row(db.execute(NEXT_HEAD, (lane, tier)))) is not None:
                 tier, available_at = head
                 oldest.append(available_at)
-            oldest += (at for (at,) in db.execute(OLDEST_OUT_OF_TURN, (lane,)) if at is not None)
-        return min(oldest, default=None)
+            oldest += (at for (at,) in db.execute(OLDEST_OUT_OF_TURN, (lane,)))
+        return min((at for at in oldest if at is not None), default=None)
 
 
 def _row(cursor: apsw.Cursor) -> Any:
@@ -111,9 +123,9 @@ def problems(db: apsw.Connection) -> Iterator[str]:
         if lower:
             names = ", ".join(lower)
             yield f"queue {queue!r}: these totals are lower than at the last look: {names}"
-        if sum(span.waits.values()) != span.leased:
+        if span.waits.count != span.leased:
             yield f"queue {queue!r}: {span.leased} jobs were leased, not as many waits measured"
-        runs, ended = sum(span.runs.values()), span.completed + span.failed
+        runs, ended = span.runs.count, span.completed + span.failed
         if runs != ended:
             yield f"queue {queue!r}: {runs} runs were measured, but {ended} attempts ended"
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, Final
 
 import apsw
@@ -143,7 +144,10 @@ def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
             numbers: list[Any] = db.execute(_LANES, (queue,)).fetchall()
             lanes = [Lane(number, scoring) for (number,) in numbers]
             served = in_order(db, lanes, now, for_counting())
-            before = next(count for count, row in enumerate(served) if row[2] == seq)
+            # One that cannot be placed, because its row or another is damaged, stands nowhere.
+            with suppress(*UNREADABLE):
+                found_at = (count for count, row in enumerate(served) if row[2] == seq)
+                before = next(found_at, None)
     return before
 
 

@@ -22,19 +22,33 @@ import apsw
 import msgspec
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
-from leasehold.core.model.histogram import Histogram, bucket_of
-from leasehold.core.model.span import SUMMED, Span, band_of
+from leasehold.core.model.histogram import Measurements, bucket_of
+from leasehold.core.model.span import (
+    MINUTE_MICROS,
+    RETRY_ATTEMPT_MAX,
+    SUMMED,
+    Measure,
+    Span,
+    band_of,
+)
 from leasehold.core.rules.sampling import KeptSpan, Resolution
+from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS, WORKER_COUNTERS
+from leasehold.stores.sqlite.schema.rows import whole
 
-_COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "waits", "runs")
+_COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
 _NAMES: Final = ", ".join(_COLUMNS)
-_TOTALS: Final = ", ".join(f"sum(total_{name})" for name in SUMMED)
+# A sweep puts right what is no count; a minute that ends before it must not fail.
+_TOTALS: Final = ", ".join(
+    f"sum({whole(name)})" for name in ("pending", *(f"total_{name}" for name in SUMMED))
+)
 TOTALS: Final = f"""
-    SELECT queue, sum(pending), {_TOTALS} FROM lane WHERE queue = coalesce(?, queue) GROUP BY queue
+    SELECT CAST(queue AS BLOB), {_TOTALS} FROM lane
+    WHERE queue = coalesce(?, queue) GROUP BY queue
 """  # noqa: S608  # our own names
 MEASURED: Final = """
-    SELECT queue, kind, bucket, sum(jobs) FROM measured JOIN lane ON lane.id = measured.lane
-    WHERE queue = coalesce(?, queue) GROUP BY queue, kind, bucket
+    SELECT CAST(queue AS BLOB), measure, bucket, sum(jobs), sum(micros)
+    FROM measured JOIN lane ON lane.id = measured.lane
+    WHERE queue = coalesce(?, queue) GROUP BY queue, measure, bucket
 """
 OPEN_MINUTE: Final = "SELECT open_minute FROM store_state"
 KEPT: Final = f"""
@@ -55,7 +69,7 @@ FORGET: Final = f"""
 FORGET_MEASURED: Final = "DELETE FROM measured"
 NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 
-_decode = msgspec.json.Decoder(Histogram).decode
+_decode = msgspec.json.Decoder(dict[int, Measurements]).decode
 
 
 class Spans:
@@ -69,59 +83,75 @@ class Spans:
         return int(row[0])
 
     def totals(self, queue: str | None) -> Mapping[str, Span]:
-        durations: dict[tuple[str, int], Histogram] = defaultdict(dict)
+        found: dict[str, dict[int, Measurements]] = defaultdict(dict)
         measured: Any = self._db.execute(MEASURED, (queue,))
-        for name, kind, bucket, jobs in measured:
-            durations[name, kind][bucket] = jobs
+        for encoded, measure, bucket, jobs, micros in measured:
+            name = _name(encoded)
+            one = Measurements(micros, {bucket: jobs})
+            known = found[name].get(measure)
+            found[name][measure] = one if known is None else known.plus(one)
         rows: Any = self._db.execute(TOTALS, (queue,))
+        named = ((_name(name), *figures) for name, *figures in rows)
         return {
             name: Span(
                 **dict(zip(SUMMED, totals, strict=True)),
                 pending=pending,
-                waits=durations.get((name, WAIT), {}),
-                runs=durations.get((name, RUN), {}),
+                measures=found.get(name, {}),
             )
-            for name, pending, *totals in rows
+            for name, pending, *totals in named
         }
 
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
+        return self._kept_that("1", resolution, queue, first)
+
+    def _kept_that(
+        self, condition: str, resolution: Resolution, queue: str | None, first: int
+    ) -> Mapping[str, dict[int, Span]]:
         found: dict[str, dict[int, Span]] = defaultdict(dict)
         rows: Any = (
-            self._db.execute(KEPT, (resolution, first))
+            self._db.execute(f"{KEPT} AND {condition}", (resolution, first))
             if queue is None
-            else self._db.execute(KEPT_OF_QUEUE, (resolution, first, queue))
+            else self._db.execute(f"{KEPT_OF_QUEUE} AND {condition}", (resolution, first, queue))
         )
-        for name, at, *figures, waits, runs in rows:
+        for name, at, *figures, measures in rows:
             named: dict[str, Any] = dict(zip(_COLUMNS, figures, strict=False))
-            found[name][at] = Span(**named, waits=_decode(waits), runs=_decode(runs))
+            found[name][at] = Span(**named, measures=_decode(measures))
         return found
 
     def keep(self, spans: Sequence[KeptSpan]) -> None:
         self._db.executemany(KEEP, [(*each[:3], *_row(each.span)) for each in spans])
 
     def measure_anew(self, minute: int) -> None:
+        self._db.execute(ADD_WORKED, (self.open_minute() * MINUTE_MICROS,))
         self._db.execute(FORGET_MEASURED)
         self._db.execute(NEXT_MINUTE, (minute,))
 
     def forget(self, resolution: Resolution, before: int) -> None:
         self._db.execute(FORGET, (resolution, before))
 
+    def forget_workers(self, kept: int) -> None:
+        self._db.execute(FORGET_WORKERS, (FORGOTTEN_AT_ONCE, kept))
+
+
+def _name(queue: bytes) -> str:
+    """A queue's name, whatever its lane holds."""
+    return queue.decode(errors="replace")
+
 
 def _row(span: Span) -> tuple[Any, ...]:
-    *figures, waits, runs = msgspec.structs.astuple(span)
-    return (*figures, msgspec.json.encode(waits).decode(), msgspec.json.encode(runs).decode())
+    *figures, measures = msgspec.structs.astuple(span)
+    return (*figures, msgspec.json.encode(measures).decode())
 
 
 T = TypeVar("T")
 
 FEW: Final = 4
-WAIT: Final = 0
-RUN: Final = 1
 
 ADD: Final = """
-    INSERT INTO measured VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs
+    INSERT INTO measured VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, micros = micros + excluded.micros
 """
 
 _BAND_COLUMN: Final = tuple(f"pending_{band_of(priority)}" for priority in range(101))
@@ -131,37 +161,46 @@ Count = Callable[[int, str, int], None]
 
 
 class Measured:
-    """Durations that were measured in the operation under way."""
+    """What was measured in the operation under way."""
 
-    __slots__ = ("_jobs",)
+    __slots__ = ("_found",)
 
     def __init__(self) -> None:
-        self._jobs: dict[tuple[int, int, int], int] = {}
+        self._found: dict[tuple[int, int, int], list[int]] = {}
+        """By lane, measure and bucket: how many there are, and what they took together."""
 
-    def waited(self, count: Count, lane: int, micros: Sequence[int]) -> None:
-        """So many jobs of a lane were leased, after they had waited so long."""
-        count(lane, "total_leased", len(micros))
-        count(lane, "total_wait_micros", sum(micros))
-        self._add(lane, WAIT, micros)
+    def took(self, lane: int, measure: Measure, durations: Sequence[int]) -> None:
+        """What is measured took so long, each time, for jobs of a lane."""
+        gathered = self._found
+        for micros in durations:
+            key = (lane, measure, bucket_of(micros))
+            found = gathered.get(key)
+            if found is None:
+                gathered[key] = [1, micros]
+            else:
+                found[0] += 1
+                found[1] += micros
 
-    def ran(self, count: Count, lane: int, micros: Sequence[int]) -> None:
-        """So many attempts of a lane completed or failed, after they had run so long."""
-        count(lane, "total_run_micros", sum(micros))
-        self._add(lane, RUN, micros)
+    def retried(self, lane: int, attempt: int) -> None:
+        """An attempt of that number failed, and another one will follow."""
+        self._count((lane, Measure.RETRY, min(attempt, RETRY_ATTEMPT_MAX)), 1)
 
-    def _add(self, lane: int, kind: int, micros: Sequence[int]) -> None:
-        gathered = self._jobs
-        for bucket, jobs in _counted(map(bucket_of, micros), len(micros)):
-            key = (lane, kind, bucket)
-            gathered[key] = gathered.get(key, 0) + jobs
+    def worked(self, worker: int, names: Sequence[str], jobs: int) -> None:
+        """A worker, given by its number, did so many jobs, which are counted under these names."""
+        for name in names:
+            if name in WORKER_COUNTERS:
+                self._count((0, WORKER_COUNTERS.index(name), worker), jobs)
+
+    def _count(self, key: tuple[int, int, int], jobs: int) -> None:
+        self._found.setdefault(key, [0, 0])[0] += jobs
 
     def write(self, db: apsw.Connection) -> None:
-        if self._jobs:
-            db.executemany(ADD, [(*key, jobs) for key, jobs in self._jobs.items()])
-            self._jobs.clear()
+        if self._found:
+            db.executemany(ADD, [(*key, *found) for key, found in self._found.items()])
+            self._found.clear()
 
     def clear(self) -> None:
-        self._jobs.clear()
+        self._found.clear()
 
 
 def count_entered(count: Count, jobs: Sequence[tuple[Any, ...]]) -> None:

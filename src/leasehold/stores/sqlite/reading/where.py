@@ -17,8 +17,9 @@ from leasehold.core.model.text import mentions
 from leasehold.env import to_micros
 from leasehold.stores.sqlite.schema.rows import STATUS_CODE
 
+# As bytes, as a payload is: what is no UTF-8 could not even be given to a function as text.
 _ERROR_TEXT: Final = """
-    coalesce((SELECT error_type || ': ' || error_message FROM attempt
+    coalesce((SELECT CAST(error_type || ': ' || error_message AS BLOB) FROM attempt
      WHERE attempt.seq = job.seq AND error_type IS NOT NULL ORDER BY version DESC LIMIT 1), '')
 """
 _HAS_TAG: Final = """
@@ -65,7 +66,7 @@ def _of_its_texts(where: JobFilter) -> list[Clause]:
     if where.error_text is not None:
         clauses.append((f"mentions({_ERROR_TEXT}, ?)", (where.error_text,)))
     if where.text is not None:
-        either = f"(mentions(job.payload, ?) OR mentions({_ERROR_TEXT}, ?))"
+        either = f"(mentions(CAST(job.payload AS BLOB), ?) OR mentions({_ERROR_TEXT}, ?))"
         clauses.append((either, (where.text, where.text)))
     return clauses
 
@@ -100,5 +101,5 @@ def add_mentions(db: apsw.Connection) -> None:
 
 def _mentions(*values: Any) -> int:
     text, part = values
-    # A payload comes as bytes, which need not be UTF-8.
+    # Payloads and messages come as bytes, which need not be UTF-8.
     return mentions(text.decode(errors="replace") if isinstance(text, bytes) else text, part)

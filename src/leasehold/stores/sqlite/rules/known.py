@@ -9,8 +9,10 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.env import from_micros
+from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
 from leasehold.stores.sqlite.schema.rows import (
     UNREADABLE,
     Kind,
@@ -34,8 +36,6 @@ SIGNATURES: Final = Lenient(
     },
     "FROM queue",
 )
-DELETED_BY: Final = " by "
-"""Stands between the state `deleting` and who deletes the queue."""
 
 _decode = msgspec.json.Decoder(QueueConfig).decode
 
@@ -45,12 +45,18 @@ class RuleBook(dict[str, QueueRule]):
 
     def __init__(self, rules: Mapping[str, QueueRule] = {}) -> None:
         super().__init__(rules)
-        self.key_limits: Mapping[str, int] = {
-            queue: rule.config.key_concurrency
+        self.key_limits: Mapping[str, KeyLimits] = {
+            queue: rule.config.key_limits
             for queue, rule in rules.items()
-            if rule.config.key_concurrency is not None
+            if rule.config.key_limits is not None
         }
-        """The queues that limit how many jobs of one key run at once, with that limit."""
+        """The queues that limit how many jobs of one key run or start, with those limits."""
+        self.paced: Collection[str] = {
+            queue
+            for queue, rule in rules.items()
+            if rule.config.start_rate is not None or rule.config.key_start_rate is not None
+        }
+        """The queues whose jobs, or some of them, have a start rate."""
         self.capped: Collection[str] = {
             queue for queue, rule in rules.items() if rule.config.max_priority is not None
         }

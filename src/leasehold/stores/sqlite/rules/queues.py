@@ -14,20 +14,24 @@ import apsw
 import msgspec
 
 from leasehold.core.model.budget import BURIED_AT_ONCE, batched
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.queue_config import QueueInfo, QueueRule, QueueState
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.queue_orders import Buried
+from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import rebalance
 from leasehold.stores.sqlite.leasing.rebalance import SOME_RESCORING
 from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
-from leasehold.stores.sqlite.rules.known import DELETED_BY, load
+from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
 from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
+from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -114,8 +118,8 @@ class QueueBook:
         signed = created, rule.created_by, changed, rule.changed_by
         step.execute(KEEP_RULE, (queue, state, config, *signed))
         step.rules_changed()
-        limits = before.config.key_concurrency, rule.config.key_concurrency
-        rebalance.limit_changed(step, queue, *limits)
+        limits = before.config.key_limits, rule.config.key_limits
+        rebalance.limits_changed(step, queue, *limits)
         step.hints.ready = True
 
     def forget_rule(self, queue: str) -> None:
@@ -207,6 +211,7 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
     for name, task, until in rows:
         held.setdefault(name, {})[task] = from_micros(until)
     names = rules.keys() | counts.keys() if queue is None else {queue} & (rules.keys() | counts)
+    book = BucketBook(db, now)
     return [
         _info(
             name,
@@ -214,6 +219,7 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
             counts.get(name) or dict.fromkeys(Status, 0),
             held.get(name) or {},
             since.get(name),
+            book,
         )
         for name in sorted(names)
     ]
@@ -225,7 +231,9 @@ def _info(
     counts: dict[Status, int],
     held: dict[str, datetime],
     since: datetime | None,
+    book: BucketBook,
 ) -> QueueInfo:
+    next_at = next_start_at(book, name, known.config)
     return QueueInfo(
         name=name,
         state=known.state,
@@ -234,6 +242,7 @@ def _info(
         running=counts[Status.RUNNING],
         counts=counts,
         held_until=held,
+        next_start_at=None if next_at is None else from_micros(next_at),
         created_at=known.created_at or since,
         created_by=known.created_by,
         changed_at=known.changed_at,
@@ -245,10 +254,15 @@ def _micros(moment: datetime | None) -> int | None:
     return None if moment is None else to_micros(moment)
 
 
-def running_of_key(db: apsw.Connection, queue: str, key: str) -> int:
-    """How many jobs of a key run in a queue."""
+def key_info(db: apsw.Connection, now: int, queue: str, key: str) -> KeyInfo:
+    """How many jobs of a key run in a queue, and when the next may start."""
     row: Any = db.execute(RUNNING_OF_KEY, (queue, key)).fetchone()
-    return int(row[0])
+    rule = load(db).get(queue)
+    rate = None if rule is None else rule.config.key_start_rate
+    if rate is None:
+        return KeyInfo(row[0])
+    next_at = rate.next_at(BucketBook(db, now).full_at(queue, key_starts(key)), now=now)
+    return KeyInfo(row[0], None if next_at is None else from_micros(next_at))
 
 
 def info_inside(step: Step, queue: str) -> QueueInfo:

@@ -15,12 +15,14 @@ import msgspec
 
 from leasehold.core.model.job import LEFT_OUT, Job
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.schema.rows import (
     POLICY_OF,
     PYTHON_TYPES,
+    STATUS_CODE,
     STATUS_OF,
     UNREADABLE,
     WHOLE_MAX,
@@ -211,7 +213,7 @@ def _is_plain(row: tuple[Any, ...]) -> bool:
 def problem_with(db: apsw.Connection, seq: int) -> str | None:
     """What cannot be read of one job; None if all can be."""
     row: Any = db.execute(f"{GUARDED} WHERE job.seq = ?", (seq,)).fetchone()
-    return "; ".join(problems(row)) or None
+    return None if row is None else "; ".join(problems(row)) or None
 
 
 def job_carefully(db: apsw.Connection, seq: int) -> Job:
@@ -236,12 +238,16 @@ def _read(guarded_row: tuple[Any, ...]) -> tuple[list[Any], list[str]]:
     """The row as `job_of` takes it, and what had to be left out of it."""
     row: list[Any] = []
     found: list[str] = []
+    is_status_lost = False
     for column, value in zip(_ALL, guarded_row, strict=True):
         try:
             row.append(_value(column, value))
         except UNREADABLE as error:
             row.append(column.instead)
             found.append(problem_of(error))
+            is_status_lost = is_status_lost or column.name == "status"
+    if is_status_lost and row[_NAMES["finished_at"]] is not None:
+        row[_NAMES["status"]] = STATUS_CODE[Status.DEAD]
     return row[: len(_COLUMNS)], found
 
 

@@ -20,7 +20,7 @@ import msgspec
 from leasehold.core.model.job import DependencyPolicy
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.retry import RetryPolicy
-from leasehold.core.model.status import Event, Status
+from leasehold.core.model.status import TERMINAL, Event, Status
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
 """What making values of a row may raise if the row is not as it should be."""
@@ -83,6 +83,11 @@ def guarded(expression: str, kind: Kind) -> str:
     """An expression that can be fetched whatever it holds; `value_of` makes its value of it."""
     fetched = f"CAST({expression} AS BLOB)" if kind in _TEXTS else expression
     return f"iif(typeof({expression}) IN ({_TYPES[kind]}), {fetched}, {_WRONG.format(expression)})"
+
+
+def whole(column: str, greatest: int = WHOLE_MAX) -> str:
+    """A column that is to hold a whole number from 0 on; 0 if it does not."""
+    return f"iif(typeof({column}) = 'integer' AND {column} BETWEEN 0 AND {greatest}, {column}, 0)"
 
 
 def value_of(name: str, kind: Kind, value: Any) -> Any:
@@ -208,6 +213,11 @@ STATUS_CODE: Final[dict[Status, int]] = {
     Status.CANCELLED: 7,
 }
 STATUS_OF: Final = {code: status for status, code in STATUS_CODE.items()}
+ENDED_STATUS: Final = f"""
+    iif(finished.status IN ({", ".join(str(STATUS_CODE[each]) for each in sorted(TERMINAL))}),
+        finished.status, {STATUS_CODE[Status.DEAD]})
+"""
+"""How a job has ended. One whose row does not say so has ended, and counts as a dead letter."""
 
 EVENT_CODE: Final[dict[Event, int]] = {
     Event.CREATED: 0,

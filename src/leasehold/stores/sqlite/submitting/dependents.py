@@ -22,7 +22,13 @@ from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.lease import FORGET_WAITING
 from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
-from leasehold.stores.sqlite.schema.rows import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import (
+    ENDED_STATUS,
+    EVENT_CODE,
+    POLICY_OF,
+    STATUS_CODE,
+    STATUS_OF,
+)
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import INSERT_EVENT, Step
 
@@ -32,11 +38,12 @@ REMEMBER: Final = """
     WHERE id IN (SELECT value FROM json_each(?))
         AND EXISTS (SELECT 1 FROM blocker WHERE needs = job.seq)
 """
-NEXT_ENDED: Final = """
-    SELECT seq, job.id, finished.status, finished.reason, purged
+# Whatever its row holds: should this fail, so would every write from then on.
+NEXT_ENDED: Final = f"""
+    SELECT seq, CAST(job.id AS BLOB), {ENDED_STATUS}, CAST(finished.reason AS BLOB), purged IS 1
     FROM resolving CROSS JOIN job USING (seq) CROSS JOIN finished USING (seq)
     ORDER BY seq LIMIT 1
-"""
+"""  # noqa: S608  # our own names
 RESOLVED: Final = "DELETE FROM resolving WHERE seq = ?"
 BLOCKED_BY: Final = """
     SELECT blocker.seq, job.id, job.lane, job.priority, job.parent_id, dependent.policy,
@@ -94,7 +101,8 @@ class Links:
             step.some_unresolved = False
             return None
         seq, job_id, code, reason, purged = row
-        return Ended(seq, job_id, STATUS_OF[code], reason, bool(purged))
+        said = None if reason is None else reason.decode(errors="replace")
+        return Ended(seq, job_id.decode(errors="replace"), STATUS_OF[code], said, bool(purged))
 
     def take_dependents(self, ended: Ended[Any], limit: int) -> Sequence[Dependent[Any]]:
         rows: Any = self._step.execute(BLOCKED_BY, (ended.job, limit)).fetchall()
@@ -164,8 +172,8 @@ def resolve(step: Step) -> None:
         if links.next_ended() is not None:
             # Workers are woken, since their next exchange goes on with it.
             step.hints.unresolved = step.hints.ready = True
-    if step.lowered:
-        inheritance.lower(step)
+    if step.lowered or step.inheriting or step.some_inheriting:
+        inheritance.spread(step)
 
 
 def some_to_tell(step: Step) -> bool:

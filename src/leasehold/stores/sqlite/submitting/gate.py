@@ -17,6 +17,7 @@ from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.model.records import Stats
+from leasehold.core.model.span import COUNTED
 from leasehold.core.model.status import Status
 from leasehold.core.rules.gate import QueueFill
 from leasehold.stores.sqlite.writing.step import Step
@@ -40,14 +41,35 @@ FORGET_FULL_BUCKETS: Final = f"""
 """  # noqa: S608  # our own number
 
 
-class GateBook:
+class BucketBook:
+    """See `leasehold.core.rules.starting.StartBook`."""
+
+    __slots__ = ("_db", "now")
+
+    def __init__(self, db: apsw.Connection, now: int) -> None:
+        self._db = db
+        self.now = now
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        row: Any = self._db.execute(FULL_AT, (queue, bucket)).fetchone()
+        # A bucket that cannot be read is as good as none: it is full.
+        return row[0] if row is not None and type(row[0]) is int else 0
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        self._db.execute(FORGET_FULL_BUCKETS, (self.now * 1000,))
+        self._db.executemany(
+            KEEP_BUCKET, [(queue, name, full_at) for name, full_at in buckets.items()]
+        )
+
+
+class GateBook(BucketBook):
     """See `leasehold.core.rules.gate.GateBook`."""
 
-    __slots__ = ("now", "step")
+    __slots__ = ("step",)
 
     def __init__(self, step: Step) -> None:
+        super().__init__(step.db, step.now)
         self.step = step
-        self.now = step.now
 
     def rule_of(self, queue: str) -> QueueRule | None:
         return self.step.rules.get(queue)
@@ -70,44 +92,24 @@ class GateBook:
             (drain.older_at, drain.older_ended, drain.newer_at, drain.newer_ended, queue),
         )
 
-    def full_at(self, queue: str, bucket: str) -> int:
-        row: Any = self.step.execute(FULL_AT, (queue, bucket)).fetchone()
-        # A bucket that cannot be read is as good as none: it is full.
-        return row[0] if row is not None and type(row[0]) is int else 0
-
-    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
-        self.step.execute(FORGET_FULL_BUCKETS, (self.now * 1000,))
-        self.step.executemany(
-            KEEP_BUCKET, [(queue, name, full_at) for name, full_at in buckets.items()]
-        )
-
 
 FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
 MAKE: Final = """
     INSERT INTO lane (queue, task, made_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
 """
 
-_TOTALS: Final = (
-    "submitted",
-    "completed",
-    "failed",
-    "retried",
-    "dead",
-    "cancelled",
-    "recovered",
-    "rejected",
-    "cleaned",
-)
 STATS: Final = (  # every name in it is our own
     "SELECT "  # noqa: S608
     + ", ".join(f"coalesce(sum({status.value}), 0)" for status in Status)
     + ", "
-    + ", ".join(f"coalesce(sum(total_{name}), 0)" for name in _TOTALS)
+    + ", ".join(f"coalesce(sum(total_{name}), 0)" for name in COUNTED)
     + " FROM lane WHERE queue = coalesce(?, queue)"
 )
 
 
-QUEUES: Final = "SELECT queue FROM lane UNION SELECT name FROM queue ORDER BY 1"
+QUEUES: Final = """
+    SELECT CAST(queue AS BLOB) FROM lane UNION SELECT CAST(name AS BLOB) FROM queue ORDER BY 1
+"""
 
 
 class Lanes:
@@ -141,11 +143,12 @@ def stats(db: apsw.Connection, queue: str | None) -> Stats:
 
 def queues(db: apsw.Connection) -> list[str]:
     """Every queue that has jobs or rules, or had."""
-    return [str(name) for (name,) in db.execute(QUEUES)]
+    names: Any = db.execute(QUEUES)
+    return [name.decode(errors="replace") for (name,) in names]
 
 
 def stats_of(row: tuple[int, ...]) -> Stats:
     """What the STATS query found."""
     counts = dict(zip(Status, row, strict=False))
-    totals = dict(zip(_TOTALS, row[len(Status) :], strict=True))
+    totals = dict(zip(COUNTED, row[len(Status) :], strict=True))
     return Stats(counts=counts, **totals)

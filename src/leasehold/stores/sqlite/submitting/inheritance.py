@@ -2,16 +2,21 @@
 
 Guard: who waits for whom is told by `blocker`, in the same write. A row in `raised` goes when
 nobody above the job waits for it any more, or when it has ended and all who wait have been told.
+
+One write compares so many jobs with those that wait for them; what is left then has rows in
+`inheriting`, and the next write goes on from there, whichever process makes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 from typing import Any, Final
 
 import apsw
 
 from leasehold.core.rules import inheritance
+from leasehold.core.rules.inheritance import Compared
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -28,6 +33,25 @@ WAITING_ABOVE: Final = """
 NEEDS: Final = """
     SELECT needs FROM blocker
     WHERE seq = ? AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
+"""
+NEEDS_FROM: Final = """
+    SELECT needs, coalesce(raised.base, job.priority)
+    FROM blocker INDEXED BY blocker_by_seq CROSS JOIN job ON job.seq = needs
+        LEFT JOIN raised ON raised.seq = needs
+    WHERE blocker.seq = ? AND needs > ?
+        AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
+    ORDER BY needs LIMIT ?
+"""
+SOME_LEFT: Final = "SELECT EXISTS (SELECT 1 FROM inheriting)"
+TAKE_SOME: Final = """
+    DELETE FROM inheriting WHERE seq IN (SELECT seq FROM inheriting ORDER BY seq LIMIT ?)
+    RETURNING seq, compared_to, is_suspect
+"""
+KEEP: Final = """
+    INSERT INTO inheriting VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET is_suspect = max(is_suspect, excluded.is_suspect),
+        compared_to = coalesce(
+            min(compared_to, excluded.compared_to), compared_to, excluded.compared_to)
 """
 RAISED_NEEDS: Final = """
     SELECT needs FROM blocker CROSS JOIN raised ON raised.seq = needs WHERE blocker.seq = ?
@@ -65,7 +89,7 @@ _TOO_HIGH: Final = """
 
 
 class Bases:
-    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their numbers."""
+    """See `leasehold.core.rules.inheritance.SpreadingBases`; jobs go by their numbers."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
@@ -102,18 +126,79 @@ class Bases:
         row: Any = self._step.execute(statement, (seq,)).fetchone()
         return int(row[0])
 
+    def changed(self, seq: int, base: int) -> None:
+        heappush(self._step.inheriting, (-base, seq, 0))
+
+    def next_suspect(self) -> int | None:
+        step = self._step
+        while step.lowered:
+            seq = step.lowered.pop()
+            # Some may be gone by now: a purge takes those that wait and those they wait for.
+            if _all(step, OWN, seq):
+                return seq
+        return None
+
+    def next_to_compare(self, limit: int) -> Compared[int] | None:
+        inheriting = self._step.inheriting
+        while inheriting:
+            negative, seq, compared_to = heappop(inheriting)
+            rows: list[Any] = self._step.execute(NEEDS_FROM, (seq, compared_to, limit)).fetchall()
+            # One that has changed once more since is in the list once more.
+            if not rows or self.base_of(seq) != -negative:
+                continue
+            if len(rows) == limit:
+                heappush(inheriting, (negative, seq, rows[-1][0]))
+            return Compared(-negative, rows)
+        return None
+
+    def take_up(self, limit: int) -> None:
+        """Go on with what earlier writes have left."""
+        step = self._step
+        rows: Any = step.execute(TAKE_SOME, (limit,)).fetchall()
+        for seq, compared_to, is_suspect in rows:
+            if is_suspect:
+                step.lowered.add(seq)
+            if compared_to is not None and _all(step, OWN, seq):
+                heappush(step.inheriting, (-self.base_of(seq), seq, compared_to))
+
+    def leave(self) -> None:
+        """Leave the rest to the next write."""
+        step = self._step
+        step.executemany(KEEP, [(seq, None, 1) for seq in sorted(step.lowered)])
+        step.executemany(KEEP, [(seq, after, 0) for _, seq, after in sorted(step.inheriting)])
+        step.lowered = set()
+        step.inheriting = []
+
+
+def spread(step: Step) -> None:
+    """Let changes of bases reach whom they concern, in this operation or an earlier write."""
+    bases = Bases(step)
+    if step.some_inheriting:
+        bases.take_up(step.inherited_left)
+    step.inherited_left = inheritance.spread(bases, step.inherited_left)
+    if step.lowered or step.inheriting or step.some_inheriting:
+        bases.leave()
+        step.some_inheriting = bool(_all(step, SOME_LEFT)[0][0])
+        if step.some_inheriting:
+            # Workers are woken, since their next exchange goes on with it.
+            step.hints.unresolved = step.hints.ready = True
+
 
 def raise_needed(step: Step, first: int, last: int) -> None:
     """Raise what the jobs with these numbers, which have begun to wait, wait for."""
     waiting: list[Any] = step.execute(WAITING_ABOVE, (first, last)).fetchall()
     if waiting:
-        inheritance.raise_needed(Bases(step), waiting)
+        bases = Bases(step)
+        for seq, base in waiting:
+            bases.changed(seq, base)
+        spread(step)
 
 
 def reprioritized(step: Step, seq: int, before: int) -> None:
     """A job's own priority has changed from this one."""
     row: Any = step.execute("SELECT base FROM raised WHERE seq = ?", (seq,)).fetchone()
-    inheritance.reprioritized(Bases(step), seq, max(before, 0 if row is None else row[0]))
+    inheritance.given_priority(Bases(step), seq, max(before, 0 if row is None else row[0]))
+    spread(step)
 
 
 def waits_no_more(step: Step, seq: int) -> None:
@@ -127,21 +212,15 @@ def ended(step: Step, seq: int) -> None:
     step.execute(FALL_BACK, (seq,))
 
 
-def lower(step: Step) -> None:
-    """Let those fall that were raised by somebody who does not wait for them any more."""
-    # Some may be gone by now: a purge takes those that wait and those that they wait for.
-    suspects = [seq for seq in sorted(step.lowered) if _all(step, OWN, seq)]
-    step.lowered = set()
-    inheritance.lower(Bases(step), suspects)
-
-
 def problems(db: apsw.Connection) -> Iterator[str]:
     """Whatever would let a job wait for one that is served after it should be."""
+    if db.execute(SOME_LEFT).fetchall()[0][0]:
+        return  # Not all changes have reached whom they concern.
     for (job_id,) in db.execute(_TOO_LOW):
         yield f"job {job_id} stands lower than a job that waits for it"
     for (job_id,) in db.execute(_TOO_HIGH):
         yield f"job {job_id} stands higher than all that wait for it"
 
 
-def _all(step: Step, statement: str, seq: int) -> list[Any]:
-    return step.execute(statement, (seq,)).fetchall()
+def _all(step: Step, statement: str, *values: int) -> list[Any]:
+    return step.execute(statement, values).fetchall()

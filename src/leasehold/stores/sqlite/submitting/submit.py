@@ -14,6 +14,7 @@ import msgspec
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.settings import DraftDefaults
+from leasehold.core.model.span import SUBMITTED_IN, band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules import submitting
 from leasehold.core.rules.intake import (
@@ -41,7 +42,7 @@ TAKEN: Final = "SELECT id FROM job WHERE id IN (SELECT value FROM json_each(?))"
 FIND_KEY: Final = """
     SELECT coalesce(job.id, pruned_key.id), idempotency.digest,
            coalesce(waiting.status, finished.status, iif(running.seq IS NULL, NULL, 3),
-                    pruned_key.status, 2)
+                    pruned_key.status, 2), job.id IS NULL
     FROM idempotency LEFT JOIN job USING (seq) LEFT JOIN pruned_key USING (seq)
         LEFT JOIN waiting USING (seq) LEFT JOIN finished USING (seq) LEFT JOIN running USING (seq)
     WHERE idempotency.queue = ? AND idempotency.key = ? AND idempotency.expires_at > ?
@@ -69,6 +70,12 @@ def submit(
 ) -> Sequence[Answer] | QueueFullError:
     """See `leasehold.core.rules.submitting.submit`."""
     return submitting.submit(Intake(step, lanes), drafts, refused, partial=partial)
+
+
+SUBMITTED_COLUMN: Final = tuple(
+    f"total_{SUBMITTED_IN[band_of(priority)]}" for priority in range(101)
+)
+"""By priority, the column of its band."""
 
 
 class PlainSubmit(Grouped[Sequence[Answer] | QueueFullError]):
@@ -117,8 +124,8 @@ class Intake(GateBook):
         for name in keys:
             row: Any = self.step.execute(FIND_KEY, (*name, self.now)).fetchone()
             if row is not None and row[0] is not None:
-                job_id, digest, status = row
-                found[name] = FirstUse(job_id, digest, STATUS_OF[status])
+                job_id, digest, status, is_gone = row
+                found[name] = FirstUse(job_id, digest, STATUS_OF[status], bool(is_gone))
         return found
 
     def taken(self, job_ids: Collection[str]) -> Collection[str]:
@@ -160,10 +167,12 @@ class Intake(GateBook):
         rows: Any = self.step.execute(STATUSES, (_json(job_ids),))
         return {job_id: STATUS_OF[status] for job_id, status in rows}
 
-    def count_rejected(self, drafts: Sequence[Draft]) -> None:
+    def count_rejected(self, drafts: Sequence[Draft], *, rate_limited: bool) -> None:
         for draft in drafts:
             lane = self._lanes.number(self.step, draft.queue, draft.task)
             self.step.count(lane, "total_rejected")
+            if rate_limited:
+                self.step.count(lane, "total_rate_limited")
 
 
 def _json(ids: Collection[str]) -> str:
@@ -178,7 +187,7 @@ def insert(
     capped, key_limits = step.rules.capped, step.rules.key_limits
     waiting: list[tuple[int, int, int | None, int]] = []
     answers: list[Submitted] = []
-    born: Counter[tuple[int, Status]] = Counter()
+    born: Counter[tuple[int, Status, str]] = Counter()
     now = step.now
     seq = step.next_seq
     for draft in drafts:
@@ -202,12 +211,13 @@ def insert(
             waiting.append((seq, _SCHEDULED, due, now))
         jobs.append(_job_row(seq, lane, status, draft, now))
         answers.append(Submitted(draft.id, status))
-        born[lane, status] += 1
+        born[lane, status, SUBMITTED_COLUMN[draft.priority]] += 1
         seq += 1
     step.next_seq = seq
-    for (lane, status), count in born.items():
+    for (lane, status, in_band), count in born.items():
         step.count(lane, status.value, count)
         step.count(lane, "total_submitted", count)
+        step.count(lane, in_band, count)
     step.executemany(INSERT_JOB, jobs)
     ready.enter_new(step, newcomers)
     if entries:

@@ -26,6 +26,7 @@ from leasehold.stores.sqlite.disk.connection import (
     WAL_PAGES_BEFORE_CHECKPOINT,
     Durability,
 )
+from leasehold.stores.sqlite.schema.damaged_cells import add_reads_as
 from leasehold.stores.sqlite.writing.failures import translated
 from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.step import Hints
@@ -71,6 +72,7 @@ class ApplicationConnection(apsw.Connection):
 
     def _configure(self, durability: Durability) -> None:
         wait_when_busy(self, min(BUSY_SECONDS, self.turn.lock_timeout_seconds))
+        add_reads_as(self)
         for pragma in (
             f"synchronous = {durability.upper()}",
             f"journal_size_limit = {WAL_BYTES_KEPT}",

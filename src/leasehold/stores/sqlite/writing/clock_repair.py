@@ -35,6 +35,7 @@ PUT_OFF: Final = (
     """UPDATE lane SET held_until = ?1 + max(0, held_until - ?2) WHERE held_until > ?1""",
     """UPDATE bucket SET full_at = ?1 * 1000 + max(0, full_at - ?2 * 1000)
        WHERE full_at > ?1 * 1000""",
+    """UPDATE resting SET until = ?1 + max(0, until - ?2) WHERE until > ?1""",
 )
 # The place of a pending job follows from the time it was created, unless `place` says another.
 PLACES: Final = """
@@ -54,6 +55,8 @@ HAPPENED: Final = {
     "reply": ("at",),
     "queue": ("older_at", "newer_at"),
     "cleanup": ("started_at", "active_at", "ended_at"),
+    "failure": ("first_at", "last_at"),
+    "worker_total": ("first_at", "last_at"),
     "archive": ("created_at", "started_at", "finished_at", "archived_at"),
 }
 KEYS: Final = ("idempotency", "pruned_key")

@@ -36,6 +36,7 @@ from leasehold.stores.sqlite.disk.wake import Wake
 from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
+from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.submitting.gate import Lanes
@@ -189,13 +190,11 @@ class Database:
             try:
                 return self.writer.run(operation)
             except (*UNREADABLE, StoreError) as error:
-                # Of our own errors only the vaguest is looked into: SQLite refused a value. The
-                # others say what was wrongly asked for, or what to do.
-                if isinstance(error, LeaseholdError) and type(error) is not StoreError:
+                if not _may_be_damage(error):
                     raise
                 if self._set_aside_damaged():
                     continue
-                if is_put_right or not self._put_right():
+                if is_put_right or not (self._put_right() or self._begin_anew()):
                     raise
                 is_put_right = True
 
@@ -220,10 +219,26 @@ class Database:
         self.writer.run(_put_right)
         return True
 
+    def _begin_anew(self) -> bool:
+        """Delete records that cannot be read, where that does no harm; False if there are none."""
+        with self.readers.lend() as db:
+            if not own_state.find_records(db):
+                return False
+        self.writer.run(lambda step: own_state.begin_records_anew(step.db))
+        return True
+
     def put_right(self) -> None:
         """The same for a sweep, which looks whether or not anything has failed."""
         self.check_process()
         self._put_right()
+
+    def mend(self) -> bool:
+        """All of it, for a clean-up: it reads every job that has not ended, and every record."""
+        self.check_process()
+        mended = False
+        while self._set_aside_damaged():
+            mended = True
+        return any((mended, self._put_right(), self._begin_anew()))
 
     def after_commit(self, hints: Hints) -> None:
         self._unresolved = self._unresolved or hints.unresolved
@@ -257,6 +272,17 @@ class Database:
         with self.readers.lend() as db:
             yield db
 
+    def look(self, operation: Callable[[apsw.Connection], T]) -> T:
+        """Read; what fails because a cell cannot be read is read again without that cell."""
+        try:
+            with self.read() as db:
+                return operation(db)
+        except (*UNREADABLE, StoreError) as error:
+            if not _may_be_damage(error):
+                raise
+        with self.read() as db, damaged_cells.without_damage(db):
+            return operation(db)
+
     def now(self, db: apsw.Connection) -> int:
         """The store's time in microseconds, for who only looks."""
         return self.clock.show(db)
@@ -271,6 +297,15 @@ class Database:
         """Raise where a commit would be lost: the process is a forked one, or the file is gone."""
         self.check_process()
         self.watch.check_before_commit()
+
+
+def _may_be_damage(error: Exception) -> bool:
+    """Whether an error may come from a cell that does not hold what it must.
+
+    Of our own errors only the vaguest may: SQLite refused a value. The others say what was wrongly
+    asked for, or what to do.
+    """
+    return not isinstance(error, LeaseholdError) or type(error) is StoreError
 
 
 def _put_right(step: Step) -> None:

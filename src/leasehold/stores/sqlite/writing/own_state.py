@@ -1,8 +1,8 @@
 """What the store keeps of itself: its one row of state, and its lanes. Damage is put right at once.
 
 Everything in these two tables can be told from other rows, or begun anew without harm, except the
-names of a lane. So whoever writes and finds a value that cannot be right replaces it, in the same
-write, and says so in the log:
+names of a lane: those are lost. So whoever writes and finds a value that cannot be right replaces
+it, in the same write, and says so in the log:
 
     clock                  the time of the last job, then what the machine's clock shows
     version_floor          above every lease version in the store, and above the wall clock
@@ -12,103 +12,42 @@ write, and says so in the log:
     the basis of the clock as after a start of the machine: all of it, for parts of it mean nothing
     a lane's counters      counted; its totals begin at zero
     a lane's breaker       closed
+    a lane's names         others: its jobs are seen, but nobody asks for them
+
+Records without which a store goes on are deleted where they cannot be read and a write has failed
+or a clean-up begins: figures, replies, the change feed, how far a clean-up has got.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import apsw
 import msgspec
 
-from leasehold.core.model.limits import SECONDS_MAX
-from leasehold.core.model.span import BANDS, MINUTE_MICROS, band_of
+from leasehold.core.model.span import MINUTE_MICROS, band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env
 from leasehold.errors import StoreCorruptError
 from leasehold.stores.sqlite.disk.epoch import FLOOR_SHIFT
 from leasehold.stores.sqlite.reading.sampling import Spans
-from leasehold.stores.sqlite.schema.rows import (
-    MOMENT_MAX,
-    STATUS_OF,
-    WHOLE_MAX,
-    Kind,
-    guarded,
-    value_of,
-)
+from leasehold.stores.sqlite.schema import damaged_cells
+from leasehold.stores.sqlite.schema.cells import BASIS, CELLS, COUNTERS, TOTALS
+from leasehold.stores.sqlite.schema.damaged_cells import Damage
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF
 
 logger = logging.getLogger("leasehold.store")
 
-_WHOLE: Final = f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {WHOLE_MAX}"
-_MOMENT: Final = f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {MOMENT_MAX}"
-_OR_NULL: Final = "{{0}} IS NULL OR ({0})"
-_TEXT: Final = "typeof({0}) = 'text' AND NOT {0} GLOB '*[^ -~]*'"
-# No circuit breaker holds for longer than any time span may be.
-_HOLD: Final = f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {round(SECONDS_MAX * 1e6)}"
-_HELD: Final = f"""
-    typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND
-        (SELECT max(clock, 0) + {round(SECONDS_MAX * 1e6)} FROM store_state)
-"""  # noqa: S608  # our own number
+STATE_COLUMNS: Final = tuple(name for name in CELLS["store_state"] if name != "one")
+_NAMES: Final = ("queue", "task")
+LANE_COLUMNS: Final = tuple(name for name in CELLS["lane"] if name not in ("id", *_NAMES))
+_CLOSED: Final = {"failures_in_row": 0, "held_until": None, "hold_micros": None}
+_WHOLE: Final = CELLS["store_state"]["next_seq"]
 
-BASIS_COLUMNS: Final = {
-    "boot_id": _TEXT,
-    "basis_clock": _MOMENT,
-    "basis_awake": _WHOLE,
-    "basis_boot": _WHOLE,
-    "doubt_since": _OR_NULL.format(_WHOLE),
-    "doubt_by": _WHOLE,
-    "clock_repairs": _WHOLE,
-}
-STATE_COLUMNS: Final = {
-    "clock": _MOMENT,
-    "version_floor": _WHOLE,
-    "next_seq": _WHOLE,
-    "queue_generation": _WHOLE,
-    "settings_generation": _WHOLE,
-    "open_minute": _WHOLE,
-    **BASIS_COLUMNS,
-}
-_COUNTERS: Final = (*(str(status) for status in Status), *(f"pending_{band}" for band in BANDS))
-_TOTALS: Final = tuple(
-    f"total_{name}"
-    for name in (
-        "submitted",
-        "completed",
-        "failed",
-        "retried",
-        "dead",
-        "cancelled",
-        "recovered",
-        "rejected",
-        "cleaned",
-        "leased",
-        "wait_micros",
-        "run_micros",
-    )
-)
-LANE_COLUMNS: Final = {
-    **dict.fromkeys((*_COUNTERS, *_TOTALS, "failures_in_row"), _WHOLE),
-    "held_until": _OR_NULL.format(_HELD),
-    "hold_micros": _OR_NULL.format(_HOLD),
-}
-_BREAKER: Final = {"failures_in_row": 0, "held_until": None, "hold_micros": None}
-_NAMES: Final = f"SELECT id, {guarded('queue', Kind.TEXT)}, {guarded('task', Kind.TEXT)} FROM lane"  # noqa: S608  # our own names
-
-
-def _shown(columns: dict[str, str]) -> str:
-    """Of each column NULL where it is sound, else its value as it would be written in SQL."""
-    return ", ".join(
-        f"iif({sound.format(name)}, NULL, CAST(substr(quote({name}), 1, 60) AS BLOB))"
-        for name, sound in columns.items()
-    )
-
-
-_STATE: Final = f"SELECT {_shown(STATE_COLUMNS)} FROM store_state"  # noqa: S608  # our own names
-_ALL_SOUND: Final = " AND ".join(f"({sound.format(name)})" for name, sound in LANE_COLUMNS.items())
-_LANES: Final = f"SELECT id, {_shown(LANE_COLUMNS)} FROM lane WHERE NOT ({_ALL_SOUND})"  # noqa: S608  # our own names
+_IS_THERE: Final = "SELECT 1 FROM store_state"
 _MAKE: Final = "INSERT INTO store_state (one, clock, version_floor, next_seq) VALUES (1, 0, 0, 1)"
 _NUMBERED: Final = ("job", "archive", "pruned_key", "idempotency", "attempt", "event")
 _VERSIONED: Final = ("ready", "waiting", "running", "finished", "attempt")
@@ -127,22 +66,27 @@ _RECOUNT: Final = """
 """
 _QUEUE: Final = "SELECT queue FROM lane WHERE id = ?"
 _FORGET_MEASURED: Final = """
-    DELETE FROM measured WHERE lane IN (SELECT id FROM lane WHERE queue = ?)
+    DELETE FROM measured WHERE lane IN (SELECT id FROM lane WHERE queue = coalesce(?, queue))
 """
-
-
-class Damage(NamedTuple):
-    """One value that cannot be right."""
-
-    table: str
-    row: int | None
-    column: str
-    value: str
-
-    def __str__(self) -> str:
-        where = f"{self.table}.{self.column}"
-        whose = "" if self.row is None else f" of lane {self.row}"
-        return f"{where}{whose} is {self.value}"
+BEGUN_ANEW: Final = (
+    "measured", "span", "bucket", "change", "reply", "cleanup", "rescoring", "pruned_key",
+    "key_lane", "resting", "failure", "worker_total",
+)  # fmt: skip
+# A key whose time to rest cannot be read is looked at again at once.
+_IS_MOMENT: Final = CELLS["resting"]["until"].format("until")
+_REST_NO_MORE: Final = f"UPDATE resting SET until = 0 WHERE NOT ({_IS_MOMENT})"  # noqa: S608  # our own names
+# The jobs of a key whose account cannot be read stand in their lanes again; a lease that meets more
+# of them than may run parks them under a new one.
+_UNCOUNT: Final = (
+    """
+    UPDATE ready SET lane = (SELECT lane FROM job WHERE job.seq = ready.seq)
+    WHERE lane IN (SELECT -id FROM key_lane WHERE {})
+    """,
+    """
+    UPDATE place SET lane = NULL, key_lane = NULL
+    WHERE key_lane IN (SELECT id FROM key_lane WHERE {})
+    """,
+)
 
 
 def find(db: apsw.Connection) -> list[Damage]:
@@ -153,17 +97,13 @@ def find(db: apsw.Connection) -> list[Damage]:
 def told(db: apsw.Connection) -> Iterator[str]:
     """The same, as sentences, and what no write can put right."""
     for damage in find(db):
-        yield f"{damage}, which cannot be right: the next write or sweep puts it right"
+        if damage.column in _NAMES:
+            yield f"{damage}: its jobs are not leased; restore a backup"
+        else:
+            yield f"{damage}, which cannot be right: the next write or sweep puts it right"
     row: Any = db.execute(_TOO_LOW).fetchone()
     if row is not None and row[0]:
         yield "store_state.next_seq is not above the numbers of all jobs: the next submit raises it"
-    rows: Any = db.execute(_NAMES)
-    for lane, queue, task in rows:
-        for name, value in (("queue", queue), ("task", task)):
-            try:
-                value_of(f"lane.{name} of lane {lane}", Kind.TEXT, value)
-            except ValueError as error:
-                yield f"{error}: its jobs are not leased; restore a backup"
 
 
 def corrupt(db: apsw.Connection) -> StoreCorruptError:
@@ -195,8 +135,8 @@ def put_state_right(db: apsw.Connection, env: Env) -> bool:
         "open_minute": lambda: max(wall // MINUTE_MICROS, _sound_moment(db, _LAST_MINUTE) + 1),
     }
     changes = {name: make() for name, make in values.items() if name in columns}
-    if columns & BASIS_COLUMNS.keys():
-        changes |= dict.fromkeys(BASIS_COLUMNS, 0) | {"boot_id": "", "doubt_since": None}
+    if columns & BASIS.keys():
+        changes |= dict.fromkeys(BASIS, 0) | {"boot_id": "", "doubt_since": None}
     _update(db, "store_state", changes)
     for damage in damaged:
         logger.error("%s, which cannot be right: it was replaced", damage)
@@ -207,24 +147,51 @@ def put_lanes_right(db: apsw.Connection) -> int:
     """Count and begin anew what cannot be right in lanes; inside a write. Answers how many."""
     by_lane: dict[int, list[Damage]] = {}
     for damage in _in_lanes(db):
-        assert damage.row is not None
-        by_lane.setdefault(damage.row, []).append(damage)
+        by_lane.setdefault(int(damage.row), []).append(damage)
         logger.error("%s, which cannot be right: it was replaced", damage)
     for lane, damaged in by_lane.items():
         columns = {damage.column for damage in damaged}
-        changes = _counted(db, lane) | {name: 0 for name in _TOTALS if name in columns}
-        if columns & _BREAKER.keys():
-            changes |= _BREAKER
+        changes = _counted(db, lane) | {name: 0 for name in TOTALS if name in columns}
+        changes |= {name: f"unreadable-{lane}" for name in _NAMES if name in columns}
+        if "made_at" in columns:
+            changes["made_at"] = 0  # It is not known any more.
+        if columns & _CLOSED.keys():
+            changes |= _CLOSED
         _update(db, "lane", changes, lane)
-        if columns & {*_TOTALS, *_COUNTERS}:
-            # What the queue's counters grew by is reckoned from here on.
+        if columns & {*TOTALS, *COUNTERS}:
             queue: Any = db.execute(_QUEUE, (lane,)).fetchone()
-            db.execute(_FORGET_MEASURED, queue)
-            spans = Spans(db)
-            for name, total in spans.totals(queue[0]).items():
-                ever = msgspec.structs.replace(total, waits={}, runs={})
-                spans.keep([KeptSpan(Resolution.EVER, name, 0, ever)])
+            _reckon_from_here(db, queue[0])
     return len(by_lane)
+
+
+def _reckon_from_here(db: apsw.Connection, queue: str | None) -> None:
+    """What the counters of a queue, or of all, grow by counts from now on."""
+    db.execute(_FORGET_MEASURED, (queue,))
+    spans = Spans(db)
+    for name, total in spans.totals(queue).items():
+        ever = msgspec.structs.replace(total, measures={})
+        spans.keep([KeptSpan(Resolution.EVER, name, 0, ever)])
+
+
+def find_records(db: apsw.Connection) -> list[Damage]:
+    """Records that cannot be read and can be begun anew."""
+    return [damage for table in BEGUN_ANEW for damage in damaged_cells.find(db, table)]
+
+
+def begin_records_anew(db: apsw.Connection) -> None:
+    """Delete them; inside a write."""
+    found = find_records(db)
+    db.execute(_REST_NO_MORE)
+    for table in dict.fromkeys(damage.table for damage in found):
+        unsound = f"NOT {damaged_cells.sound_row(table)}"
+        if table == "key_lane":
+            for statement in _UNCOUNT:
+                db.execute(statement.format(unsound))
+        db.execute(f"DELETE FROM {table} WHERE {unsound}")  # noqa: S608  # our own names
+    if any(damage.table == "span" for damage in found):
+        _reckon_from_here(db, None)
+    for damage in found:
+        logger.error("%s, which cannot be right: its row was deleted", damage)
 
 
 def raise_next_seq(db: apsw.Connection) -> int | None:
@@ -246,27 +213,18 @@ def is_damaged(db: apsw.Connection) -> bool:
 
 def find_in_state(db: apsw.Connection) -> list[Damage]:
     """What cannot be right in the store's own row."""
-    row: Any = db.execute(_STATE).fetchone()
+    row: Any = db.execute(_IS_THERE).fetchone()
     if row is None:
-        return [Damage("store_state", None, "*", "missing")]
-    return _named("store_state", None, STATE_COLUMNS, row)
+        return [Damage("store_state", "", None, "*", "missing")]
+    return damaged_cells.find(db, "store_state")
 
 
 def _in_lanes(db: apsw.Connection) -> list[Damage]:
-    rows: Any = db.execute(_LANES)
-    return [damage for lane, *shown in rows for damage in _named("lane", lane, LANE_COLUMNS, shown)]
-
-
-def _named(table: str, row: int | None, columns: dict[str, str], shown: Any) -> list[Damage]:
-    return [
-        Damage(table, row, name, value.decode(errors="replace"))
-        for name, value in zip(columns, shown, strict=True)
-        if value is not None
-    ]
+    return damaged_cells.find(db, "lane")
 
 
 def _counted(db: apsw.Connection, lane: int) -> dict[str, Any]:
-    counts: dict[str, Any] = dict.fromkeys(_COUNTERS, 0)
+    counts: dict[str, Any] = dict.fromkeys(COUNTERS, 0)
     rows: Any = db.execute(_RECOUNT, (lane,))
     for code, priority, jobs in rows:
         status = STATUS_OF.get(code)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # What is no number is above all numbers: a place that cannot be read is left out.
 READ_STATE: Final = f"""
     SELECT clock, version_floor, next_seq, EXISTS (SELECT 1 FROM blocker),
-           EXISTS (SELECT 1 FROM resolving),
+           EXISTS (SELECT 1 FROM resolving) + 2 * EXISTS (SELECT 1 FROM inheriting),
            (SELECT min(crosses_at) FROM place WHERE crosses_at <= {MOMENT_MAX}),
            EXISTS (SELECT 1 FROM rescoring),
            queue_generation, settings_generation, open_minute, {BASIS}
@@ -49,6 +49,8 @@ class Remembered:
         self.settings = self._settings.unset
         self.basis = ClockBasis()
         self.open_minute = 0
+        self.worker_numbers: dict[str, int] = {}
+        """Of this minute: those that did nothing for long are forgotten at its end."""
 
     def read(self, db: apsw.Connection, env: Env) -> tuple[Any, ...]:
         """The state of the store, what changes of it; the rest is remembered here.
@@ -78,6 +80,7 @@ class Remembered:
         self.rules = self._rules.at(db, generation)
         self.settings = self._settings.at(db, set_at)
         self.basis = ClockBasis(*basis)
+        self.worker_numbers = {}
         self._steady = steady
 
 

@@ -14,7 +14,8 @@ from typing import Any, Final, Generic, Self, TypeVar
 import apsw
 import msgspec
 
-from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
@@ -22,6 +23,7 @@ from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
 from leasehold.stores.sqlite.reading.sampling import Measured, Spans
+from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import RuleBook, load
 from leasehold.stores.sqlite.schema.rows import EVENT_CODE, STATUS_CODE
@@ -113,11 +115,24 @@ class Step:
         """How many more parked jobs this write may show to leases."""
         self.lowered: set[int] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
+        self.inheriting: list[tuple[int, int, int]] = []
+        """A heap of jobs whose priority for others has changed: the priority below zero, its
+        number, and up to which number those that it waits for know of it."""
+        self.some_inheriting = False
+        """Whether earlier writes have left such changes to be followed."""
+        self.inherited_left = INHERITED_AT_ONCE
+        """How many more jobs this write may compare with those that wait for them."""
         self.next_crossing: int | None = None
         """When the first pending job has to be placed anew, as far as earlier writes know."""
         self.some_rescoring = False
         """Whether jobs have to be placed anew since what counts in their queue has changed."""
         self.measured = Measured()
+        self.failed: list[tuple[int, str, JobError]] = []
+        """Attempts that failed in this operation: lane, job, and the error."""
+        self.worker_numbers: dict[str, int] = {}
+        """Workers that earlier writes of this minute have met."""
+        self._new_workers: set[str] = set()
+        """Those that this write has met first."""
         self.opens_minute = False
         """Whether this write is the first of a new minute."""
         self.clock_basis = ClockBasis()
@@ -141,13 +156,16 @@ class Step:
         time = clock.tell(stored, basis)
         step = cls(db, env, time.now, floor, next_seq, remembered.rules, remembered.settings)
         step.somebody_waits = bool(somebody_waits)
-        step.some_unresolved = bool(some_unresolved)
+        step.some_unresolved = bool(some_unresolved & 1)
+        step.some_inheriting = bool(some_unresolved & 2)
         step.next_crossing = next_crossing
         step.some_rescoring = bool(some_rescoring)
         step.clock_basis = time.basis
         if time.basis != basis:
             step.odd_time = time
         step.opens_minute = step.now // MINUTE_MICROS > remembered.open_minute
+        if not step.opens_minute:
+            step.worker_numbers = remembered.worker_numbers
         step._prepare()
         return step
 
@@ -180,6 +198,24 @@ class Step:
         """Change a lane's counter (a column of `lane`)."""
         self._tally[lane][name] += by
 
+    def worked(self, worker: str, names: Sequence[str], jobs: int) -> None:
+        """Count jobs for a worker, under those of the names that are counted of workers."""
+        number = self.worker_numbers.get(worker) or self._number_of(worker)
+        self.measured.worked(number, names, jobs)
+
+    def _number_of(self, worker: str) -> int:
+        row: Any = self.execute(FIND_WORKER, (worker,)).fetchone()
+        if row is None:
+            minute = self.now // MINUTE_MICROS * MINUTE_MICROS
+            self.execute(MAKE_WORKER, (worker, minute))
+            self._new_workers.add(worker)
+            return self.db.last_insert_rowid()
+        number = int(row[0])
+        # One met in this very write is not remembered yet: it may still be rolled back.
+        if worker not in self._new_workers:
+            self.worker_numbers[worker] = number
+        return number
+
     def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
         """Count jobs of a lane from one status to another."""
         tally = self._tally[lane]
@@ -202,6 +238,9 @@ class Step:
         """Write the counters, and what was measured."""
         self.write_counters()
         self.measured.write(self.db)
+        if self.failed:
+            note_failures(self.db, self.failed, self.now)
+            self.failed.clear()
 
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very operation."""
@@ -237,9 +276,11 @@ class Step:
         """Drop what an operation that failed has counted."""
         self._tally.clear()
         self.measured.clear()
+        self.failed.clear()
         self.succeeded.clear()
         self.moved.clear()
         self.lowered.clear()
+        self.inheriting.clear()
         self.newly_shown.clear()
         self.ended.clear()
         self.hints.clear()

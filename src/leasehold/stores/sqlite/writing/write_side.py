@@ -66,6 +66,7 @@ class WriteSide:
         try:
             if not continuity.is_shared:
                 set_foreign_log_aside(self._files)
+            is_new = not self._files.has_content()
             create_private(self._files.database)
             db = self._watch.opened(self._connect)
         except BaseException:
@@ -76,7 +77,9 @@ class WriteSide:
         try:
             with translated(self._files.database), transaction(db):
                 put_state_right(db, self._env)
-            open_epoch(db, self._files, file, continuity, self._durability, self._env)
+            open_epoch(
+                db, self._files, file, continuity, self._durability, self._env, is_new=is_new
+            )
             open_clock(db, self._env)
         except BaseException:
             continuity.close()

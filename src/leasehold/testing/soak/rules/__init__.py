@@ -19,6 +19,7 @@ from leasehold.testing.soak.rules import (
     repeating,
     scheduling,
     settling,
+    starting,
     submitting,
     tuning,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "repeating",
     "scheduling",
     "settling",
+    "starting",
     "submitting",
     "tuning",
 ]

@@ -30,6 +30,7 @@ def what_happens_is_counted_once(step: Step) -> int:
     )
     expected = {
         "submitted": happened[Event.CREATED],
+        "leased": happened[Event.LEASED],
         "completed": happened[Event.COMPLETED],
         "failed": failed,
         "retried": happened[Event.FAILED],

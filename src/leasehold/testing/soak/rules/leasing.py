@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest
-from leasehold.core.model.queue_config import QueueState
+from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.status import Event, Status
-from leasehold.testing.soak.book import Kept
+from leasehold.testing.soak.book import Bucket, Kept
 from leasehold.testing.soak.observing import Snapshot
 from leasehold.testing.soak.rules.base import Step, rule
 
@@ -39,8 +39,27 @@ def fits(job: Job, request: LeaseRequest) -> bool:
     )
 
 
-def may_be_leased(job: Job, step: Step, request: LeaseRequest) -> bool:
-    """Whether nothing stands in the way of this job after the call."""
+def start_buckets(job: Job, config: QueueConfig) -> list[tuple[tuple[str, str | None], float]]:
+    """The start rates that count for a job, and for whom each of them does."""
+    found: list[tuple[tuple[str, str | None], float]] = []
+    if config.starts_per_second is not None:
+        found.append(((job.queue, None), config.starts_per_second))
+    if config.key_starts_per_second is not None and job.limit_key is not None:
+        found.append(((job.queue, job.limit_key), config.key_starts_per_second))
+    return found
+
+
+def last_start(name: tuple[str, str | None], rate: float, step: Step) -> Bucket | None:
+    """When the last job started, by this call or before, and under which rate; None if none did."""
+    queue, key = name
+    jobs = (step.after.jobs[lease.job_id] for lease in leases_of(step))
+    if any(job.queue == queue and key in (None, job.limit_key) for job in jobs):
+        return Bucket(rate, [step.now])
+    return step.book.starts.get(name)
+
+
+def may_be_leased(job: Job, step: Step, request: LeaseRequest, *, paced: bool = True) -> bool:
+    """Whether nothing stands in the way of this job after the call; or nothing but its pace."""
     if job.status not in WAITING or job.run_at > step.now or not fits(job, request):
         return False
     info = step.after.info(job.queue)
@@ -53,7 +72,16 @@ def may_be_leased(job: Job, step: Step, request: LeaseRequest) -> bool:
         and not is_late(job, step)
         and (slots is None or len(step.after.of_queue(job.queue, Status.RUNNING)) < slots)
         and (keyed is None or job.limit_key is None or running_of_key(step.after, job) < keyed)
+        and not (paced and any(_rests(*each, step) for each in start_buckets(job, config)))
     )
+
+
+def _rests(name: tuple[str, str | None], rate: float, step: Step) -> bool:
+    last = last_start(name, rate, step)
+    if last is None or not last.moments:
+        return False
+    # What was used up under a higher rate still counts, and under a lower one it may not.
+    return step.now < last.moments[-1] + timedelta(seconds=1 / min(rate, last.rate)) + ROUNDING
 
 
 @rule("LEA-1")
@@ -85,7 +113,7 @@ def the_best_are_leased(step: Step) -> int:
 def _comes_before(job: Job, leased: Job, step: Step) -> bool:
     info = step.before.info(job.queue)
     after = step.after.info(job.queue)
-    keyed = info.config.key_concurrency is not None and job.limit_key is not None
+    keyed = info.config.key_limits is not None and job.limit_key is not None
     changed = step.book.reordered.get(job.queue)
     unsettled = changed is not None and step.now < changed + timedelta(seconds=120)
     if (
@@ -179,6 +207,8 @@ def as_many_as_asked_for(step: Step) -> int:
         return 0
     leases, again = leases_of(step), step.answer.next_due_at
     assert len(leases) <= request.limit, f"{len(leases)} leases"
+    if request.free_slots is not None:
+        return 0  # It may have to wait for a slot: STA-5.
     if len(leases) == request.limit or (again is not None and again <= step.now):
         return 0
     left = [job.id for job in step.after.jobs.values() if may_be_leased(job, step, request)]

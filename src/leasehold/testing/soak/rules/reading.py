@@ -103,11 +103,11 @@ def who_is_silent_is_found(step: Step) -> int:
 
 @rule("KEY-4")
 def running_jobs_of_a_key_are_counted(step: Step) -> int:
-    if step.method != "running_of_key":
+    if step.method != "key_info":
         return 0
     running = step.after.of_queue(step.call.get("queue"), Status.RUNNING)
     count = sum(job.limit_key == step.call.get("key") for job in running)
-    assert step.answer == count, f"{count} run, not {step.answer}"
+    assert step.answer.running == count, f"{count} run, not {step.answer}"
     return 1
 
 

@@ -148,6 +148,7 @@ def _request(scene: Scene) -> LeaseRequest:
         worker=random.choice(scene.swarm.workers),
         queues=random.choice((queues, queues, (random.choice(queues),))),
         limit=random.choice((1, 1, 2, 5, 20)),
+        free_slots=random.choice((None, None, None, 0, 1, 3)),
         lease_seconds=random.choice((None, scene.swarm.lease_seconds, scene.swarm.lease_seconds)),
         lease_seconds_by_task=random.choice((None, None, {"mail": 7.0})),
         tasks=random.choice((None, None, None, TASKS[:2])),

@@ -30,6 +30,7 @@ def limit_queue(scene: Scene) -> Call:
             {"max_concurrency": random.choice((None, 1, 2, 4))},
             {"rate_per_second": random.choice((None, 0.2, 2.0))},
             {"client_rate_per_second": random.choice((None, 0.5))},
+            {"starts_per_second": random.choice((None, 0.05, 0.5, 2.0))},
         )
     )
     return call("update_queue", queue=scene.queue(), changes=change, actor=ACTOR)
@@ -43,6 +44,7 @@ def limit_keys(scene: Scene) -> Call:
             {"key_concurrency": random.choice((None, 1, 1, 2))},
             {"key_concurrency": random.choice((1, 3))},
             {"key_rate_per_second": random.choice((None, 0.5))},
+            {"key_starts_per_second": random.choice((None, 0.05, 0.5, 2.0))},
         )
     )
     return call("update_queue", queue=scene.queue(), changes=change, actor=ACTOR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final, get_args
 
 from leasehold.core.model.search import HeavyField
@@ -68,9 +69,9 @@ def queue_info(scene: Scene) -> Call:
     return call("queue_info", queue=scene.random.choice((*scene.swarm.queues, "no-such-queue")))
 
 
-@verb("running of a key", 1, Feature.KEYS)
-def running_of_key(scene: Scene) -> Call:
-    return call("running_of_key", queue=scene.queue(), key="tenant-a")
+@verb("one key", 1, Feature.KEYS)
+def key_info(scene: Scene) -> Call:
+    return call("key_info", queue=scene.queue(), key="tenant-a")
 
 
 @verb("audit log", 1, Feature.READS)
@@ -92,6 +93,28 @@ def series(scene: Scene) -> Call:
 @verb("daily", 1, Feature.READS)
 def daily(scene: Scene) -> Call:
     return call("daily", queue=scene.random.choice((None, scene.queue())), days=3)
+
+
+@verb("timeline", 1, Feature.READS)
+def timeline(scene: Scene) -> Call:
+    back = scene.random.choice((timedelta(minutes=7), timedelta(days=40)))
+    return call(
+        "timeline",
+        metrics=scene.random.choice((["submitted", "lost"], ["retried"], ["wait_count"])),
+        queue=scene.random.choice((None, scene.queue())),
+        since=scene.seen.now - back,
+        resolution=scene.random.choice(("minute", "day")),
+    )
+
+
+@verb("failures", 1, Feature.READS)
+def failures(scene: Scene) -> Call:
+    return call("failures", queue=scene.random.choice((None, scene.queue())), limit=5)
+
+
+@verb("worker totals", 1, Feature.READS)
+def worker_totals(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("worker_totals", limit=5)
 
 
 @verb("get", 1, Feature.READS)

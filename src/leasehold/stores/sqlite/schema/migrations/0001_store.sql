@@ -40,41 +40,47 @@ CREATE TABLE meta (
 -- best job of a queue is the best of its lanes' heads. It also keeps the counters, so that
 -- statistics never scan jobs.
 CREATE TABLE lane (
-    id                INTEGER PRIMARY KEY,
-    queue             TEXT NOT NULL,
-    task              TEXT NOT NULL,
-    scheduled         INTEGER NOT NULL DEFAULT 0,
-    blocked           INTEGER NOT NULL DEFAULT 0,
-    pending           INTEGER NOT NULL DEFAULT 0,
-    running           INTEGER NOT NULL DEFAULT 0,
-    failed            INTEGER NOT NULL DEFAULT 0,
-    completed         INTEGER NOT NULL DEFAULT 0,
-    dead              INTEGER NOT NULL DEFAULT 0,
-    cancelled         INTEGER NOT NULL DEFAULT 0,
-    total_submitted   INTEGER NOT NULL DEFAULT 0,
-    total_completed   INTEGER NOT NULL DEFAULT 0,
-    total_failed      INTEGER NOT NULL DEFAULT 0,
-    total_retried     INTEGER NOT NULL DEFAULT 0,
-    total_dead        INTEGER NOT NULL DEFAULT 0,
-    total_cancelled   INTEGER NOT NULL DEFAULT 0,
-    total_recovered   INTEGER NOT NULL DEFAULT 0,
-    total_rejected    INTEGER NOT NULL DEFAULT 0,
-    total_cleaned     INTEGER NOT NULL DEFAULT 0,
+    id                       INTEGER PRIMARY KEY,
+    queue                    TEXT NOT NULL,
+    task                     TEXT NOT NULL,
+    scheduled                INTEGER NOT NULL DEFAULT 0,
+    blocked                  INTEGER NOT NULL DEFAULT 0,
+    pending                  INTEGER NOT NULL DEFAULT 0,
+    running                  INTEGER NOT NULL DEFAULT 0,
+    failed                   INTEGER NOT NULL DEFAULT 0,
+    completed                INTEGER NOT NULL DEFAULT 0,
+    dead                     INTEGER NOT NULL DEFAULT 0,
+    cancelled                INTEGER NOT NULL DEFAULT 0,
+    total_submitted          INTEGER NOT NULL DEFAULT 0,
+    total_leased             INTEGER NOT NULL DEFAULT 0,
+    total_completed          INTEGER NOT NULL DEFAULT 0,
+    total_failed             INTEGER NOT NULL DEFAULT 0,
+    total_retried            INTEGER NOT NULL DEFAULT 0,
+    total_dead               INTEGER NOT NULL DEFAULT 0,
+    total_cancelled          INTEGER NOT NULL DEFAULT 0,
+    total_lost               INTEGER NOT NULL DEFAULT 0,
+    total_recovered          INTEGER NOT NULL DEFAULT 0,
+    total_renewed            INTEGER NOT NULL DEFAULT 0,
+    total_rejected           INTEGER NOT NULL DEFAULT 0,
+    total_rate_limited       INTEGER NOT NULL DEFAULT 0,
+    total_cleaned            INTEGER NOT NULL DEFAULT 0,
+    -- Bands of priority: below 50, below 75, below 100, and 100.
+    total_submitted_low      INTEGER NOT NULL DEFAULT 0,
+    total_submitted_medium   INTEGER NOT NULL DEFAULT 0,
+    total_submitted_high     INTEGER NOT NULL DEFAULT 0,
+    total_submitted_critical INTEGER NOT NULL DEFAULT 0,
     -- The circuit breaker: failures in a row, until when the lane is held back, and for how long
     -- again when a probe is let through.
-    failures_in_row   INTEGER NOT NULL DEFAULT 0,
-    held_until        INTEGER,
-    hold_micros       INTEGER,
-    total_leased      INTEGER NOT NULL DEFAULT 0,
-    total_wait_micros INTEGER NOT NULL DEFAULT 0,
-    total_run_micros  INTEGER NOT NULL DEFAULT 0,
-    -- Pending jobs by bands of priority: below 50, below 75, below 100, and 100.
-    pending_low       INTEGER NOT NULL DEFAULT 0,
-    pending_medium    INTEGER NOT NULL DEFAULT 0,
-    pending_high      INTEGER NOT NULL DEFAULT 0,
-    pending_critical  INTEGER NOT NULL DEFAULT 0,
+    failures_in_row          INTEGER NOT NULL DEFAULT 0,
+    held_until               INTEGER,
+    hold_micros              INTEGER,
+    -- Pending jobs by bands of priority.
+    pending_low              INTEGER NOT NULL DEFAULT 0,
+    pending_medium           INTEGER NOT NULL DEFAULT 0,
+    pending_high             INTEGER NOT NULL DEFAULT 0,
+    pending_critical         INTEGER NOT NULL DEFAULT 0,
     -- When its first job came.
-    made_at           INTEGER NOT NULL DEFAULT 0,
+    made_at                  INTEGER NOT NULL DEFAULT 0,
     UNIQUE (queue, task)
 );
 
@@ -155,7 +161,7 @@ CREATE TABLE rescoring (
 -- Limits per key: of one key, lane and tier, the best pending jobs stand in `ready` as ever, as many
 -- as the key has free slots. The others are parked: in `ready` too, in the same order, but under the
 -- lane number -key_lane.id, where no lease looks. One row per key and lane that has jobs pending or
--- running, in queues with a key_concurrency only.
+-- running, in queues with limits per key only.
 CREATE TABLE key_lane (
     id      INTEGER PRIMARY KEY,
     queue   TEXT NOT NULL,
@@ -165,6 +171,16 @@ CREATE TABLE key_lane (
     UNIQUE (lane, key)
 );
 CREATE INDEX key_lane_by_key ON key_lane (queue, key);
+
+-- Keys that have used up their starts and have jobs parked: when the next of them may start.
+CREATE TABLE resting (
+    queue TEXT NOT NULL,
+    key   TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    PRIMARY KEY (queue, key)
+) WITHOUT ROWID;
+CREATE INDEX resting_by_time ON resting (until);
+CREATE INDEX resting_in_queue ON resting (queue, until);
 
 -- Scheduled, failed and blocked jobs; due is NULL for the blocked.
 CREATE TABLE waiting (
@@ -345,6 +361,14 @@ CREATE TABLE raised (
     base INTEGER NOT NULL
 );
 
+-- Where changes of those priorities have not reached everybody yet: there were too many jobs for one
+-- write, and the next goes on.
+CREATE TABLE inheriting (
+    seq         INTEGER PRIMARY KEY,
+    compared_to INTEGER,          -- its priority has changed; what it waits for, up to this number, knows
+    is_suspect  INTEGER NOT NULL  -- somebody may not raise it any more
+);
+
 -- Schedules: jobs that are submitted again and again. Times are microseconds since 1970, UTC.
 CREATE TABLE schedule (
     name        TEXT PRIMARY KEY,
@@ -477,44 +501,77 @@ CREATE INDEX pruned_key_by_expiry ON pruned_key (expires_at);
 -- changes anything, and keeps what they grew by since the last look. So a series costs the jobs
 -- nothing. Minutes and days are counted from 1970, UTC.
 
--- How long jobs waited (kind 0) and ran (kind 1), since the last look: the buckets of
--- core/model/histogram.py. A handful of rows per lane, emptied every minute.
+-- How long jobs waited and ran since the last look: the measures of core/model/span.py, in the buckets
+-- of core/model/histogram.py. A handful of rows per lane, emptied every minute.
 CREATE TABLE measured (
-    lane   INTEGER NOT NULL,
-    kind   INTEGER NOT NULL,
-    bucket INTEGER NOT NULL,
-    jobs   INTEGER NOT NULL,
-    PRIMARY KEY (lane, kind, bucket)
+    lane    INTEGER NOT NULL,
+    measure INTEGER NOT NULL,
+    bucket  INTEGER NOT NULL,
+    jobs    INTEGER NOT NULL,
+    micros  INTEGER NOT NULL,  -- what they took together
+    PRIMARY KEY (lane, measure, bucket)
 ) WITHOUT ROWID;
 
 -- What happened, by resolution (the numbers in core/rules/sampling.py): the counters as they were at the last
--- look, each minute in which anything happened, and the sums of the minutes of each day. Histograms are
--- JSON objects, bucket to number.
+-- look, each minute in which anything happened, and the sums of the minutes of each day. `measures` is a
+-- JSON object: by measure, what its durations add up to, and how many fell into each bucket.
 CREATE TABLE span (
-    resolution     INTEGER NOT NULL,
-    queue          TEXT NOT NULL,
-    at             INTEGER NOT NULL,
-    submitted      INTEGER NOT NULL,
-    leased         INTEGER NOT NULL,
-    completed      INTEGER NOT NULL,
-    failed         INTEGER NOT NULL,
-    retried        INTEGER NOT NULL,
-    dead           INTEGER NOT NULL,
-    cancelled      INTEGER NOT NULL,
-    recovered      INTEGER NOT NULL,
-    rejected       INTEGER NOT NULL,
-    cleaned        INTEGER NOT NULL,
-    wait_micros    INTEGER NOT NULL,
-    run_micros     INTEGER NOT NULL,
-    pending_before INTEGER NOT NULL,
-    pending        INTEGER NOT NULL,
-    deepest        INTEGER NOT NULL,
-    waits          TEXT NOT NULL,
-    runs           TEXT NOT NULL,
+    resolution         INTEGER NOT NULL,
+    queue              TEXT NOT NULL,
+    at                 INTEGER NOT NULL,
+    submitted          INTEGER NOT NULL,
+    leased             INTEGER NOT NULL,
+    completed          INTEGER NOT NULL,
+    failed             INTEGER NOT NULL,
+    retried            INTEGER NOT NULL,
+    dead               INTEGER NOT NULL,
+    cancelled          INTEGER NOT NULL,
+    lost               INTEGER NOT NULL,
+    recovered          INTEGER NOT NULL,
+    renewed            INTEGER NOT NULL,
+    rejected           INTEGER NOT NULL,
+    rate_limited       INTEGER NOT NULL,
+    cleaned            INTEGER NOT NULL,
+    submitted_low      INTEGER NOT NULL,
+    submitted_medium   INTEGER NOT NULL,
+    submitted_high     INTEGER NOT NULL,
+    submitted_critical INTEGER NOT NULL,
+    pending_before     INTEGER NOT NULL,
+    pending            INTEGER NOT NULL,
+    deepest            INTEGER NOT NULL,
+    measures           TEXT NOT NULL,
     PRIMARY KEY (resolution, queue, at)
 ) WITHOUT ROWID;
 -- To read the latest of all queues, and to forget the oldest of whichever.
 CREATE INDEX span_by_time ON span (resolution, at);
+
+-- Attempts that failed, by the fingerprint of their error; at most as many as core/rules/failures.py says.
+CREATE TABLE failure (
+    fingerprint TEXT PRIMARY KEY,
+    queue       TEXT NOT NULL,
+    task        TEXT NOT NULL,
+    error_type  TEXT NOT NULL,
+    message     TEXT NOT NULL,  -- without numbers, ids and addresses
+    frame       TEXT NOT NULL,
+    count       INTEGER NOT NULL,
+    first_at    INTEGER NOT NULL,
+    last_at     INTEGER NOT NULL,
+    jobs        TEXT NOT NULL   -- some of their ids, the latest first, as JSON
+) WITHOUT ROWID;
+
+-- What each worker ever did up to the open minute, also those that are gone; the latest so many are
+-- kept. What they did in that minute is in `measured`, whose page every lease and settlement writes
+-- anyway: under lane 0, by what was counted (0 leased, 1 completed, 2 failed, 3 lost) and worker.
+CREATE TABLE worker_total (
+    id        INTEGER PRIMARY KEY,
+    worker    TEXT NOT NULL UNIQUE,
+    leased    INTEGER NOT NULL DEFAULT 0,
+    completed INTEGER NOT NULL DEFAULT 0,
+    failed    INTEGER NOT NULL DEFAULT 0,
+    lost      INTEGER NOT NULL DEFAULT 0,
+    first_at  INTEGER NOT NULL,  -- the beginning of that minute
+    last_at   INTEGER NOT NULL
+);
 
 -- The change feed, written by triggers that are there only while somebody follows it (feed.py).
 CREATE TABLE change (

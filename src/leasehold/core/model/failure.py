@@ -1,0 +1,166 @@
+"""Failures by fingerprint: errors that are the same but for their numbers, ids and addresses.
+
+What makes an error the same: queue, task, type, message, and the innermost frame of the
+application's own code. Line numbers do not count: a fingerprint survives an edit elsewhere in the
+file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from leasehold.core.model.outcome import JobError
+
+SAMPLE_MAX: Final = 5
+"""How many jobs a failure names: the latest."""
+MESSAGE_READ_MAX: Final = 500
+"""How much of a message counts: what is behind it rarely says anything new, and may be long."""
+WORDS_REMEMBERED: Final = 4096
+
+_VARIABLE: Final = re.compile(
+    r"(?P<address>\b0x[0-9a-fA-F]+|\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+)"
+    r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
+    r"|\b(?=\d*[a-zA-Z_])(?=(?:[a-zA-Z_]*\d){3})\w{8,}\b)"
+    r"|(?P<n>\d+(?:[.:,/T-]\d+)*)"
+)
+_FRAME: Final = '  File "'
+_NOT_OWN: Final = re.compile(
+    r"site-packages|dist-packages|[/\\]lib[/\\]python\d|[/\\]Lib[/\\]|^<|[/\\]leasehold[/\\]"
+)
+
+
+class FailedAttempt(NamedTuple):
+    """An attempt that ended with an error."""
+
+    queue: str
+    task: str
+    job_id: str
+    error: JobError
+
+
+class WhatFailed(NamedTuple):
+    """What two attempts have in common that failed in the same way."""
+
+    queue: str
+    task: str
+    error_type: str
+    message: str
+    frame: str
+
+    @property
+    def fingerprint(self) -> str:
+        told = "\0".join(self).encode(errors="surrogatepass")
+        return hashlib.blake2b(told, digest_size=8).hexdigest()
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Attempts that failed in the same way."""
+
+    fingerprint: str
+    queue: str
+    task: str
+    error_type: str
+    message: str
+    """Without its numbers, ids and addresses."""
+    frame: str
+    """The innermost frame of the application's own code; empty if none is known."""
+    count: int
+    """How many attempts."""
+    first_at: datetime
+    last_at: datetime
+    jobs: tuple[str, ...]
+    """Some of the jobs, the latest first."""
+
+    @classmethod
+    def of(cls, what: WhatFailed, jobs: Sequence[str], at: datetime) -> Failure:
+        """Attempts of these jobs failed in that way at the same time."""
+        return cls(
+            fingerprint=what.fingerprint,
+            queue=what.queue,
+            task=what.task,
+            error_type=what.error_type,
+            message=what.message,
+            frame=what.frame,
+            count=len(jobs),
+            first_at=at,
+            last_at=at,
+            jobs=_sample(jobs[::-1]),
+        )
+
+    def then(self, later: Failure) -> Failure:
+        """This and what failed in the same way afterwards, as one."""
+        return msgspec.structs.replace(
+            self,
+            count=self.count + later.count,
+            last_at=later.last_at,
+            jobs=_sample((*later.jobs, *self.jobs)),
+        )
+
+
+def _sample(jobs: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(jobs))[:SAMPLE_MAX]
+
+
+def what_failed(attempt: FailedAttempt) -> WhatFailed:
+    """What an attempt has in common with others that fail in the same way.
+
+    >>> error = JobError("ValueError", "user 17 has no address")
+    >>> what_failed(FailedAttempt("mail", "send", "job-1", error)).message
+    'user <n> has no address'
+    """
+    queue, task, _, error = attempt
+    message, frame = without_particulars(error.message), own_frame(error.traceback)
+    return WhatFailed(queue, task, error.type, message, frame)
+
+
+def without_particulars(message: str) -> str:
+    """A message on one line, without what differs from one time to the next.
+
+    >>> without_particulars("<Door object at 0x7f3a> did not open for anna@example.org in 2.50 s")
+    '<Door object at <address>> did not open for <address> in <n> s'
+    >>> without_particulars("no order 6f1c2a90-1111-4222-8333-944444444444 of shop_81a7f3c2")
+    'no order <id> of <id>'
+    """
+    words = message[:MESSAGE_READ_MAX].split()
+    return " ".join([word if word.isalpha() else _without_particulars(word) for word in words])
+
+
+@lru_cache(WORDS_REMEMBERED)
+def _without_particulars(word: str) -> str:
+    return _VARIABLE.sub(lambda found: f"<{found.lastgroup}>", word)
+
+
+def own_frame(traceback: str | None) -> str:
+    r"""Where the application's own code was when it failed: file and function.
+
+    >>> own_frame('  File "/srv/shop/mail.py", line 3, in send\n'
+    ...           '  File "/usr/lib/python3.11/smtplib.py", line 341, in connect\n')
+    'shop/mail.py in send'
+    """
+    if not traceback:
+        return ""
+    start = len(traceback)
+    while (start := traceback.rfind(_FRAME, 0, start)) >= 0:
+        end = traceback.find("\n", start)
+        found = _own_frame(traceback[start + len(_FRAME) : end if end > 0 else None])
+        if found:
+            return found
+    return ""
+
+
+@lru_cache(WORDS_REMEMBERED)
+def _own_frame(line: str) -> str:
+    """A frame's file and function; empty if it is not the application's own."""
+    path, _, rest = line.partition('", line ')
+    if _NOT_OWN.search(path):
+        return ""
+    name = "/".join(re.split(r"[/\\]", path)[-2:])
+    function = rest.partition(", in ")[2]
+    return f"{name} in {function}" if function else name

@@ -1,0 +1,67 @@
+"""Start rates at work: what a lease may start of a queue, and what its starts use up.
+
+`core.model.start_rate` is the rule. What keys may start is a part of their limits
+(`core.model.key_limits`); their jobs wait on the shelf of `core.rules.parking`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from leasehold.core.model.limits import UNLIMITED
+from leasehold.core.model.queue_config import QueueConfig
+
+QUEUE_STARTS: Final = "starts"
+"""The name of the bucket that all jobs of a queue share."""
+
+
+def key_starts(limit_key: str) -> str:
+    """The name of a key's own bucket."""
+    return "starts:" + limit_key
+
+
+class StartBook(Protocol):
+    """The token buckets of a store, inside one write or read."""
+
+    @property
+    def now(self) -> int: ...
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        """When a bucket will be full, in nanoseconds; 0 for one that is."""
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        """Buckets that are full by now may be forgotten: keys come and go without number."""
+
+
+def free_starts(book: StartBook, queue: str, config: QueueConfig) -> int:
+    """How many jobs of a queue its start rate lets begin now."""
+    rate = config.start_rate
+    return UNLIMITED if rate is None else rate.free(book.full_at(queue, QUEUE_STARTS), now=book.now)
+
+
+def next_start_at(book: StartBook, queue: str, config: QueueConfig) -> int | None:
+    """When the next job of a queue may start; None if one may now."""
+    rate = config.start_rate
+    return None if rate is None else rate.next_at(book.full_at(queue, QUEUE_STARTS), now=book.now)
+
+
+def count_starts(
+    book: StartBook, queue: str, config: QueueConfig, keys: Iterable[str | None]
+) -> None:
+    """Jobs of a queue are leased, each with its key: they have used up their starts."""
+    of_key = Counter(keys)
+    rate, key_rate = config.start_rate, config.key_start_rate
+    buckets = {}
+    if rate is not None:
+        full_at = book.full_at(queue, QUEUE_STARTS)
+        buckets[QUEUE_STARTS] = rate.take(full_at, jobs=of_key.total(), now=book.now)
+    if key_rate is not None:
+        del of_key[None]
+        for key, jobs in of_key.items():
+            bucket = key_starts(key or "")
+            full_at = book.full_at(queue, bucket)
+            buckets[bucket] = key_rate.take(full_at, jobs=jobs, now=book.now)
+    if buckets:
+        book.keep_buckets(queue, buckets)

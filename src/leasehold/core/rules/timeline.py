@@ -1,0 +1,172 @@
+"""Timelines: any metrics over any stretch of time, at a resolution that is kept.
+
+A value that is not known is None, never 0: figures that are forgotten, and percentiles of a minute
+in which nothing was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Final, Literal
+
+import msgspec
+
+from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.span import (
+    BANDS,
+    DAYS_KEPT,
+    MINUTES_KEPT,
+    SUMMED,
+    WAIT_IN,
+    Span,
+    side_by_side,
+)
+from leasehold.core.rules.metrics import MetricsReader, error_rate
+from leasehold.core.rules.sampling import Resolution, spans_of
+from leasehold.env import from_micros, to_micros
+from leasehold.errors import InvalidWindowError
+
+ResolutionName = Literal["minute", "day"]
+RESOLUTIONS: Final = {"minute": Resolution.MINUTE, "day": Resolution.DAY}
+KEPT: Final = {Resolution.MINUTE: MINUTES_KEPT, Resolution.DAY: DAYS_KEPT}
+POINTS_MAX: Final = MINUTES_KEPT
+"""How many minutes or days one timeline may have."""
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """Metrics of one queue, or of all, step by step."""
+
+    queue: str | None
+    resolution: ResolutionName
+    known_since: datetime
+    """Values of steps before are None: what happened then was forgotten."""
+    at: list[datetime]
+    """When each step began, oldest first; the last one may not be over yet."""
+    values: dict[str, list[float | None]]
+    """By metric, one value for each step."""
+
+
+Figure = Callable[[Span, float], float | None]
+"""Reads one metric off a span that lasted so many seconds."""
+
+
+def _durations(name: str, of: Callable[[Span], Measurements]) -> dict[str, Figure]:
+    shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+    return {
+        f"{name}_count": lambda span, _: of(span).count,
+        f"{name}_mean_seconds": lambda span, _: of(span).mean_seconds(),
+        **{
+            f"{name}_{short}_seconds": partial(_percentile, of, share)
+            for short, share in shares.items()
+        },
+    }
+
+
+def _percentile(
+    of: Callable[[Span], Measurements], share: float, span: Span, _seconds: float
+) -> float | None:
+    return of(span).percentile_seconds(share)
+
+
+def _field(name: str, span: Span, _seconds: float) -> float:
+    return getattr(span, name)  # type: ignore[no-any-return]  # one of the counters
+
+
+def _waits_in(band: str, span: Span) -> Measurements:
+    return span.measured(WAIT_IN[band])
+
+
+FIGURES: Final[dict[str, Figure]] = {
+    **{name: partial(_field, name) for name in (*SUMMED, "pending", "deepest")},
+    "throughput_per_second": lambda span, seconds: span.completed / seconds if seconds else 0.0,
+    "error_rate": lambda span, _: error_rate(span),
+    **_durations("wait", lambda span: span.waits),
+    **_durations("run", lambda span: span.runs),
+    **_durations("held", lambda span: span.holds),
+    **{
+        name: figure
+        for band in BANDS
+        for name, figure in _durations(f"wait_{band}", partial(_waits_in, band)).items()
+    },
+}
+"""Every metric that has a timeline."""
+
+
+def timeline(
+    reader: MetricsReader,
+    metrics: Sequence[str],
+    queue: str | None,
+    *,
+    since: datetime,
+    until: datetime | None,
+    resolution: ResolutionName,
+) -> Timeline:
+    """These metrics of a queue, or of all, for each step of the stretch that has begun."""
+    chosen = _checked(metrics)
+    kept_by = _resolution(resolution)
+    step = kept_by.micros
+    now = reader.now
+    first = _moment("since", since) // step
+    last = now // step
+    end = last if until is None else min(last, (_moment("until", until) - 1) // step)
+    if until is not None and until <= since:
+        raise InvalidWindowError(f"until ({until}) must be later than since ({since})")
+    if end - first >= POINTS_MAX:
+        raise InvalidWindowError(
+            f"from {since} to {until or 'now'} there are {end - first + 1:,} {resolution}s, more "
+            f"than {POINTS_MAX:,}: ask for less at a time, or for days"
+        )
+    known = last - KEPT[kept_by] + 1
+    begin = max(first, known)
+    # Filled from now back, where the depth is known.
+    spans = (
+        side_by_side(spans_of(reader, queue, kept_by, begin), begin, last) if begin <= end else []
+    )
+    told = spans[: end - begin + 1]
+    unknown = [None] * (max(end + 1, first) - first - len(told))
+    values: dict[str, list[float | None]] = {}
+    for name, figure in chosen.items():
+        values[name] = [
+            *unknown,
+            *(
+                figure(span, (min(now, (number + 1) * step) - number * step) / 1e6)
+                for number, span in enumerate(told, start=begin)
+            ),
+        ]
+    return Timeline(
+        queue=queue,
+        resolution=resolution,
+        known_since=from_micros(known * step),
+        at=[from_micros(number * step) for number in range(first, end + 1)],
+        values=values,
+    )
+
+
+def _checked(metrics: Sequence[str]) -> dict[str, Figure]:
+    if isinstance(metrics, str) or not metrics:
+        raise InvalidWindowError(
+            f"metrics must be the names of one metric or more, not {metrics!r}"
+        )
+    for name in metrics:
+        if name not in FIGURES:
+            raise InvalidWindowError(
+                f"there is no metric {name!r}: choose from {', '.join(sorted(FIGURES))}"
+            )
+    return {name: FIGURES[name] for name in metrics}
+
+
+def _resolution(name: str) -> Resolution:
+    found = RESOLUTIONS.get(name)
+    if found is None:
+        raise InvalidWindowError(f"resolution must be 'minute' or 'day', not {name!r}")
+    return found
+
+
+def _moment(name: str, value: datetime) -> int:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidWindowError(
+            f"{name} must be a datetime with a time zone, not {value!r}: datetime.now(UTC) has one"
+        )
+    return max(0, to_micros(value))

@@ -1,0 +1,192 @@
+"""Cells that do not hold what they must: finding them, naming them, reading without them.
+
+Nothing here is paid for by a sound store: `check` looks for damage, a read that has failed is made
+again `without_damage`, and a write that has failed is tried again without what can be begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import apsw
+import msgspec
+
+from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.retention import CleanUpMode
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.tokens import Token
+from leasehold.core.rules.replies import check_reply
+from leasehold.errors import LeaseholdError
+from leasehold.stores.sqlite.schema.cells import BREAKER, CELLS, COUNTERS, TOTALS
+from leasehold.stores.sqlite.schema.rows import UNREADABLE, metadata_of, retry_of
+
+NAMED_MAX: Final = 100
+"""How many cells of one table are named at most."""
+DELETED_BY: Final = " by "
+"""Stands between the state `deleting` of a queue and who deletes it."""
+
+_OWN_STATE: Final = ("store_state", "lane")
+"""`own_state` tells of these, and puts them right."""
+_SNAPSHOT: Final = frozenset(
+    {"job", "ready", "waiting", "running", "finished", "dependent", "raised", "progress"}
+)
+"""What a job's snapshot is made of: without it, the job itself cannot be read."""
+
+
+class Damage(NamedTuple):
+    """A cell that does not hold what it must."""
+
+    table: str
+    row: str
+    """Its key, as it would be written in SQL."""
+    job: str | None
+    """The id of the job that it belongs to."""
+    column: str
+    value: str
+
+    def __str__(self) -> str:
+        cell = f"{self.table}.{self.column}"
+        if self.table == "store_state":
+            return f"{cell} is {self.value}"
+        whose = f"{self.table} {self.row}" if self.job is None else f"job {self.job}"
+        return f"{cell} of {whose} is {self.value}"
+
+
+def find(db: apsw.Connection, table: str, limit: int = NAMED_MAX) -> list[Damage]:
+    """The cells of a table that do not hold what they must. It reads the whole table."""
+    cells = CELLS[table]
+    shown = ", ".join(
+        f"iif({sort.format(name)}, NULL, CAST(substr(quote({name}), 1, 60) AS BLOB))"
+        for name, sort in cells.items()
+    )
+    row = " || ', ' || ".join(f"quote({name})" for name in _keys(db, table))
+    job = "NULL"
+    if "seq" in cells:
+        its = "SELECT CAST(its.id AS BLOB) FROM job AS its WHERE its.seq"
+        job = f"({its} = {table}.seq)"
+    rows: Any = db.execute(
+        f"SELECT CAST({row} AS BLOB), {job}, {shown} FROM {table} "  # noqa: S608  # our own names
+        f"WHERE NOT {sound_row(table)} LIMIT ?",
+        (limit,),
+    )
+    return [
+        Damage(table, _text(key) or "", _text(owner), name, _text(value) or "")
+        for key, owner, *values in rows
+        for name, value in zip(cells, values, strict=True)
+        if value is not None
+    ]
+
+
+def told(db: apsw.Connection) -> Iterator[str]:
+    """Every such cell that is not put right by itself, as sentences."""
+    for table in CELLS:
+        if table in _OWN_STATE:
+            continue
+        for damage in find(db, table):
+            if table in _SNAPSHOT and damage.job is not None:
+                yield f"job {damage.job} cannot be read: {table}.{damage.column} is {damage.value}"
+            else:
+                yield f"{damage}, which cannot be right"
+
+
+def sound_row(table: str) -> str:
+    """An expression that holds for rows of a table all of whose cells hold what they must."""
+    cells = (f"({sort.format(f'{table}.{name}')})" for name, sort in CELLS[table].items())
+    return f"({' AND '.join(cells)})"
+
+
+# -- reading without them ------------------------------------------------------------------------
+
+_INSTEAD: Final[dict[str, dict[str, str]]] = {
+    "lane": {
+        **dict.fromkeys(("queue", "task"), "'unreadable'"),
+        **dict.fromkeys((*COUNTERS, *TOTALS, "made_at"), "0"),
+        **dict.fromkeys(BREAKER, "NULL"),
+    },
+    "finished": {"status": "6", "reason": "NULL"},
+    "waiting": {"status": "0", "reason": "NULL", "due": "NULL"},
+    "dependent": {"policy": "NULL"},
+}
+"""What is shown in place of damaged cells: these rows stand for jobs, and are not left out."""
+_HIDDEN: Final = (
+    "archive", "cleanup", "measured", "change", "reply", "dependency", "key_lane", "failure",
+    "worker_total",
+)  # fmt: skip
+"""The damaged rows of these are left out."""
+
+
+@contextmanager
+def without_damage(db: apsw.Connection) -> Iterator[None]:
+    """Let a reader's statements see what is sound: views of it hide the tables of the same names.
+
+    For whoever has met damage only: most indexes are of no use to views. They are gone when the
+    transaction is rolled back that every reader is lent.
+    """
+    db.execute("PRAGMA query_only = OFF").fetchall()
+    try:
+        for table in (*_INSTEAD, *_HIDDEN):
+            db.execute(f"CREATE TEMP VIEW {table} AS {_sound_part(db, table)}")
+        yield
+    finally:
+        db.execute("PRAGMA query_only = ON").fetchall()
+
+
+def _sound_part(db: apsw.Connection, table: str) -> str:
+    if table in _HIDDEN:
+        return f"SELECT * FROM main.{table} WHERE {sound_row(table)}"  # noqa: S608  # our own names
+    columns: Any = db.execute(f"PRAGMA main.table_info({table})").fetchall()
+    instead = _INSTEAD[table]
+    shown = ", ".join(
+        f"iif({CELLS[table][name].format(name)}, {name}, {instead[name]}) AS {name}"
+        if name in instead
+        else name
+        for _, name, *_ in columns
+    )
+    return f"SELECT {shown} FROM main.{table}"  # noqa: S608  # our own names
+
+
+def _keys(db: apsw.Connection, table: str) -> list[str]:
+    columns: Any = db.execute(f"PRAGMA table_info({table})").fetchall()
+    return [name for _, name, *_, key in columns if key]
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
+
+
+# -- what SQL cannot tell ------------------------------------------------------------------------
+
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "text": bytes.decode,
+    "json": msgspec.json.decode,
+    "retry": retry_of,
+    "metadata": metadata_of,
+    "names": msgspec.json.Decoder(list[str]).decode,
+    "measures": msgspec.json.Decoder(dict[int, Measurements]).decode,
+    "ids": msgspec.json.Decoder(tuple[str, ...]).decode,
+    "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
+    "config": msgspec.json.Decoder(QueueConfig).decode,
+    "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),
+    "token": msgspec.json.Decoder(Token).decode,
+    "mode": lambda data: CleanUpMode(data.decode()),
+    "reply": check_reply,
+}
+
+
+def add_reads_as(db: apsw.Connection) -> None:
+    """Let statements of a connection say `reads_as('what', bytes)`."""
+    db.create_scalar_function("reads_as", _reads_as, 2, deterministic=True)
+
+
+def _reads_as(*values: Any) -> int:
+    what, data = values
+    if not isinstance(data, bytes):
+        return 0
+    try:
+        _READERS[what](data)
+    except (*UNREADABLE, LeaseholdError):
+        return 0
+    return 1
