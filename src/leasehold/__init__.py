@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         IdempotencyConflictError,
         InvalidJobError,
         InvalidQueueError,
+        InvalidRequestError,
         InvalidRetentionError,
         InvalidScheduleError,
         InvalidSettingError,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         QueueNotEmptyError,
         QueueNotFoundError,
         RateLimitedError,
+        RequestTooLargeError,
         ResultExpiredError,
         ResultTimeoutError,
         RetryableError,
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     )
     from leasehold.queue.facade import TaskQueue
     from leasehold.queue.handle import JobHandle
+    from leasehold.queue.keepalive import KeepAlive
     from leasehold.queue.options import NewJob
     from leasehold.queue.settings import SettingInfo
     from leasehold.queue.task import AsyncTask, Task
@@ -174,6 +177,7 @@ __all__ = [
     "Lease",
     "Renewed",
     "Settled",
+    "KeepAlive",
     # Errors.
     "LeaseholdError",
     "InvalidJobError",
@@ -201,6 +205,8 @@ __all__ = [
     "QueueNotFoundError",
     "QueueNotEmptyError",
     "InvalidWindowError",
+    "InvalidRequestError",
+    "RequestTooLargeError",
     "UnauthenticatedError",
     "ForbiddenError",
     "InvalidTokenError",
@@ -254,6 +260,7 @@ _HOMES: Final = {
     "leasehold.core.contract.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
+    "leasehold.queue.keepalive": ("KeepAlive",),
     "leasehold.queue.options": ("NewJob",),
     "leasehold.queue.settings": ("SettingInfo",),
     "leasehold.queue.task": ("AsyncTask", "Task"),

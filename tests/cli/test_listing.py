@@ -16,7 +16,8 @@ FIELDS = [
     "started_at", "completed_at", "attempts", "max_retries", "allowance", "retry",
     "timeout_seconds", "lease_seconds", "start_by", "result_ttl_seconds", "worker",
     "lease_version", "lease_acquired_at", "lease_expires_at", "heartbeat_at", "cancel_requested",
-    "result_expired", "error", "reason", "progress", "metadata", "idempotency_key", "parent_id",
+    "result_expired", "error", "failure_count", "first_failed_at", "last_failed_at", "reason",
+    "progress", "metadata", "idempotency_key", "parent_id",
     "depends_on", "on_dependency_failure", "inherited_priority", "limit_key", "payload", "result",
     "stdout_path", "stderr_path",
 ]  # fmt: skip

@@ -23,9 +23,9 @@ JOB: Final = (
     "id queue task status priority created_at updated_at run_at deadline started_at "
     "completed_at attempts max_retries allowance retry timeout_seconds lease_seconds start_by "
     "result_ttl_seconds worker lease_version lease_acquired_at lease_expires_at heartbeat_at "
-    "cancel_requested result_expired error reason progress metadata idempotency_key parent_id "
-    "depends_on on_dependency_failure inherited_priority limit_key payload result stdout_path "
-    "stderr_path"
+    "cancel_requested result_expired error failure_count first_failed_at last_failed_at reason "
+    "progress metadata idempotency_key parent_id depends_on on_dependency_failure "
+    "inherited_priority limit_key payload result stdout_path stderr_path"
 )
 ATTEMPT: Final = (
     "job_id lease_version number worker started_at ended_at outcome error message note "
@@ -33,7 +33,7 @@ ATTEMPT: Final = (
 )
 EVENT: Final = "job_id sequence at event before after worker lease_version attempts message"
 AUDIT: Final = "at actor action detail count"
-WORKER: Final = "id host pid queues slots started_at heartbeat_at running"
+WORKER: Final = "id host pid queues slots started_at heartbeat_at running is_consumer"
 STATUSES: Final = "scheduled blocked pending running failed completed dead cancelled"
 QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at"
 TOTALS: Final = (

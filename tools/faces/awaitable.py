@@ -20,6 +20,7 @@ PATH: Final = "src/leasehold/aio/faces.py"
 NOT_AWAITED: Final = {
     "load_tasks": "imports a module, when a program starts",
     "start": "starts threads; `async with` does it",
+    "keep_alive": "`async with` waits, not the call",
 }
 """The same on both faces."""
 

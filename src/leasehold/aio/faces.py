@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from datetime import date, datetime, timedelta
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.aio.awaited import AsyncItems, Awaited
 from leasehold.blobs.place import BlobPlace
@@ -76,6 +76,9 @@ from leasehold.queue.task import BaseTask, TaskLike
 from leasehold.queue.tasks import Decorator, Errors
 from leasehold.queue.workflow import Workflow, WorkflowRun
 from leasehold.worker.task import ExecutorKind
+
+if TYPE_CHECKING:
+    from leasehold.worker.supervisor import RequeueReport
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -460,6 +463,7 @@ class AsyncQueueCalls(Awaited):
         """The queue underneath, for what blocks for good reason (`run_worker`)."""
         self.load_tasks = queue.load_tasks
         self.start = queue.start
+        self.keep_alive = queue.keep_alive
         self.schedules = AsyncSchedules(queue.schedules, queue.bridge)
         self.settings = AsyncSettings(queue.settings, queue.bridge)
         self.dead_letters = AsyncDeadLetters(queue.dead_letters, queue.bridge)
@@ -1042,10 +1046,18 @@ class AsyncQueueCalls(Awaited):
         """`reprioritize` several jobs; one answer each, in order."""
         return await self._call_long(lambda: self.queue.reprioritize_each(jobs, priority))
 
+    async def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: what was leased and kept before is the parent's."""
+        await self._call(self.queue.begin_anew_in_fork)
+
+    async def close(self) -> None:
+        """Keep no lease alive any longer."""
+        await self._call(self.queue.close)
+
     async def lease(
         self,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -1065,7 +1077,7 @@ class AsyncQueueCalls(Awaited):
         self,
         limit: int,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -1277,9 +1289,31 @@ class AsyncQueueCalls(Awaited):
         """
         return await self._call(self.queue.sweep)
 
-    async def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
-        return await self._call(lambda: self.queue.stuck(silent_seconds))
+    async def stuck(
+        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+
+        See `TaskQueue.stuck`.
+        """
+        return await self._call(lambda: self.queue.stuck(silent_seconds, running_seconds))
+
+    async def requeue_stuck(
+        self,
+        silent_seconds: float | None = 120.0,
+        running_seconds: float | None = None,
+        *,
+        reset_attempts: bool = False,
+    ) -> RequeueReport:
+        """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
+
+        See `TaskQueue.requeue_stuck`.
+        """
+        return await self._call(
+            lambda: self.queue.requeue_stuck(
+                silent_seconds, running_seconds, reset_attempts=reset_attempts
+            )
+        )
 
     async def lost_workers(self) -> list[str]:
         """Workers that are proved dead and whose jobs the next sweep takes back, by id.

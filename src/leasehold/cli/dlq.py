@@ -28,7 +28,9 @@ COLUMNS = (
     Column("id", "ID", fit="keep"),
     Column("queue", "QUEUE", fit="cut"),
     Column("task", "TASK", fit="cut"),
-    Column("attempts", "ATTEMPTS", right=True),
+    Column("attempts", "ATTEMPTS", right=True, spare=1),
+    Column("failure_count", "FAILURES", right=True, spare=2),
+    Column("first_failed_at", "FIRST FAILED", fit="keep", spare=3),
     Column("completed_at", "DEAD SINCE", fit="keep"),
     Column("why", "WHY", fit="cut"),
 )
@@ -158,7 +160,6 @@ def _no_letter(job: Job) -> LeaseholdError:
 
 
 def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[str, Any]]) -> None:
-    failures = [each for each in attempts if each["error"] is not None]
     print_fields(
         {
             "id": job.id,
@@ -168,9 +169,9 @@ def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[
             "submitted": job.created_at,
             "dead_since": job.completed_at,
             "attempts": f"{job.attempts} of {job.allowance}",
-            "failures": len(failures),
-            "first_failure": failures[0]["ended_at"] if failures else None,
-            "last_failure": failures[-1]["ended_at"] if failures else None,
+            "failures": job.failure_count,
+            "first_failed_at": job.first_failed_at,
+            "last_failed_at": job.last_failed_at,
             "why": why_dead(job),
             "metadata": job.metadata,
         }

@@ -24,6 +24,7 @@ def _jobs(current: Sequence[Document]) -> str:
 
 STATUS_COLUMNS = (
     Column("id", "WORKER"),
+    Column("kind", "KIND"),
     Column("state", "STATE"),
     Column("pid", "PID", right=True),
     Column("crew_pid", "CREW", right=True),
@@ -200,8 +201,9 @@ def status(session: Session) -> None:
     """Which workers there are, alive or not, and what they run.
 
     A worker is `alive`, `dead` (that is proved; its jobs are run again by the next worker that
-    looks) or `silent` (no heartbeat for two minutes). Pid files of processes that are gone are
-    removed.
+    looks) or `silent` (no heartbeat for two minutes). A consumer, a program that leases in a loop
+    of its own, is `gone` when its process is: its jobs wait for their leases to end. Pid files of
+    processes that are gone are removed.
 
     \b
     Example:

@@ -7,13 +7,13 @@ a store in memory has no disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.model.lease import StuckJob
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
@@ -259,8 +259,7 @@ def workers(facts: Facts) -> Finding:
             meaning="it left without a word; the next sweep takes its jobs back",
             advice="queuectl sweep, then start a worker: queuectl worker start",
         )
-    before = facts.now - timedelta(seconds=WORKER_SILENT_SECONDS)
-    silent = [worker for worker in facts.workers if worker.heartbeat_at < before]
+    silent = [worker for worker in facts.workers if not is_at_work(worker, facts.now)]
     if silent:
         return Finding(
             check="workers",
@@ -268,7 +267,9 @@ def workers(facts: Facts) -> Finding:
             found=f"{silent[0].id} is silent since {silent[0].heartbeat_at:%Y-%m-%d %H:%M:%S}"
             + _others(len(silent)),
             meaning="it is stopped, starved or cut off; its jobs wait for their leases to end",
-            advice=f"look at process {silent[0].pid} on {silent[0].host}",
+            advice="look at the consumer that leases under this name"
+            if silent[0].pid is None
+            else f"look at process {silent[0].pid} on {silent[0].host}",
         )
     return _ok("workers", f"{len(facts.workers)} worker(s) alive")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.codec import CallCodec
 from leasehold.core.contract.clock_store import ClockRepair
@@ -66,6 +66,10 @@ from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.workflow import Workflow, WorkflowRun
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.task import ExecutorKind
+
+if TYPE_CHECKING:
+    from leasehold.queue.keepalive import KeepAlive, OnLost
+    from leasehold.worker.supervisor import RequeueReport
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -765,10 +769,18 @@ class QueueCalls:
         """`reprioritize` several jobs; one answer each, in order."""
         return self._orders.reprioritize_each(jobs, priority)
 
+    def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: what was leased and kept before is the parent's."""
+        self._consuming.begin_anew_in_fork()
+
+    def close(self) -> None:
+        """Keep no lease alive any longer."""
+        self._consuming.close()
+
     def lease(
         self,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -777,7 +789,11 @@ class QueueCalls:
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
 
-        It is yours until its lease runs out: `ack` or `nack` it, `extend` it while you work.
+        It is yours until its lease runs out: `ack` or `nack` it, and meanwhile `extend` it, or let
+        `keep_alive` do so. `lease_seconds` wins over what the job, its queue and the settings say.
+
+        Whoever leases is in the registry of workers, under the name `worker` (by default that of
+        this process), until it has neither leased nor renewed for two minutes and holds no job.
         """
         return self._consuming.lease(
             queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
@@ -787,7 +803,7 @@ class QueueCalls:
         self,
         limit: int,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -823,6 +839,16 @@ class QueueCalls:
         """
         return self._consuming.nack(lease, error, requeue=requeue, retry_after=retry_after)
 
+    def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
+        """Renew a lease in the background while a block runs: `with queue.keep_alive(lease):`.
+
+        `async with` does the same. Raises LeaseLostError when it begins if the lease is over. Later
+        `is_lost` of what the block gets says so, and `on_lost` is called from another thread: stop
+        then, and leave the job to whoever has it. It ends with the block, or when the lease is
+        settled inside. Leases that one consumer keeps in several threads share one heartbeat.
+        """
+        return self._consuming.keep_alive(lease, on_lost=on_lost)
+
     def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
@@ -849,7 +875,7 @@ class QueueCalls:
         self,
         limit: int,
         queue: str | Sequence[str] | None,
-        worker: str,
+        worker: str | None,
         tasks: Sequence[TaskLike] | None,
         lease_seconds: float | None = None,
         parent: JobRef | None = None,
@@ -1031,9 +1057,34 @@ class QueueCalls:
         """
         return self._upkeep.sweep()
 
-    def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
-        return self._upkeep.stuck(silent_seconds)
+    def stuck(
+        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+
+        Those silent for longest come first. None leaves one of the two out.
+        """
+        return self._upkeep.stuck(silent_seconds, running_seconds)
+
+    def requeue_stuck(
+        self,
+        silent_seconds: float | None = 120.0,
+        running_seconds: float | None = None,
+        *,
+        reset_attempts: bool = False,
+    ) -> RequeueReport:
+        """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", job_id="letter")
+        >>> lease = queue.lease(worker="me")
+        >>> [each.job.job_id for each in queue.requeue_stuck(silent_seconds=0).requeued]
+        ['letter']
+        """
+        return self._upkeep.requeue_stuck(
+            silent_seconds, running_seconds, reset_attempts=reset_attempts
+        )
 
     def lost_workers(self) -> list[str]:
         """Workers that are proved dead and whose jobs the next sweep takes back, by id.

@@ -309,7 +309,8 @@ class TaskQueue(QueueCalls):
             worker = self._worker
         atexit.unregister(self.shutdown)
         if worker is not None:
-            worker.stop(timeout if wait else 0)
+            worker.stop(timeout=timeout if wait else 0)
+        self._consuming.close()
         if self._bridge_made is not None:
             self._bridge_made.close()
         self.ready.close()
@@ -346,6 +347,7 @@ class TaskQueue(QueueCalls):
         self._lock = threading.Lock()
         self._bridge_made = None
         self.ready.begin_anew_in_fork()
+        self._consuming.begin_anew_in_fork()
 
     def _new_worker(
         self, slots: int, queues: str | Sequence[str] | None, limits: Mapping[str, Any]

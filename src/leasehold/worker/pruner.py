@@ -27,6 +27,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import BlobError
 from leasehold.worker.describe import describe_error
 from leasehold.worker.safelog import safe_logger
+from leasehold.worker.threads import ended
 
 logger = safe_logger("leasehold.worker")
 
@@ -122,9 +123,7 @@ class Pruner:
 
     def statistics(self) -> PrunerStatistics:
         """The running totals."""
-        return msgspec.structs.replace(
-            self._statistics, is_running=self._thread is not None and self._thread.is_alive()
-        )
+        return msgspec.structs.replace(self._statistics, is_running=self.is_running)
 
     def start(self) -> None:
         """Look from a thread of its own, from now on, until `stop`."""
@@ -133,14 +132,20 @@ class Pruner:
         self._thread = threading.Thread(target=self._run, name="leasehold-pruner", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread, after the write it may be in; another pruner does the rest later."""
+    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
+        """End the thread, after the write it may be in; another pruner does the rest later.
+
+        With `wait`, not before it has ended, or `timeout` seconds have passed. True if it has.
+        """
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        return ended(self._thread, wait, timeout)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread looks for what is to be cleaned up."""
+        return self._thread is not None and self._thread.is_alive()
 
     def hurry(self) -> None:
         """Look at once whether it is due: what makes it so may have changed."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from leasehold.cli.workers.pidfile import PidFile
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.documents.records import document_of
 from leasehold.env import SYSTEM
 from leasehold.queue.facade import TaskQueue
-
-SILENT_SECONDS: Final = 120.0
-"""Without a heartbeat for so long, nobody should believe in a worker that cannot be proved."""
 
 
 def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]:
     """A document for each worker of the store, oldest first.
 
-    `state` is `alive`, `dead` (proved: its jobs are taken back by the next sweep) or `silent` (no
-    heartbeat for two minutes, and no proof).
+    `state` is `alive`, `dead` (proved: its jobs are taken back by the next sweep), `gone` (a
+    consumer whose process is not there any more: its jobs wait for their leases to end) or `silent`
+    (no sign of life for two minutes, and no proof).
     """
     by_worker = {file.record.worker_id: file for file in files if file.record.role == "worker"}
     workers = sorted(queue.workers(), key=lambda worker: worker.started_at)
@@ -45,6 +43,7 @@ def _document(worker: WorkerInfo, file: PidFile | None) -> dict[str, Any]:
     return {
         "id": worker.id,
         "state": _state(worker, file),
+        "kind": "consumer" if worker.is_consumer else "worker",
         "host": worker.host,
         "pid": worker.pid,
         "crew_pid": None if record is None else record.crew_pid,
@@ -61,11 +60,10 @@ def _document(worker: WorkerInfo, file: PidFile | None) -> dict[str, Any]:
 def _state(worker: WorkerInfo, file: PidFile | None) -> str:
     if file is not None:
         return "dead" if file.is_stale else "alive"
-    if worker.host == socket.gethostname() and not _is_there(worker.pid):
-        return "dead"
+    if worker.pid is not None and worker.host == socket.gethostname() and not _is_there(worker.pid):
+        return "gone" if worker.is_consumer else "dead"
     # A worker inside an application, or on another machine: its heartbeat must do.
-    silent_seconds = (SYSTEM.now() - worker.heartbeat_at).total_seconds()
-    return "silent" if silent_seconds > SILENT_SECONDS else "alive"
+    return "alive" if is_at_work(worker, SYSTEM.now()) else "silent"
 
 
 def _is_there(pid: int) -> bool:

@@ -71,8 +71,8 @@ class RetentionStore(Protocol):
     def archived(self, job_id: str) -> ArchivedJob | None:
         """What the archive remembers of a job, or None; of several under one id the latest.
 
-        - RET-12  It tells task, queue, status, times, attempts, error, reason, metadata, parent and
-                 the beginning of the result.
+        - RET-12  It tells task, queue, status, times, attempts, failures, error, reason, metadata,
+                 parent and the beginning of the result.
         """
 
     def search_archive(

@@ -171,8 +171,9 @@ class Store(
                  first (`core.model.priority`), then first available, first submitted. Narrowed by
                  `tasks` and `parent_id` where given.
         - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
-                 holder, an expiry of job.lease_seconds or what the request says for its task or
-                 for all (else STT-5), and one more attempt.
+                 holder, an expiry, and one more attempt. The expiry is the request's
+                 `lease_seconds_override`, else job.lease_seconds, else what the request says for
+                 its task or in general, else STT-5.
         - LEA-3  Never two unexpired leases for one job, however many call at once.
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
@@ -238,8 +239,8 @@ class Store(
         - REC-1  Each becomes `pending`, or `dead` when its allowance is used up, or `cancelled`
                  when that was asked for; `core.model.outcome.decide_recovery` says which.
         - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat, and
-                 an error of type `WorkerLost` that says why; at most 100 attempt records are kept
-                 per job.
+                 an error of type `WorkerLost` that says why. At most 100 attempt records are kept
+                 per job, or as many as the setting `attempt_records_max` says.
         - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
         - REC-4  Several sweeps at once are safe: each job is taken back once.
         - REC-5  No attempt is added or taken back.
@@ -254,8 +255,14 @@ class Store(
                  what REC-1 says; with reset, it has its full allowance again first.
         """
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for so long, or running for so long though it beats.
+
+        - STK-1  Each bound counts unless it is None. Those silent for longest come first, then
+                 those that run for longest.
+        """
 
     def promote(self) -> int:
         """Make every due `scheduled` or `failed` job `pending`; answers how many."""
@@ -263,13 +270,21 @@ class Store(
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> WorkerLife:
-        """Enter a worker in the registry, by the store's clock, and hold its sign of life."""
+        """Enter a worker in the registry, by the store's clock, and hold its sign of life.
+
+        - WRK-1  It is in the registry, with how many leases it holds, until its life is closed or
+                 `recover` removes it because it died.
+        - WRK-2  An exchange whose request names a `consumer` enters its worker as one, or brings
+                 its entry up to date, in the same write; the entry of a registered worker stays as
+                 it is. Renewals are signs of life of both.
+        - WRK-3  A consumer without a sign of life for SILENT_SECONDS (120) that holds no
+                 lease is gone from the registry at once, and `recover` forgets it.
+        """
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers; those that died are removed by `recover`.
+        """The registered workers and consumers, those that came first first.
 
-        - WRK-1  Each says how many leases it holds, and names its current jobs, those leased first
-                 first, at most CURRENT_JOBS_MAX of them.
+        - WRK-4  Each names its current jobs, those leased first first, at most CURRENT_JOBS_MAX.
         """
 
     # -- people ------------------------------------------------------------------------------
@@ -314,7 +329,13 @@ class Store(
         """
 
     def get(self, job_id: str) -> Job | None:
-        """A snapshot, or None."""
+        """A snapshot, or None.
+
+        - FAI-1  `failure_count`, `first_failed_at` and `last_failed_at` tell of every attempt that
+                 failed or whose worker was lost, also of those without a record any more; snoozes,
+                 releases and cancelled attempts are none. Replays and clean-ups of the history
+                 leave them as they are, and the archive keeps them.
+        """
 
     def position(self, job_id: str) -> int | None:
         """How many pending jobs of its queue are served before this one; None if it is not pending.
@@ -371,6 +392,10 @@ class Store(
         - HIS-2  Replaying it gives the job's status, lease version and attempts: `leased` spends
                  one, `snoozed` and `released` take it back, a reset makes them 0;
                  `HistoryEvent.attempts` says how many that left.
+        - HIS-3  Every event has a message for people, in the words of `core.rules.messages`, and
+                 an event about a lease names whose it is: leased by whom until when, completed by
+                 whom after how long, recovered from whom and why, and a stale holder when it is
+                 refused (SET-2), however long ago it held the job.
         """
 
     def log(self, job_id: str) -> JobLog:

@@ -39,6 +39,9 @@ class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True):
     archived_at: datetime
     """When it left the store; the day of it is the archive's partition."""
     attempts: int = 0
+    failure_count: int = 0
+    first_failed_at: datetime | None = None
+    last_failed_at: datetime | None = None
     error: JobError | None = None
     """Its latest error, the message cut to 500 characters, without the traceback."""
     reason: str | None = None

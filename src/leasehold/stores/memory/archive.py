@@ -24,7 +24,7 @@ from leasehold.core.model.retention import DAY_SECONDS
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
-from leasehold.stores.memory.record import Record, moment
+from leasehold.stores.memory.record import Failures, Record, moment
 
 ARCHIVED_MAX: Final = 10_000
 """Summaries kept; the first archived go first."""
@@ -47,6 +47,7 @@ class Summary(NamedTuple):
     completed_at: int
     archived_at: int
     attempts: int
+    failures: Failures | None
     error: JobError | None
     reason: str | None
     result: bytes | None
@@ -85,6 +86,7 @@ class Archive:
                 record.completed_at or 0,
                 now,
                 record.attempts,
+                record.failures,
                 error_summary(record.error),
                 record.reason,
                 None if result is None else result[:SUMMARY_BYTES],
@@ -172,6 +174,9 @@ def _job(row: Summary) -> ArchivedJob:
         completed_at=from_micros(row.completed_at),
         archived_at=from_micros(row.archived_at),
         attempts=row.attempts,
+        failure_count=0 if row.failures is None else row.failures.count,
+        first_failed_at=None if row.failures is None else from_micros(row.failures.first_at),
+        last_failed_at=None if row.failures is None else from_micros(row.failures.last_at),
         error=row.error,
         reason=row.reason,
         result_summary=summary_of(row.result, row.codec),

@@ -7,8 +7,6 @@ from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
 
-import msgspec
-
 from leasehold.core.model.job import Attempt, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.pages import (
@@ -20,7 +18,6 @@ from leasehold.core.model.pages import (
     history_page,
     log_page,
 )
-from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInfo
 from leasehold.core.model.refusals import check_page, not_a_cursor
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import (
@@ -170,35 +167,6 @@ def log(state: State, job_id: str) -> JobLog:
     if record is None or record.log is None:
         return JobLog([])
     return JobLog(list(record.log.lines), record.log.dropped)
-
-
-def workers(state: State) -> list[WorkerInfo]:
-    held: dict[str | None, list[Record]] = {}
-    for record in state.running.values():
-        held.setdefault(record.worker, []).append(record)
-    return [
-        msgspec.structs.replace(
-            info, running=len(held.get(info.id, ())), jobs=_current_jobs(held.get(info.id, []))
-        )
-        for info in state.workers.values()
-    ]
-
-
-def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:
-    leased_first = nsmallest(
-        CURRENT_JOBS_MAX, records, key=lambda each: (each.acquired_at, each.seq)
-    )
-    return tuple(
-        CurrentJob(
-            id=record.id,
-            queue=record.draft.queue,
-            task=record.draft.task,
-            attempts=record.attempts,
-            leased_at=from_micros(record.acquired_at),
-            lease_expires_at=from_micros(record.expires_at),
-        )
-        for record in leased_first
-    )
 
 
 def _candidates(state: State, where: JobFilter) -> Iterator[Record]:

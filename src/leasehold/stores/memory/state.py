@@ -265,7 +265,7 @@ class State:
                 found[record.id] = record
         return list(found.values())
 
-    def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
+    def step(self, record: Record, event: Event, after: Status, message: str | int = "") -> None:
         """Change a job's status, if the table allows it, with all that hangs on it."""
         before = record.status
         check(event, before, after, record.id)
@@ -317,7 +317,7 @@ class State:
         event: Event,
         *,
         before: Status | None,
-        message: str = "",
+        message: str | int = "",
         holder: tuple[str | None, int] | None = None,
     ) -> None:
         """Write one event to a job's history; `holder` and version default to the job's own."""

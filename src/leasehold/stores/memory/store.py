@@ -87,6 +87,7 @@ from leasehold.stores.memory import (
     queues,
     reading,
     recovery,
+    registry,
     replies,
     settings,
     submission,
@@ -234,6 +235,7 @@ class MemoryStore:
         for jobs in batched(self._look(recovery.expired), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
+        self._run(registry.forget_consumers)
         self._run(feed.end_if_unfollowed)
         for queue in self._look(queues.being_deleted_now):
             self._bury(queue)
@@ -252,8 +254,10 @@ class MemoryStore:
             )
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        return self._look(recovery.stuck, silent_seconds)
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        return self._look(recovery.stuck, silent_seconds, running_seconds)
 
     def promote(self) -> int:
         promoted = 0
@@ -264,16 +268,11 @@ class MemoryStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> _Registration:
-        def enter(state: State) -> None:
-            now = from_micros(state.now)
-            state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
-            state.note_change("worker", info.id)
-
-        self._run(enter)
+        self._run(registry.enter, info)
         return _Registration(lambda: self._leave(info.id))
 
     def workers(self) -> list[WorkerInfo]:
-        return self._look(reading.workers)
+        return self._look(registry.workers)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -714,8 +713,7 @@ class MemoryStore:
     def _leave(self, worker: str) -> None:
         # Not through _run: a worker may leave in peace after its store was closed.
         with SHIELD, self._lock:
-            if self._state.workers.pop(worker, None) is not None:
-                self._state.note_change("worker", worker)
+            registry.leave(self._state, worker)
 
 
 class _Registration:

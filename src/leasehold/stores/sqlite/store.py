@@ -81,11 +81,11 @@ from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import archive, pruning
-from leasehold.stores.sqlite.leasing import recover, renew
+from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import inspection, jobs, read, records
+from leasehold.stores.sqlite.reading import history, inspection, jobs, read, records
 from leasehold.stores.sqlite.reading.metrics import Look
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.reading.tallies import Failures, worker_totals
@@ -197,10 +197,13 @@ class SQLiteStore:
             )
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        silent = round(silent_seconds * 1e6)
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
         return self._database.look(
-            lambda db: recover.stuck_jobs(db, self._database.now(db) - silent)
+            lambda db: recover.stuck_jobs(
+                db, self._database.now(db), silent_seconds, running_seconds
+            )
         )
 
     def promote(self) -> int:
@@ -212,10 +215,10 @@ class SQLiteStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> LockedLife:
-        return recover.register_worker(self._database, info)
+        return registry.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
-        return self._database.look(records.workers)
+        return self._database.look(lambda db: records.workers(db, self._database.now(db)))
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
@@ -293,10 +296,10 @@ class SQLiteStore:
         return self._database.look(lambda db: read.find_ids(db, prefix, limit))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        return self._database.look(lambda db: read.attempts(db, job_id))
+        return self._database.look(lambda db: history.attempts(db, job_id))
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        return self._database.look(lambda db: read.history(db, job_id))
+        return self._database.look(lambda db: history.history(db, job_id))
 
     def log(self, job_id: str) -> JobLog:
         return self._database.look(lambda db: records.log(db, job_id))
@@ -304,7 +307,7 @@ class SQLiteStore:
     def history_page(
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        return self._database.look(lambda db: read.page_of_history(db, job_id, limit, cursor))
+        return self._database.look(lambda db: history.page_of_history(db, job_id, limit, cursor))
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         return self._database.look(lambda db: records.page_of_log(db, job_id, limit, cursor))

@@ -29,6 +29,7 @@ from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
 from leasehold.testing.conformance.clocking import ClockClauses  # noqa: E402
 from leasehold.testing.conformance.configuring import ConfiguringClauses  # noqa: E402
+from leasehold.testing.conformance.consuming import ConsumingClauses  # noqa: E402
 from leasehold.testing.conformance.counting import CountingClauses  # noqa: E402
 from leasehold.testing.conformance.dependency_ends import DependencyEndsClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
@@ -66,6 +67,7 @@ from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
 from leasehold.testing.conformance.signing import SigningClauses  # noqa: E402
 from leasehold.testing.conformance.starting import StartingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.telling import TellingClauses  # noqa: E402
 from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
 from leasehold.testing.conformance.timelines import TimelineClauses  # noqa: E402
 from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
@@ -123,6 +125,8 @@ class StoreConformance(
     SearchingClauses,
     ParkingClauses,
     TextClauses,
+    TellingClauses,
+    ConsumingClauses,
     StartingClauses,
     PacingClauses,
 ):

@@ -23,7 +23,7 @@ from leasehold.testing.conformance.base import (
 
 
 class CountingClauses(ConformanceBase):
-    """SEA-3, WRK-1."""
+    """SEA-3, WRK-4."""
 
     @pytest.fixture
     def counted(self, store: Store) -> Store:
@@ -64,7 +64,7 @@ class CountingClauses(ConformanceBase):
             with pytest.raises(InvalidJobError, match="from 1 to 10,000"):
                 counted.count(where, counted_max=bad)
 
-    def test_wrk_1_a_worker_names_its_jobs(self, store: Store, clock: ManualClock) -> None:
+    def test_wrk_4_a_worker_names_its_jobs(self, store: Store, clock: ManualClock) -> None:
         for name in ("busy", "idle"):
             register(store, name)
         submit(store, draft("first", queue="mail"), draft("second", task="other"))
@@ -83,7 +83,7 @@ class CountingClauses(ConformanceBase):
         )  # fmt: skip
         assert (busy.running, idle.running, idle.jobs) == (2, 0, ())
 
-    def test_wrk_1_of_many_it_names_the_first(self, store: Store, clock: ManualClock) -> None:
+    def test_wrk_4_of_many_it_names_the_first(self, store: Store, clock: ManualClock) -> None:
         register(store, "busy")
         submit(store, *(draft(f"{n:03}") for n in range(CURRENT_JOBS_MAX + 5)))
         lease_one(store, worker="busy")

@@ -187,8 +187,12 @@ class Channel:
             reason=reason,
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        return self._call("stuck", silent_seconds=silent_seconds)  # type: ignore[no-any-return]
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        return self._call(  # type: ignore[no-any-return]
+            "stuck", silent_seconds=silent_seconds, running_seconds=running_seconds
+        )
 
     def promote(self) -> int:
         return self._call("promote")  # type: ignore[no-any-return]

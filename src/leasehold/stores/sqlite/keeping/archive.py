@@ -22,7 +22,7 @@ from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import DAY_SECONDS, day_number
 from leasehold.core.model.search import JobFilter
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF, moment
 
 # Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
 # live leaves no summary.
@@ -38,11 +38,13 @@ ARCHIVE: Final = f"""
                      OR finished.finished_at + job.result_ttl_seconds * 1000000 > :now),
             substr(CAST(substr(finished.result, 1, {SUMMARY_BYTES}) AS TEXT),
                    1, {RESULT_SUMMARY_CHARS}), NULL),
-        job.metadata, job.parent_id
+        job.metadata, job.parent_id,
+        coalesce(failed_job.count, 0), failed_job.first_at, failed_job.last_at
     FROM json_each(:seqs) AS doomed
     CROSS JOIN finished ON finished.seq = doomed.value
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
+    LEFT JOIN failed_job ON failed_job.seq = job.seq
     LEFT JOIN attempt AS failed ON failed.seq = job.seq AND failed.version = (
         SELECT max(version) FROM attempt
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
@@ -75,6 +77,9 @@ class ArchiveRow(NamedTuple):
     result: str | None
     metadata: str | None
     parent_id: str | None
+    failure_count: int
+    first_failed_at: int | None
+    last_failed_at: int | None
     run_micros: int | None
 
 
@@ -203,10 +208,13 @@ def _job(row: ArchiveRow) -> ArchivedJob:
         task=row.task,
         status=STATUS_OF[row.status],
         created_at=from_micros(row.created_at),
-        started_at=None if row.started_at is None else from_micros(row.started_at),
+        started_at=moment(row.started_at),
         completed_at=from_micros(row.finished_at),
         archived_at=from_micros(row.archived_at),
         attempts=row.attempts,
+        failure_count=row.failure_count,
+        first_failed_at=moment(row.first_failed_at),
+        last_failed_at=moment(row.last_failed_at),
         error=error,
         reason=row.reason,
         result_summary=row.result,

@@ -179,7 +179,7 @@ WHOSE: Final = """
 """
 FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
 RECORDS_OF_A_JOB: Final = (
-    "attempt", "event", "progress", "log", "dependent", "dependency", "raised", "job",
+    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised", "job",
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import parking, queue_limits
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
+from leasehold.stores.sqlite.leasing.registry import note_consumer
 from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import fire_due, shelf
@@ -180,6 +181,8 @@ def _exchange(
     generation, at = step.settings.generation, from_micros(step.now)
     if request is None or request.limit <= 0:
         return Exchange(settled, [], settings_generation=generation, at=at), []
+    if request.consumer is not None:
+        note_consumer(step, request)
     # First, since what was settled and what is due may make others available.
     dependents.resolve(step)
     _, tick = fire_due(shelf(database, step))

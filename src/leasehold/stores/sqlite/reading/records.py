@@ -9,19 +9,26 @@ import apsw
 
 from leasehold.core.model.joblog import JobLog, LogLine
 from leasehold.core.model.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
-from leasehold.core.model.records import CURRENT_JOBS_MAX, AuditRecord, CurrentJob, WorkerInfo
+from leasehold.core.model.records import (
+    CURRENT_JOBS_MAX,
+    AuditRecord,
+    CurrentJob,
+    WorkerInfo,
+    without_gone,
+)
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, detail_of, queues_of
 
 WORKERS: Final = Lenient(
     {
         "id": Kind.TEXT,
-        "host": Kind.TEXT,
-        "pid": Kind.WHOLE,
+        "host": Kind.TEXT_OR_NULL,
+        "pid": Kind.WHOLE_OR_NULL,
         "queues": Kind.TEXT,
         "slots": Kind.WHOLE,
         "started_at": Kind.MOMENT,
         "heartbeat_at": Kind.MOMENT,
+        "is_consumer": Kind.WHOLE,
     },
     "FROM worker ORDER BY started_at",
 )
@@ -71,10 +78,10 @@ FIRST: Final = 2**63 - 1
 """Above the number of every record."""
 
 
-def workers(db: apsw.Connection) -> list[WorkerInfo]:
-    """The registered workers, those that started first first."""
+def workers(db: apsw.Connection, now: int) -> list[WorkerInfo]:
+    """The registered workers and consumers, those that came first first."""
     held = _held(db)
-    return [
+    infos = [
         WorkerInfo(
             id=id_,
             host=host,
@@ -85,9 +92,13 @@ def workers(db: apsw.Connection) -> list[WorkerInfo]:
             heartbeat_at=from_micros(heartbeat_at),
             running=held[id_][0] if id_ in held else 0,
             jobs=tuple(held[id_][1]) if id_ in held else (),
+            is_consumer=bool(is_consumer),
         )
-        for id_, host, pid, queues, slots, started_at, heartbeat_at in WORKERS.rows(db)
+        for id_, host, pid, queues, slots, started_at, heartbeat_at, is_consumer in (
+            WORKERS.rows(db)
+        )
     ]
+    return without_gone(infos, from_micros(now))
 
 
 def _held(db: apsw.Connection) -> dict[str, tuple[int, list[CurrentJob]]]:

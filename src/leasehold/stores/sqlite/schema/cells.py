@@ -155,7 +155,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "running": {
         **dict.fromkeys(
-            ("seq", "version", "attempts", "events", "leased_event", "moved_by"), WHOLE
+            (
+                *("seq", "version", "attempts", "events", "leased_event", "moved_by"),
+                "lease_micros",
+            ),
+            WHOLE,
         ),
         "worker": TEXT,
         **dict.fromkeys(("acquired_at", "expires_at", "heartbeat_at", "available_at"), MOMENT),
@@ -173,7 +177,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "attempt": {
         **dict.fromkeys(
-            ("seq", "version", "number", "attempts", "leased_event", "ended_event"), WHOLE
+            (
+                *("seq", "version", "number", "attempts", "leased_event", "ended_event"),
+                "lease_micros",
+            ),
+            WHOLE,
         ),
         "worker": TEXT,
         "started_at": MOMENT,
@@ -185,6 +193,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "expires_at": or_null(MOMENT),
         "heartbeat_at": or_null(MOMENT),
     },
+    "failed_job": {"seq": WHOLE, "count": WHOLE, "first_at": MOMENT, "last_at": MOMENT},
     "event": {
         **dict.fromkeys(("seq", "n", "attempts", "version"), WHOLE),
         "at": MOMENT,
@@ -205,12 +214,13 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     "log": {"seq": WHOLE, "n": WHOLE, "at": MOMENT, "line": TEXT},
     "worker": {
         "id": TEXT,
-        "host": TEXT,
-        "pid": WHOLE,
+        "host": or_null(TEXT),
+        "pid": or_null(WHOLE),
         "queues": read_as("names"),
         "slots": WHOLE,
         "started_at": MOMENT,
         "heartbeat_at": MOMENT,
+        "is_consumer": between(0, 1),
     },
     "audit": _AUDIT,
     "audit_archive": _AUDIT,
@@ -259,11 +269,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "bound": or_null(WHOLE),
     },
     "archive": {
-        **dict.fromkeys(("day", "seq", "attempts"), WHOLE),
+        **dict.fromkeys(("day", "seq", "attempts", "failure_count"), WHOLE),
         **dict.fromkeys(("id", "queue", "task"), TEXT),
         "status": ENDED,
         **dict.fromkeys(("created_at", "finished_at", "archived_at"), MOMENT),
-        "started_at": or_null(MOMENT),
+        **dict.fromkeys(("started_at", "first_failed_at", "last_failed_at"), or_null(MOMENT)),
         **dict.fromkeys(
             ("error_type", "error_message", "reason", "result", "parent_id"), or_null(TEXT)
         ),

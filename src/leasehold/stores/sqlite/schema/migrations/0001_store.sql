@@ -208,7 +208,8 @@ CREATE TABLE running (
     leased_event  INTEGER NOT NULL,
     available_at  INTEGER NOT NULL,
     cancel_reason TEXT,
-    moved_by      INTEGER NOT NULL DEFAULT 0  -- how far the clock moved on without its holder
+    moved_by      INTEGER NOT NULL DEFAULT 0, -- how far the clock moved on without its holder
+    lease_micros  INTEGER NOT NULL            -- how long it was to be when it was granted
 );
 
 -- Completed, dead and cancelled jobs.
@@ -248,10 +249,22 @@ CREATE TABLE attempt (
     note          BLOB,
     expires_at    INTEGER,
     heartbeat_at  INTEGER,
+    lease_micros  INTEGER NOT NULL,  -- how long its lease was to be when it was granted
     PRIMARY KEY (seq, version)
 ) WITHOUT ROWID;
 
--- Every other history event. (The first one, created, is told by the job's own row.)
+-- Jobs of which an attempt failed or was lost: how many, the first and the last. It counts on when
+-- attempt records have reached their bound; jobs that never fail have no row.
+CREATE TABLE failed_job (
+    seq      INTEGER PRIMARY KEY,
+    count    INTEGER NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at  INTEGER NOT NULL
+);
+
+-- Every other history event. (The first one, created, is told by the job's own row.) Words that are
+-- the same for every job are made when somebody reads; the message of a lease whose attempt record
+-- had to go is when it was to end.
 CREATE TABLE event (
     seq      INTEGER NOT NULL,
     n        INTEGER NOT NULL,
@@ -290,12 +303,13 @@ CREATE TABLE log (
 
 CREATE TABLE worker (
     id           TEXT PRIMARY KEY,
-    host         TEXT NOT NULL,
-    pid          INTEGER NOT NULL,
+    host         TEXT,
+    pid          INTEGER,
     queues       TEXT NOT NULL,
     slots        INTEGER NOT NULL,
     started_at   INTEGER NOT NULL,
-    heartbeat_at INTEGER NOT NULL
+    heartbeat_at INTEGER NOT NULL,
+    is_consumer  INTEGER NOT NULL  -- entered by its leases, not by itself
 ) WITHOUT ROWID;
 
 -- No number is used twice, even when every record has gone to the archive.
@@ -476,6 +490,9 @@ CREATE TABLE archive (
     result        TEXT,  -- its summary
     metadata      TEXT,
     parent_id     TEXT,
+    failure_count   INTEGER NOT NULL,
+    first_failed_at INTEGER,
+    last_failed_at  INTEGER,
     run_micros    INTEGER GENERATED ALWAYS AS (max(0, finished_at - started_at)) VIRTUAL,
     PRIMARY KEY (day, seq)
 ) WITHOUT ROWID;
