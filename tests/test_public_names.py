@@ -76,6 +76,7 @@ NAMES = [
     "Renewed",
     "Settled",
     "KeepAlive",
+    "KeyInfo",
     "LeaseholdError",
     "InvalidJobError",
     "PayloadError",

@@ -47,6 +47,7 @@ _NOW: Final = Scope(force=True)
 # What is there only while a long write is cut into several is written here by hand.
 _BETWEEN_WRITES: Final = (
     "INSERT INTO rescoring SELECT id, 0, 0, 0 FROM lane WHERE queue = 'default' LIMIT 1",
+    "INSERT INTO inheriting SELECT seq, 0, 0 FROM job WHERE id = 'waits'",
     "INSERT INTO resting VALUES ('keyed', 'k', 1)",
     "INSERT INTO resolving (seq) SELECT seq FROM finished ORDER BY seq LIMIT 1",
 )

@@ -21,6 +21,7 @@ from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import DiscardAll, ReplayAll
 from leasehold.documents.jobs import attempt_document, letter_document, why_dead
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 
@@ -119,8 +120,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
         done="replayed",
         statuses=frozenset({Status.DEAD}),
         carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
-        # Dependencies are as a rule older than what depends on them.
-        oldest_first=True,
+        by_filter=ReplayAll(reset_attempts),
     )
     give(session, order, chosen)
 
@@ -142,6 +142,7 @@ def purge(session: Session, *, chosen: Chosen) -> None:
         done="deleted",
         statuses=frozenset({Status.DEAD}),
         carry_out=lambda job_ids: _discard(session, job_ids),
+        by_filter=DiscardAll(),
         asks=True,
     )
     give(session, order, chosen)

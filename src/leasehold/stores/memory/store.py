@@ -71,7 +71,7 @@ from leasehold.core.rules.filter_orders import (
 )
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.recovery import recover_one
-from leasehold.core.rules.replies import check_request_id
+from leasehold.core.rules.replies import check_request_id, digest_of_submit
 from leasehold.core.rules.settings_in_force import setting_to_set, setting_to_unset
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.env import SYSTEM, Env, from_micros
@@ -175,7 +175,8 @@ class MemoryStore:
                 submission.submit(state, sorted_out.good, sorted_out.refused, partial=partial)
             )
 
-        return sorted_out.woven(self._run(replies.submit_once, request_id, submit))
+        digest = digest_of_submit(drafts, partial=partial)
+        return sorted_out.woven(self._run(replies.submit_once, request_id, digest, submit))
 
     def submit_within(
         self,

@@ -234,6 +234,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     "blocker": {"needs": WHOLE, "seq": WHOLE},
     "resolving": {"seq": WHOLE, "purged": between(0, 1)},
     "raised": {"seq": WHOLE, "base": between(0, 100)},
+    "inheriting": {
+        "seq": WHOLE,
+        "compared_to": or_null(between(-1, WHOLE_MAX)),
+        "is_suspect": between(0, 1),
+    },
     "schedule": {
         "name": TEXT,
         "draft": read_as("schedule"),

@@ -179,8 +179,7 @@ CREATE TABLE resting (
     until INTEGER NOT NULL,
     PRIMARY KEY (queue, key)
 ) WITHOUT ROWID;
-CREATE INDEX resting_by_time ON resting (until);
-CREATE INDEX resting_in_queue ON resting (queue, until);
+CREATE INDEX resting_by_time ON resting (queue, until);
 
 -- Scheduled, failed and blocked jobs; due is NULL for the blocked.
 CREATE TABLE waiting (
