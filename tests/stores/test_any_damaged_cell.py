@@ -71,7 +71,7 @@ DOCUMENTS: Final = {
     "worker.queues": ("broken document",),
     "audit.detail": ("broken document",),
     "audit_archive.detail": ("broken document",),
-    "span.measures": ("broken document", "document"),
+    "span.measures": ("blob",),
     "failure.jobs": ("broken document", "document"),
     "archive.metadata": ("broken document",),
     "cleanup.mode": ("text",),
