@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
     from leasehold.core.model.queue_retention import QueueRetention
     from leasehold.core.model.reason import Reason, ReasonKind
-    from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
+    from leasehold.core.model.records import AuditRecord, CurrentJob, WorkerInfo, WorkerTotals
     from leasehold.core.model.retention import CleanUp, RetentionPolicy
     from leasehold.core.model.retry import Constant, Delays, Exponential, Linear
     from leasehold.core.model.schedule import Schedule
-    from leasehold.core.model.search import JobFilter, Page
+    from leasehold.core.model.search import Count, JobFilter, Page
     from leasehold.core.model.status import Event, Status
     from leasehold.core.model.timing import Cron, Every
     from leasehold.core.rules.metrics import DayPoint, MinutePoint, QueueMetrics
@@ -140,7 +140,9 @@ __all__ = [
     "LogLine",
     "JobFilter",
     "Page",
+    "Count",
     "WorkerInfo",
+    "CurrentJob",
     "AuditRecord",
     # Queues with rules.
     "QueueConfig",
@@ -254,9 +256,9 @@ _HOMES: Final = {
     "leasehold.core.model.queue_config": ("QueueConfig", "QueueInfo", "QueueState"),
     "leasehold.core.model.queue_retention": ("QueueRetention",),
     "leasehold.core.model.reason": ("Reason", "ReasonKind"),
-    "leasehold.core.model.search": ("JobFilter", "Page"),
+    "leasehold.core.model.search": ("JobFilter", "Page", "Count"),
     "leasehold.core.model.status": ("Event", "Status"),
-    "leasehold.core.model.records": ("AuditRecord", "WorkerInfo", "WorkerTotals"),
+    "leasehold.core.model.records": ("AuditRecord", "WorkerInfo", "CurrentJob", "WorkerTotals"),
     "leasehold.core.model.timing": ("Cron", "Every"),
     "leasehold.core.contract.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),

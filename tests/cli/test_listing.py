@@ -63,7 +63,9 @@ def test_limit_and_pages(shell: Shell) -> None:
         queue.submit_many(NewJob("work", job_id=f"job-{number}") for number in range(1001))
     first = shell.ok("list", "-o", "jsonl")
     assert [job["id"] for job in first.jsonl] == [f"job-{n}" for n in range(1000, 950, -1)]
-    assert "there are more than these 50" in first.err
+    assert first.err == "50 of 1,001: raise --limit, or 0 for all\n"
+    assert shell.ok("list", "--task", "work", "--count").out == "1,001\n"
+    assert shell.ok("list", "--count", "-o", "json").json == {"jobs": 1001, "is_exact": True}
     more = shell.ok("list", "-o", "csv", "-n", "501")
     assert len(list(csv.DictReader(io.StringIO(more.out)))) == 501
     everything = shell.ok("list", "-o", "json", "--limit", "0")
@@ -97,6 +99,14 @@ def test_archived_jobs(shell: Shell) -> None:
     assert [job["status"] for job in found.json] == ["completed"]
     assert "there are more" in found.err
     assert "two" in shell.ok("list", "--archived").out
+    for options in (("--slowest",), ("--ran-min", "0s"), ("--ended-from", "2020-01-31")):
+        found = shell.ok("list", "--archived", "--task", "work", "-o", "json", *options)
+        assert {job["id"] for job in found.json} == {"one", "two"}
+        assert all(job["run_seconds"] >= 0 for job in found.json)
+        assert shell.run("list", *options).code == Exit.USAGE
+    assert shell.ok("list", "--archived", "--ran-min", "1h").err == "no job fits\n"
+    assert shell.run("list", "--archived", "--ended-until", "soon").code == Exit.USAGE
+    assert shell.run("list", "--archived", "--count").code == Exit.USAGE
     assert shell.run("list", "--archived", "--priority-min", "5").code == Exit.USAGE
 
 

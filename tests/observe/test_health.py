@@ -94,6 +94,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
         "leases",
         "unknown_tasks",
         "schedules",
+        "clean_ups",
         "dead_letters",
     }
 

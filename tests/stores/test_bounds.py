@@ -436,6 +436,7 @@ MEASURES: Final = (
     store_verb("cleanups"),
     store_verb("archived", "finished-0"),
     store_verb("search_archive", JobFilter()),
+    store_verb("count", JobFilter(limit_key="key")),
     store_verb("now"),
     store_verb("check"),
     store_verb("describe"),

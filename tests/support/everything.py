@@ -37,7 +37,11 @@ PRUNED: Final = "pruned"
 """A job that is in the archive only."""
 
 _PRUNE_ALL: Final = RetentionPolicy(
-    completed_seconds=0, cancelled_seconds=0, dead_seconds=None, archive_seconds=None
+    completed_seconds=0,
+    cancelled_seconds=0,
+    dead_seconds=None,
+    archive_seconds=None,
+    audit_seconds=50,
 )
 _NOW: Final = Scope(force=True)
 # What is there only while a long write is cut into several is written here by hand.

@@ -136,7 +136,7 @@ class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
     derived_from=(("task.py", "SubmittingTask"),),
     bodies={
         "submit": "handle = await self._submitting.asubmit_call(\n"
-        "    self, args, kwargs, connection=self._connection\n)\n"
+        "    self, args, kwargs, block=self._block, connection=self._connection\n)\n"
         "return AsyncJobHandle(handle, self._submitting.bridge)",
     },
 )

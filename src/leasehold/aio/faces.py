@@ -50,7 +50,7 @@ from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
 from leasehold.core.model.retention import CleanUp, RetentionPolicy
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
@@ -165,7 +165,7 @@ class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
         """Have this call run in the background."""
         handle = await self._submitting.asubmit_call(
-            self, args, kwargs, connection=self._connection
+            self, args, kwargs, block=self._block, connection=self._connection
         )
         return AsyncJobHandle(handle, self._submitting.bridge)
 
@@ -376,6 +376,9 @@ class AsyncArchive(Awaited):
         *,
         first_day: date | None = None,
         last_day: date | None = None,
+        run_seconds_min: float | None = None,
+        run_seconds_max: float | None = None,
+        slowest_first: bool = False,
         **fields: Unpack[FilterFields],
     ) -> AsyncItems[ArchivedJob]:
         """All archived jobs that fit, those archived last first; fetched page by page as you go.
@@ -383,7 +386,15 @@ class AsyncArchive(Awaited):
         See `Archive.search`.
         """
         return self._each(
-            lambda: self._archive.search(where, first_day=first_day, last_day=last_day, **fields)
+            lambda: self._archive.search(
+                where,
+                first_day=first_day,
+                last_day=last_day,
+                run_seconds_min=run_seconds_min,
+                run_seconds_max=run_seconds_max,
+                slowest_first=slowest_first,
+                **fields,
+            )
         )
 
 
@@ -418,6 +429,7 @@ class AsyncQueueCalls(Awaited):
         on_failure: Callable[[Lease, Settled, JobError], None] | None = None,
         on_dead: Callable[[Lease, Settled, JobError], None] | None = None,
         on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None,
+        on_progress: Callable[[Lease, dict[str, Any]], None] | None = None,
     ) -> None:
         queue = TaskQueue(
             url,
@@ -445,6 +457,7 @@ class AsyncQueueCalls(Awaited):
             on_failure=on_failure,
             on_dead=on_dead,
             on_lease_lost=on_lease_lost,
+            on_progress=on_progress,
         )
         super().__init__(queue.bridge)
         self.queue = queue
@@ -868,14 +881,27 @@ class AsyncQueueCalls(Awaited):
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next."""
+        """One page of a search, and the cursor with which to ask for the next.
+
+        See `TaskQueue.search_page`.
+        """
         return await self._call(
             lambda: self.queue.search_page(
-                where, limit=limit, cursor=cursor, without=without, **fields
+                where, limit=limit, cursor=cursor, without=without, total=total, **fields
             )
         )
+
+    async def count(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> Count:
+        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+
+        See `TaskQueue.count`.
+        """
+        return await self._call(lambda: self.queue.count(where, **fields))
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
@@ -913,7 +939,10 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.log_page(job, limit=limit, cursor=cursor))
 
     async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
-        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
+
+        See `TaskQueue.get_queue_stats`.
+        """
         return await self._call(lambda: self.queue.get_queue_stats(queue))
 
     async def queues(self) -> list[str]:
@@ -921,16 +950,28 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.queues)
 
     async def workers(self) -> list[WorkerInfo]:
-        """The registered workers, of this process and of others."""
+        """The registered workers, of this process and of others, each with its current jobs."""
         return await self._call(self.queue.workers)
 
     async def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first."""
+        """The latest administrative actions, newest first, archived ones included."""
         return await self._call(lambda: self.queue.audit_log(limit))
 
-    async def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next."""
-        return await self._call(lambda: self.queue.audit_page(limit=limit, cursor=cursor))
+    async def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next.
+
+        See `TaskQueue.audit_page`.
+        """
+        return await self._call(
+            lambda: self.queue.audit_page(since=since, before=before, limit=limit, cursor=cursor)
+        )
 
     async def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """What changed after a cursor, in order; without one, only the cursor to begin with.
@@ -1221,14 +1262,21 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.estimated_start(job))
 
     async def prune(
-        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+        self,
+        *,
+        force: bool = False,
+        emergency: bool = False,
+        dead: bool = False,
+        on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
         See `TaskQueue.prune`.
         """
         return await self._call_long(
-            lambda: self.queue.prune(force=force, emergency=emergency, dead=dead)
+            lambda: self.queue.prune(
+                force=force, emergency=emergency, dead=dead, on_progress=on_progress
+            )
         )
 
     async def cleanups(self, limit: int = 100) -> list[CleanUp]:

@@ -106,6 +106,7 @@ def gather(queue: TaskQueue, stale_pids: list[int]) -> Facts:
         ],
         unrunnable=_unrunnable(queue),
         schedules=queue.schedules.list(),
+        cleanup=next(iter(queue.cleanups(1)), None),
         dead_letters=len(queue.dead_letters),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,11 +10,17 @@ import click
 from leasehold.cli.command import command, group
 from leasehold.cli.exits import Exit
 from leasehold.cli.options import DURATION, NAMES, LeaseLength
-from leasehold.cli.output import Column, cell, emit, emit_one
+from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 from leasehold.cli.workers.plan import GRACE_SECONDS, SLOTS, Plan, workers_folder
 from leasehold.documents.records import document_of
+
+
+def _jobs(current: Sequence[Document]) -> str:
+    """What a worker runs, in a few words."""
+    return ", ".join(f"{job['task']} {job['id']}" for job in current) or "-"
+
 
 STATUS_COLUMNS = (
     Column("id", "WORKER"),
@@ -24,6 +31,7 @@ STATUS_COLUMNS = (
     Column("queues", "QUEUES", ",".join),
     Column("slots", "SLOTS", right=True),
     Column("running", "RUNNING", right=True),
+    Column("jobs", "JOBS", _jobs, fit="cut", spare=1),
     Column("started_at", "SINCE"),
     Column("heartbeat_at", "LAST HEARTBEAT"),
 )

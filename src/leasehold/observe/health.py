@@ -14,6 +14,7 @@ import msgspec
 
 from leasehold.core.model.lease import StuckJob
 from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
 
@@ -49,6 +50,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     unrunnable: dict[str, str] = {}
     """Tasks whose jobs workers handed back because they cannot run them, and the latest reason."""
     schedules: list[Schedule] = []
+    cleanup: CleanUp | None = None
+    """The latest one."""
     dead_letters: int = 0
 
 
@@ -225,6 +228,26 @@ def schedules(facts: Facts) -> Finding:
     )
 
 
+def clean_ups(facts: Facts) -> Finding:
+    """A clean-up works in short writes with long pauses, and is over within a minute."""
+    latest = facts.cleanup
+    if latest is None:
+        return _ok("clean_ups", "none was due yet")
+    if not latest.is_slow:
+        return _ok("clean_ups", f"the latest took {latest.duration_seconds:,.1f} s")
+    goes_on = latest.ended_at is None
+    return Finding(
+        check="clean_ups",
+        level=Level.WARNING,
+        found=f"clean-up {latest.run} {'has taken' if goes_on else 'took'} "
+        f"{latest.duration_seconds:,.0f} s, {latest.lock_seconds:,.1f} s of them under the write "
+        f"lock, for {latest.pruned:,} job(s){' so far' if goes_on else ''}",
+        meaning="more jobs end between two clean-ups than one takes in a minute, or the disk is "
+        "slow",
+        advice="clean up more often: queuectl config set prune_interval 1h",
+    )
+
+
 # -- workers and leases ------------------------------------------------------------------------
 
 
@@ -342,6 +365,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     leases,
     unknown_tasks,
     schedules,
+    clean_ups,
     dead_letters,
 )
 

@@ -41,7 +41,7 @@ from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
@@ -598,12 +598,30 @@ class QueueCalls:
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next."""
+        """One page of a search, and the cursor with which to ask for the next.
+
+        With `total` it says how many jobs fit on all pages together, as `count` does.
+        """
         return self._looking.search_page(
-            where, limit=limit, cursor=cursor, without=without, **fields
+            where, limit=limit, cursor=cursor, without=without, total=total, **fields
         )
+
+    def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
+        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+
+        A filter by nothing but queues and statuses is answered from counters, exactly at any
+        number.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", limit_key="acme")
+        >>> queue.count(limit_key="acme").jobs, str(queue.count(task="mail"))
+        (1, '1')
+        """
+        return self._looking.count(where, **fields)
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
@@ -645,7 +663,10 @@ class QueueCalls:
         return self._looking.log_page(job, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
-        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
+
+        Raises QueueNotFoundError for a queue that nobody ever heard of.
+        """
         return self._looking.get_queue_stats(queue)
 
     def queues(self) -> list[str]:
@@ -653,16 +674,26 @@ class QueueCalls:
         return self._looking.queues()
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers, of this process and of others."""
+        """The registered workers, of this process and of others, each with its current jobs."""
         return self._looking.workers()
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first."""
+        """The latest administrative actions, newest first, archived ones included."""
         return self._looking.audit_log(limit)
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next."""
-        return self._looking.audit_page(limit=limit, cursor=cursor)
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next.
+
+        `since` (inclusive) and `before` (exclusive) narrow them to a time.
+        """
+        return self._looking.audit_page(since=since, before=before, limit=limit, cursor=cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """What changed after a cursor, in order; without one, only the cursor to begin with.
@@ -930,7 +961,8 @@ class QueueCalls:
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
-        Raises InvalidWindowError for more than 48 hours. No job is scanned for it.
+        Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
+        nobody ever heard of. No job is scanned for it.
         """
         return self._metrics.metrics(queue, window_seconds)
 
@@ -989,7 +1021,12 @@ class QueueCalls:
         return self._metrics.estimated_start(job)
 
     def prune(
-        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+        self,
+        *,
+        force: bool = False,
+        emergency: bool = False,
+        dead: bool = False,
+        on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
@@ -997,8 +1034,12 @@ class QueueCalls:
         clean-up is not a day old, or there is not enough to clean. `force` does it now.
         `emergency` takes every completed and cancelled job, whatever its age, and does not pause
         for others; dead letters stay, unless `dead` says that they may go too.
+
+        `on_progress` is called after each write with the record of the clean-up as it stands.
         """
-        return self._retention.prune(force=force, emergency=emergency, dead=dead)
+        return self._retention.prune(
+            force=force, emergency=emergency, dead=dead, on_progress=on_progress
+        )
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         """The records of the latest clean-ups, newest first: who, when, how many, how long."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from leasehold.cli.workers.pidfile import PidFile
 from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.documents.records import document_of
 from leasehold.env import SYSTEM
 from leasehold.queue.facade import TaskQueue
 
@@ -21,13 +22,8 @@ def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]
     (no sign of life for two minutes, and no proof).
     """
     by_worker = {file.record.worker_id: file for file in files if file.record.role == "worker"}
-    jobs: dict[str | None, list[str]] = {}
-    for job in queue.search(status="running"):
-        jobs.setdefault(job.worker, []).append(job.id)
     workers = sorted(queue.workers(), key=lambda worker: worker.started_at)
-    return [
-        _document(worker, by_worker.get(worker.id), jobs.get(worker.id, [])) for worker in workers
-    ]
+    return [_document(worker, by_worker.get(worker.id)) for worker in workers]
 
 
 def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:
@@ -42,7 +38,7 @@ def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:
     return len(stale)
 
 
-def _document(worker: WorkerInfo, file: PidFile | None, jobs: list[str]) -> dict[str, Any]:
+def _document(worker: WorkerInfo, file: PidFile | None) -> dict[str, Any]:
     record = None if file is None else file.record
     return {
         "id": worker.id,
@@ -54,7 +50,7 @@ def _document(worker: WorkerInfo, file: PidFile | None, jobs: list[str]) -> dict
         "queues": worker.queues,
         "slots": worker.slots,
         "running": worker.running,
-        "jobs": jobs,
+        "jobs": [document_of(job) for job in worker.jobs],
         "started_at": worker.started_at,
         "heartbeat_at": worker.heartbeat_at,
         "log_path": None if record is None else record.log_path,

@@ -63,12 +63,13 @@ reference:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 from leasehold.core.contract.metrics_store import MetricsStore
 from leasehold.core.contract.paged_store import PagedStore
 from leasehold.core.contract.queue_rules import QueueRules
+from leasehold.core.contract.retention_store import RetentionStore
 from leasehold.core.contract.schedule_store import ScheduleStore
 from leasehold.core.contract.settings_store import SettingsStore
 from leasehold.core.contract.token_store import TokenStore
@@ -96,15 +97,8 @@ from leasehold.core.model.records import (
     WorkerInfo,
     WorkerLife,
 )
-from leasehold.core.model.retention import (
-    BATCH_MAX,
-    DAILY,
-    CleanUp,
-    PruneReport,
-    RetentionPolicy,
-    Scope,
-)
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.retention import CleanUp, PruneReport, RetentionPolicy, Scope
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Event
 from leasehold.core.rules.filter_orders import FilterOrders
 from leasehold.core.rules.replies import RepeatableStore
@@ -118,6 +112,7 @@ class Store(
     TokenStore,
     MetricsStore,
     PagedStore,
+    RetentionStore,
     ChangeFeed,
     FilterOrders,
     RepeatableStore,
@@ -128,10 +123,11 @@ class Store(
     Further clauses: schedules in `core.contract.schedule_store`, queues and their rules in
     `core.contract.queue_rules`, settings in `core.contract.settings_store`, access from other
     machines in `core.contract.token_store`, metrics in `core.contract.metrics_store`, pages in
-    `core.contract.paged_store`, the change feed in `core.model.changes`, orders by filter in
-    `core.rules.filter_orders`, repeated requests in `core.rules.replies`. All of it can cross a
-    network, but for what `core.contract.token_store` keeps for the server itself; what only a store
-    on this machine can do is in `core.contract.local_store`.
+    `core.contract.paged_store`, clean-ups and the archive in `core.contract.retention_store`, the
+    change feed in `core.model.changes`, orders by filter in `core.rules.filter_orders`, repeated
+    requests in `core.rules.replies`. All of it can cross a network, but for what
+    `core.contract.token_store` keeps for the server itself; what only a store on this machine can
+    do is in `core.contract.local_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -286,7 +282,10 @@ class Store(
         """
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers and consumers, those that came first first."""
+        """The registered workers and consumers, those that came first first.
+
+        - WRK-4  Each names its current jobs, those leased first first, at most CURRENT_JOBS_MAX.
+        """
 
     # -- people ------------------------------------------------------------------------------
 
@@ -368,6 +367,14 @@ class Store(
                  empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
         """
 
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        """How many jobs fit.
+
+        - SEA-3  Exact up to `counted_max`, and at any number where a filter asks for nothing but
+                 queues and statuses; beyond, the answer says that there are at least so many. A
+                 bound outside 1 to COUNTED_MAX raises InvalidJobError.
+        """
+
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order; for people who type only their beginning.
 
@@ -401,77 +408,7 @@ class Store(
         """The names of all queues that were created or ever held a job."""
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first."""
-
-    # -- retention ---------------------------------------------------------------------------
-
-    def prune(
-        self,
-        policy: RetentionPolicy | None = None,
-        *,
-        run: int | None = None,
-        scope: Scope = DAILY,
-        limit: int = BATCH_MAX,
-        actor: str,
-    ) -> PruneReport:
-        """Begin a clean-up, or do one bounded write of the one that is going on.
-
-        Without `run` one is begun, and nothing else is done; while the answer says `more`, call
-        again with the `run` it names and the same policy and scope. Without a policy the store's
-        own default counts (STT-7).
-
-        - RET-1  A job that ended longer ago than the policy keeps its status is archived and
-                 deleted with all its records, both in the same write; younger ones and those that
-                 have not ended are left alone, and so are those that unfinished ones depend on. At
-                 most `limit` jobs per call.
-        - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
-                 is an emergency that asks for them. Nor does a store of limited capacity forget
-                 them to make room.
-        - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
-                 one, not while another one is at work, and only if there are enough ended jobs to
-                 be worth it. `force` and `emergency` begin at once. Of many callers one begins.
-        - RET-4  An emergency prunes completed and cancelled jobs whatever their age.
-        - RET-5  A later job under a pruned id never gets a lease version that was granted before.
-        - RET-6  A pruned job's idempotency key still answers for it until its 24 hours are over.
-                 Its duplicates are no dependencies: whoever has its id by then is another job.
-        - RET-7  A result past its own time to live is dropped; its job stays.
-        - RET-8  Completed jobs keep `history_events_max` history events, all together: beyond, the
-                 first submitted lose history, attempt records and the errors in them, each job as a
-                 whole.
-        - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. One that
-                 was forced is in the audit log too.
-        - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one
-                 does the rest.
-        - RET-11  Days of the archive older than the policy keeps are dropped.
-        - RET-14  Jobs of a queue with a retention of its own are kept as long as that says,
-                 whatever the policy; what it does not say is left to the policy. An emergency is
-                 for all.
-        """
-
-    def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        """The records of the latest clean-ups, newest first."""
-
-    def archived(self, job_id: str) -> ArchivedJob | None:
-        """What the archive remembers of a job, or None; of several under one id the latest.
-
-        - RET-12  It tells task, queue, status, times, attempts, failures, error, reason, metadata,
-                 parent and the beginning of the result.
-        """
-
-    def search_archive(
-        self,
-        where: JobFilter,
-        *,
-        first_day: date | None = None,
-        last_day: date | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> ArchivePage:
-        """Archived jobs that fit and ended between two days (UTC, both included), page by page.
-
-        - RET-13  Those archived last come first. What the archive does not keep (payload, priority,
-                 idempotency key) raises InvalidJobError.
-        """
+        """The latest administrative actions, newest first, archived ones included."""
 
     # -- the store itself --------------------------------------------------------------------
 

@@ -20,6 +20,22 @@ class Submitted(msgspec.Struct, frozen=True):
     """True when an earlier job with the same idempotency key was found: `id` is that job's."""
 
 
+CURRENT_JOBS_MAX: Final = 100
+"""Of each worker, so many jobs are named."""
+
+
+class CurrentJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker holds."""
+
+    id: str
+    queue: str
+    task: str
+    attempts: int
+    """Spent so far, this one included."""
+    leased_at: datetime
+    lease_expires_at: datetime
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker as the registry knows it, or a consumer: whoever leases in a loop of its own."""
 
@@ -35,6 +51,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     """How many leases it holds."""
     is_consumer: bool = False
+    jobs: tuple[CurrentJob, ...] = ()
+    """What it holds, the first leased first; at most 100 of them."""
 
 
 SILENT_SECONDS: Final = 120.0
@@ -139,6 +157,9 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     detail: dict[str, Any]
     count: int
+    """How many jobs it was about; 0 for an order about a queue, a schedule or a setting."""
+    archived: bool = False
+    """It is older than audit records are kept, and is kept in the archive."""
 
 
 class Listener(Protocol):

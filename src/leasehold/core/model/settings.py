@@ -188,6 +188,11 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
                  "How long cancelled jobs are kept.", _FOR_EVER),
         _seconds("retention_dead_seconds", _KEPT.dead_seconds, _RETENTION, _CLEAN_UP,
                  "How long dead letters are kept.", "until a person decides"),
+        _seconds("retention_audit_seconds", _KEPT.audit_seconds, _RETENTION, _CLEAN_UP,
+                 "How long audit records are kept before they go to the archive.", _FOR_EVER),
+        _seconds("retention_audit_archive_seconds", _KEPT.audit_archive_seconds, _RETENTION,
+                 _CLEAN_UP, "How long audit records are kept in the archive; 0 keeps none.",
+                 _FOR_EVER),
     )
 }  # fmt: skip
 """Every setting there is, by name."""
@@ -255,6 +260,8 @@ _RETENTION_FIELDS: Final = {
     "retention_completed_seconds": "completed_seconds",
     "retention_cancelled_seconds": "cancelled_seconds",
     "retention_dead_seconds": "dead_seconds",
+    "retention_audit_seconds": "audit_seconds",
+    "retention_audit_archive_seconds": "audit_archive_seconds",
 }
 RETENTION_NAMES: Final = frozenset(_RETENTION_FIELDS)
 

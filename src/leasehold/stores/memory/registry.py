@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
+
 import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
-from leasehold.core.model.records import WorkerInfo, without_gone
+from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInfo, without_gone
 from leasehold.env import from_micros
+from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
@@ -45,13 +48,34 @@ def note_consumer(state: State, request: LeaseRequest) -> None:
 
 
 def workers(state: State) -> list[WorkerInfo]:
-    """Those that are in the registry."""
-    held = [record.worker for record in state.running.values()]
+    """Those that are in the registry, with what they hold."""
+    held: dict[str | None, list[Record]] = {}
+    for record in state.running.values():
+        held.setdefault(record.worker, []).append(record)
     infos = [
-        msgspec.structs.replace(info, running=held.count(info.id))
+        msgspec.structs.replace(
+            info, running=len(held.get(info.id, ())), jobs=_current_jobs(held.get(info.id, []))
+        )
         for info in state.workers.values()
     ]
     return without_gone(infos, from_micros(state.now))
+
+
+def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:
+    leased_first = nsmallest(
+        CURRENT_JOBS_MAX, records, key=lambda each: (each.acquired_at, each.seq)
+    )
+    return tuple(
+        CurrentJob(
+            id=record.id,
+            queue=record.draft.queue,
+            task=record.draft.task,
+            attempts=record.attempts,
+            leased_at=from_micros(record.acquired_at),
+            lease_expires_at=from_micros(record.expires_at),
+        )
+        for record in leased_first
+    )
 
 
 def forget_consumers(state: State) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import Connection
-from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.failure import Failure
@@ -51,7 +51,7 @@ from leasehold.core.model.retention import (
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
@@ -289,6 +289,9 @@ class SQLiteStore:
     ) -> Page:
         return jobs.search(self._database, where, limit, cursor, without)
 
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        return self._database.look(lambda db: read.count(db, where, counted_max))
+
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._database.look(lambda db: read.find_ids(db, prefix, limit))
 
@@ -309,8 +312,17 @@ class SQLiteStore:
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         return self._database.look(lambda db: records.page_of_log(db, job_id, limit, cursor))
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        return self._database.look(lambda db: records.page_of_audit(db, limit, cursor))
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        return self._database.look(
+            lambda db: records.page_of_audit(db, since, before, limit, cursor)
+        )
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return jobs.changes(self._database, cursor, limit)
@@ -493,13 +505,13 @@ class SQLiteStore:
         self,
         where: JobFilter,
         *,
-        first_day: date | None = None,
-        last_day: date | None = None,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
         return self._database.look(
-            lambda db: archive.search(db, where, (first_day, last_day), limit, cursor)
+            lambda db: archive.search(db, where, span, limit, cursor, slowest_first=slowest_first)
         )
 
     # -- applications' transactions ----------------------------------------------------------

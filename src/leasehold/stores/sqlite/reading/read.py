@@ -12,7 +12,17 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.priority import DEFAULT_SCORING
 from leasehold.core.model.refusals import check_page, not_a_cursor
-from leasehold.core.model.search import HeavyField, JobFilter, Page, check_left_out, lightened
+from leasehold.core.model.search import (
+    Count,
+    HeavyField,
+    JobFilter,
+    Page,
+    by_counters,
+    check_count,
+    check_left_out,
+    counted_up_to,
+    lightened,
+)
 from leasehold.stores.sqlite.leasing.order import Lane, for_counting, in_order
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
@@ -26,6 +36,7 @@ from leasehold.stores.sqlite.schema.job_row import (
     job_without,
 )
 from leasehold.stores.sqlite.schema.rows import UNREADABLE
+from leasehold.stores.sqlite.submitting.gate import stats
 
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
@@ -105,6 +116,21 @@ def search(
         rows = list(numbers)
         jobs = [lightened(job_carefully(db, seq), without) for (seq,) in rows[:limit]]
     return Page(jobs, str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+
+def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
+    """How many jobs fit, counted up to one more than the bound."""
+    check_count(counted_max)
+    known = by_counters(where, lambda queue: stats(db, queue).counts)
+    if known is not None:
+        return known
+    clauses, values = conditions(where)
+    condition = " AND ".join(clauses) or "1"
+    found: Any = db.execute(
+        f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ?)",  # noqa: S608  # our own names
+        (*values, counted_max + 1),
+    ).fetchone()
+    return counted_up_to(found[0], counted_max)
 
 
 def find_fitting(

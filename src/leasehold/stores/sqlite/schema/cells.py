@@ -80,6 +80,15 @@ BREAKER: Final = {
     "hold_micros": or_null(between(0, _HOLD_MICROS)),
 }
 
+_AUDIT: Final = {
+    "n": WHOLE,
+    "at": MOMENT,
+    "actor": TEXT,
+    "action": TEXT,
+    "count": WHOLE,
+    "detail": read_as("metadata"),
+}
+
 CELLS: Final[dict[str, dict[str, str]]] = {
     "store_state": {
         "one": either((1,)),
@@ -97,6 +106,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "task": TEXT,
         **dict.fromkeys((*COUNTERS, *TOTALS), WHOLE),
         **BREAKER,
+        "made_at": MOMENT,
     },
     "job": {
         "seq": WHOLE,
@@ -212,14 +222,8 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "heartbeat_at": MOMENT,
         "is_consumer": between(0, 1),
     },
-    "audit": {
-        "n": WHOLE,
-        "at": MOMENT,
-        "actor": TEXT,
-        "action": TEXT,
-        "count": WHOLE,
-        "detail": read_as("metadata"),
-    },
+    "audit": _AUDIT,
+    "audit_archive": _AUDIT,
     "dependent": {
         "seq": WHOLE,
         "policy": either(POLICY_OF),
@@ -252,6 +256,8 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "config": read_as("config"),
         **dict.fromkeys(("older_at", "newer_at"), or_null(MOMENT)),
         **dict.fromkeys(("older_ended", "newer_ended"), or_null(WHOLE)),
+        **dict.fromkeys(("created_at", "changed_at"), or_null(MOMENT)),
+        **dict.fromkeys(("created_by", "changed_by"), or_null(TEXT)),
     },
     "bucket": {"queue": TEXT, "name": TEXT, "full_at": between(0, MOMENT_MAX * 30)},
     "setting": {"name": TEXT, "value": read_as("json")},

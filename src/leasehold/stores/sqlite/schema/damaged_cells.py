@@ -103,7 +103,7 @@ def sound_row(table: str) -> str:
 _INSTEAD: Final[dict[str, dict[str, str]]] = {
     "lane": {
         **dict.fromkeys(("queue", "task"), "'unreadable'"),
-        **dict.fromkeys((*COUNTERS, *TOTALS), "0"),
+        **dict.fromkeys((*COUNTERS, *TOTALS, "made_at"), "0"),
         **dict.fromkeys(BREAKER, "NULL"),
     },
     "finished": {"status": "6", "reason": "NULL"},

@@ -153,6 +153,8 @@ def put_lanes_right(db: apsw.Connection) -> int:
         columns = {damage.column for damage in damaged}
         changes = _counted(db, lane) | {name: 0 for name in TOTALS if name in columns}
         changes |= {name: f"unreadable-{lane}" for name in _NAMES if name in columns}
+        if "made_at" in columns:
+            changes["made_at"] = 0  # It is not known any more.
         if columns & _CLOSED.keys():
             changes |= _CLOSED
         _update(db, "lane", changes, lane)

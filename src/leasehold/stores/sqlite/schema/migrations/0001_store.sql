@@ -79,6 +79,8 @@ CREATE TABLE lane (
     pending_medium           INTEGER NOT NULL DEFAULT 0,
     pending_high             INTEGER NOT NULL DEFAULT 0,
     pending_critical         INTEGER NOT NULL DEFAULT 0,
+    -- When its first job came.
+    made_at                  INTEGER NOT NULL DEFAULT 0,
     UNIQUE (queue, task)
 );
 
@@ -309,7 +311,17 @@ CREATE TABLE worker (
     is_consumer  INTEGER NOT NULL  -- entered by its leases, not by itself
 ) WITHOUT ROWID;
 
+-- No number is used twice, even when every record has gone to the archive.
 CREATE TABLE audit (
+    n      INTEGER PRIMARY KEY AUTOINCREMENT,
+    at     INTEGER NOT NULL,
+    actor  TEXT NOT NULL,
+    action TEXT NOT NULL,
+    count  INTEGER NOT NULL,
+    detail TEXT NOT NULL
+);
+-- Audit records that clean-ups have put away: all of them have lower numbers than those above.
+CREATE TABLE audit_archive (
     n      INTEGER PRIMARY KEY,
     at     INTEGER NOT NULL,
     actor  TEXT NOT NULL,
@@ -396,7 +408,11 @@ CREATE TABLE queue (
     older_at     INTEGER,
     older_ended  INTEGER,
     newer_at     INTEGER,
-    newer_ended  INTEGER
+    newer_ended  INTEGER,
+    created_at   INTEGER,  -- NULL if nobody created it: it came with its first job
+    created_by   TEXT,
+    changed_at   INTEGER,
+    changed_by   TEXT
 ) WITHOUT ROWID;
 
 -- Token buckets that are not full: when each will be, in nanoseconds since 1970.
@@ -439,6 +455,8 @@ CREATE TABLE cleanup (
     results_dropped   INTEGER NOT NULL,
     histories_dropped INTEGER NOT NULL,
     archive_dropped   INTEGER NOT NULL,
+    audit_archived    INTEGER NOT NULL,
+    audit_dropped     INTEGER NOT NULL,
     writes            INTEGER NOT NULL,
     lock_micros       INTEGER NOT NULL,
     phase             INTEGER NOT NULL,  -- the numbers in core/rules/cleanup_store.py
@@ -474,10 +492,15 @@ CREATE TABLE archive (
     failure_count   INTEGER NOT NULL,
     first_failed_at INTEGER,
     last_failed_at  INTEGER,
+    run_micros    INTEGER GENERATED ALWAYS AS (max(0, finished_at - started_at)) VIRTUAL,
     PRIMARY KEY (day, seq)
 ) WITHOUT ROWID;
 -- "What became of job X" must not read ninety days.
 CREATE INDEX archive_by_id ON archive (id);
+-- The orders in which it is searched; each index goes on with the primary key.
+CREATE INDEX archive_by_task ON archive (task);
+CREATE INDEX archive_by_run ON archive (run_micros) WHERE run_micros IS NOT NULL;
+CREATE INDEX archive_by_task_and_run ON archive (task, run_micros) WHERE run_micros IS NOT NULL;
 
 -- Idempotency keys stand for 24 hours, also if their job is pruned before.
 CREATE TABLE pruned_key (
