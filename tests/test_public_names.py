@@ -74,6 +74,7 @@ NAMES = [
     "Renewed",
     "Settled",
     "KeepAlive",
+    "KeyInfo",
     "LeaseholdError",
     "InvalidJobError",
     "PayloadError",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leasehold.core.model.histogram import Durations
     from leasehold.core.model.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.model.joblog import JobLog, LogLine
+    from leasehold.core.model.key_limits import KeyInfo
     from leasehold.core.model.lease import Lease, Renewed, Settled
     from leasehold.core.model.outcome import Cancel, JobError, Retry, Snooze
     from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
@@ -176,6 +177,7 @@ __all__ = [
     "Renewed",
     "Settled",
     "KeepAlive",
+    "KeyInfo",
     # Errors.
     "LeaseholdError",
     "InvalidJobError",
@@ -241,6 +243,7 @@ _HOMES: Final = {
     "leasehold.core.model.histogram": ("Durations",),
     "leasehold.core.model.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.model.joblog": ("JobLog", "LogLine"),
+    "leasehold.core.model.key_limits": ("KeyInfo",),
     "leasehold.core.model.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.rules.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
     "leasehold.core.rules.timeline": ("Timeline",),

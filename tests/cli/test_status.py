@@ -33,6 +33,11 @@ QUEUE     STATE    PENDING   RUNNING   COMPLETED   DEAD
 default   active         0         0           1      1
 mail      paused         1         0           0      0
 reports   active         1         0           0      0
+
+
+TIMES   TASK   ERROR                   SINCE
+──────────────────────────────────────────────────────────
+    1   work   Nack: no such picture   YYYY-MM-DD HH:MM:SS
 """)
     assert done.err.splitlines() == [
         "no worker is running: `worker start`",
@@ -55,7 +60,7 @@ def test_status_for_programs(shell: Shell) -> None:
         document = shell.ok("status", "-o", "json").json
         assert "w/1" in shell.ok("status").out
         life.close()
-    assert list(document) == ["store", "at", "jobs", "queues", "workers", "warnings"]
+    assert list(document) == ["store", "at", "jobs", "queues", "workers", "failures", "warnings"]
     assert (document["jobs"]["pending"], document["jobs"]["dead"]) == (2, 1)
     assert list(document["queues"][0]) == ["queue", "state", *FIGURES]
     assert list(document["workers"][0]) == [

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,29 @@ def test_what_cannot_begin_says_why(crews: Shell, place: str) -> None:
     assert pid_files(folder(crews)) == []
     elsewhere = crews.run("worker", "start", place, "--store", "/no/such/folder/jobs.db")
     assert elsewhere.code == Exit.STORE
+
+
+def test_a_consumer_is_listed_and_its_death_is_seen(shell: Shell) -> None:
+    shell.ok("init")
+    program = (
+        "import os, signal\n"
+        "from leasehold import TaskQueue\n"
+        "queue = TaskQueue('leasehold.db', num_workers=0)\n"
+        "queue.submit('work', job_id='held')\n"
+        "assert queue.lease(worker='camera').job_id == 'held'\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=shell.folder, check=False)
+    queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
+    queue.lease(worker="here", wait=0)
+    queue.shutdown()
+    told = shell.ok("worker", "status", "-o", "json").json
+    assert [(each["id"], each["kind"], each["state"], each["jobs"]) for each in told] == [
+        ("camera", "consumer", "gone", ["held"]),
+        ("here", "consumer", "alive", []),
+    ]
+    checked = shell.run("doctor").out
+    assert "consumer camera is gone and holds 1 job(s)" in checked
 
 
 def test_a_memory_store_has_no_workers(shell: Shell) -> None:

@@ -242,6 +242,14 @@ def test_operators_have_what_they_need(service: Service) -> None:
     assert client.delete("/api/v1/schedules/tidy").status_code == 200
 
 
+def test_a_consumer_counts_as_a_worker(service: Service) -> None:
+    client = service.client("consumer", "operator")
+    client.post("/api/v1/leases", json={"worker": "node-1", "queues": ["mail"], "wait_seconds": 0})
+    [worker] = client.get("/api/v1/workers").json()["workers"]
+    assert (worker["id"], worker["queues"], worker["is_consumer"]) == ("node-1", ["mail"], True)
+    assert worker["host"] is None
+
+
 def test_admins_make_and_revoke_tokens(service: Service) -> None:
     admin = service.client("admin")
     made = admin.post("/api/v1/tokens", json={"name": "ci", "roles": ["producer"]}).json()

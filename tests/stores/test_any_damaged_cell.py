@@ -69,7 +69,7 @@ DOCUMENTS: Final = {
     "token.document": ("broken document", "document"),
     "worker.queues": ("broken document",),
     "audit.detail": ("broken document",),
-    "span.measures": ("broken document", "document"),
+    "span.measures": ("blob",),
     "failure.jobs": ("broken document", "document"),
     "archive.metadata": ("broken document",),
     "cleanup.mode": ("text",),

@@ -40,6 +40,7 @@ from leasehold.core.model.job import (
     PriorityLike,
 )
 from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import Lease, Renewed, Settled, StuckJob, SweepReport
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
@@ -1116,6 +1117,10 @@ class AsyncQueueCalls(Awaited):
     async def queue_info(self, name: str) -> QueueInfo:
         """A queue's rules and state, and how many of its jobs are pending and running."""
         return await self._call(lambda: self.queue.queue_info(name))
+
+    async def key_info(self, name: str, limit_key: str) -> KeyInfo:
+        """How many jobs of a limit key run in a queue, and when the next of them may start."""
+        return await self._call(lambda: self.queue.key_info(name, limit_key))
 
     async def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""

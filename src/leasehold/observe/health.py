@@ -40,6 +40,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[WorkerInfo] = []
     lost_workers: list[str] = []
     """Workers that are proved dead and not yet swept."""
+    gone_consumers: list[WorkerInfo] = []
+    """Consumers of this machine whose process is not there any more."""
     stale_pids: list[int] = []
     """Processes that left a pid file behind, and are proved gone."""
     stuck: list[StuckJob] = []
@@ -236,6 +238,17 @@ def workers(facts: Facts) -> Finding:
             meaning="it left without a word; the next sweep takes its jobs back",
             advice="queuectl sweep, then start a worker: queuectl worker start",
         )
+    abandoned = [consumer for consumer in facts.gone_consumers if consumer.running]
+    if abandoned:
+        first = abandoned[0]
+        return Finding(
+            check="workers",
+            level=Level.WARNING,
+            found=f"consumer {first.id} is gone and holds {first.running} job(s)"
+            + _others(len(abandoned)),
+            meaning=f"its process {first.pid} ended without a word; they wait for their leases",
+            advice="wait, or look at queuectl stuck --silent 1m; its --requeue takes them back",
+        )
     silent = [worker for worker in facts.workers if not is_at_work(worker, facts.now)]
     if silent:
         return Finding(
@@ -248,7 +261,8 @@ def workers(facts: Facts) -> Finding:
             if silent[0].pid is None
             else f"look at process {silent[0].pid} on {silent[0].host}",
         )
-    return _ok("workers", f"{len(facts.workers)} worker(s) alive")
+    alive = len(facts.workers) - len(facts.gone_consumers)
+    return _ok("workers", f"{alive} worker(s) alive")
 
 
 def pid_files(facts: Facts) -> Finding:

@@ -24,6 +24,7 @@ from leasehold.core.model.job import (
     PriorityLike,
 )
 from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     Lease,
@@ -878,6 +879,10 @@ class QueueCalls:
     def queue_info(self, name: str) -> QueueInfo:
         """A queue's rules and state, and how many of its jobs are pending and running."""
         return self._queues.queue_info(name)
+
+    def key_info(self, name: str, limit_key: str) -> KeyInfo:
+        """How many jobs of a limit key run in a queue, and when the next of them may start."""
+        return self._queues.key_info(name, limit_key)
 
     def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.key_limits import NO_KEY
+from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.reason import Reason, reason_for
@@ -91,6 +91,10 @@ class Queues:
                 f"there is no queue {name!r}: it was not created, and never held a job"
             )
         return info
+
+    def key_info(self, name: str, limit_key: str) -> KeyInfo:
+        """How many jobs of a limit key run in a queue, and when the next of them may start."""
+        return self.store.key_info(name, limit_key)
 
     def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""

@@ -12,6 +12,7 @@ from msgspec import Meta
 from leasehold.core.model.job import MetadataValue
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import (
+    Consumer,
     Exchange,
     Lease,
     LeaseRequest,
@@ -68,6 +69,7 @@ class Wanted(Request):
             lease_seconds=self.lease_seconds,
             tasks=None if self.tasks is None else tuple(self.tasks),
             parent_id=self.parent_id,
+            consumer=Consumer(queues=self.queues),
         )
 
 

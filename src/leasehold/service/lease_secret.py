@@ -22,7 +22,7 @@ class LeaseSecrets:
         """The secret of one lease: 128 bits as text.
 
         >>> LeaseSecrets(b"key").of("job", 1)
-        '73c08b09d3e76ed55d1e5bb7ef5d6e7a'
+        '408d1faa4d39f2eac08c021170c08b97'
         """
         named = f"lease:{version}:{job_id}".encode(errors="replace")
         return hmac.new(self._key, named, hashlib.sha256).hexdigest()[:32]

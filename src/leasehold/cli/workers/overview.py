@@ -64,10 +64,16 @@ def _document(worker: WorkerInfo, file: PidFile | None, jobs: list[str]) -> dict
 def _state(worker: WorkerInfo, file: PidFile | None) -> str:
     if file is not None:
         return "dead" if file.is_stale else "alive"
-    if worker.pid is not None and worker.host == socket.gethostname() and not _is_there(worker.pid):
+    if is_gone(worker):
         return "gone" if worker.is_consumer else "dead"
     # A worker inside an application, or on another machine: its heartbeat must do.
     return "alive" if is_at_work(worker, SYSTEM.now()) else "silent"
+
+
+def is_gone(worker: WorkerInfo) -> bool:
+    """Whether it was a process of this machine that is not there any more."""
+    here = worker.host == socket.gethostname()
+    return here and worker.pid is not None and not _is_there(worker.pid)
 
 
 def _is_there(pid: int) -> bool:

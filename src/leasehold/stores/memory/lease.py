@@ -108,7 +108,7 @@ def _pass(
         lane = queue.lanes.get(draft.task) or _lane(state, queue, draft.task)
         verdict = walk.judge(lane, record.start_by, record.lease_version, draft.limit_key)
         if verdict is TAKE:
-            if queue.paces_all or queue.paces_keys:
+            if queue.is_paced:
                 assert queue.state.rule is not None
                 config = queue.state.rule.config
                 count_starts(BucketBook(state), queue.name, config, (draft.limit_key,))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -69,7 +69,7 @@ FORGET: Final = f"""
 FORGET_MEASURED: Final = "DELETE FROM measured"
 NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 
-_decode = msgspec.json.Decoder(dict[int, Measurements]).decode
+_decode = msgspec.msgpack.Decoder(dict[int, Measurements]).decode
 
 
 class Spans:
@@ -85,13 +85,13 @@ class Spans:
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         found: dict[str, dict[int, Measurements]] = defaultdict(dict)
         measured: Any = self._db.execute(MEASURED, (queue,))
-        for encoded, measure, bucket, jobs, micros in measured:
-            name = _name(encoded)
-            one = Measurements(micros, {bucket: jobs})
-            known = found[name].get(measure)
-            found[name][measure] = one if known is None else known.plus(one)
-        rows: Any = self._db.execute(TOTALS, (queue,))
-        named = ((_name(name), *figures) for name, *figures in rows)
+        for (name, measure), rows in groupby(measured, itemgetter(0, 1)):
+            each = list(rows)
+            buckets = {bucket: jobs for _, _, bucket, jobs, _ in each}
+            micros = sum(row[4] for row in each)
+            found[_name(name)][measure] = Measurements(micros, buckets)
+        totals_of: Any = self._db.execute(TOTALS, (queue,))
+        named = ((_name(name), *figures) for name, *figures in totals_of)
         return {
             name: Span(
                 **dict(zip(SUMMED, totals, strict=True)),
@@ -142,7 +142,7 @@ def _name(queue: bytes) -> str:
 
 def _row(span: Span) -> tuple[Any, ...]:
     *figures, measures = msgspec.structs.astuple(span)
-    return (*figures, msgspec.json.encode(measures).decode())
+    return (*figures, msgspec.msgpack.encode(measures))
 
 
 T = TypeVar("T")

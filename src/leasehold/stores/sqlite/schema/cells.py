@@ -299,7 +299,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "queue": TEXT,
         "at": WHOLE,
         **dict.fromkeys((*SUMMED, "pending_before", "pending", "deepest"), WHOLE),
-        "measures": read_as("measures"),
+        "measures": f"{BYTES} AND reads_as('measures', {{0}})",
     },
     "failure": {
         **dict.fromkeys(("fingerprint", "queue", "task", "error_type", "message", "frame"), TEXT),

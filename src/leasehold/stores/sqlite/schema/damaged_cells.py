@@ -165,7 +165,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "retry": retry_of,
     "metadata": metadata_of,
     "names": msgspec.json.Decoder(list[str]).decode,
-    "measures": msgspec.json.Decoder(dict[int, Measurements]).decode,
+    "measures": msgspec.msgpack.Decoder(dict[int, Measurements]).decode,
     "ids": msgspec.json.Decoder(tuple[str, ...]).decode,
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,

@@ -177,8 +177,7 @@ CREATE TABLE resting (
     until INTEGER NOT NULL,
     PRIMARY KEY (queue, key)
 ) WITHOUT ROWID;
-CREATE INDEX resting_by_time ON resting (until);
-CREATE INDEX resting_in_queue ON resting (queue, until);
+CREATE INDEX resting_by_time ON resting (queue, until);
 
 -- Scheduled, failed and blocked jobs; due is NULL for the blocked.
 CREATE TABLE waiting (
@@ -507,8 +506,8 @@ CREATE TABLE measured (
 ) WITHOUT ROWID;
 
 -- What happened, by resolution (the numbers in core/rules/sampling.py): the counters as they were at the last
--- look, each minute in which anything happened, and the sums of the minutes of each day. `measures` is a
--- JSON object: by measure, what its durations add up to, and how many fell into each bucket.
+-- look, each minute in which anything happened, and the sums of the minutes of each day. `measures` is
+-- MessagePack: by measure, what its durations add up to, and how many fell into each bucket.
 CREATE TABLE span (
     resolution         INTEGER NOT NULL,
     queue              TEXT NOT NULL,
@@ -533,7 +532,7 @@ CREATE TABLE span (
     pending_before     INTEGER NOT NULL,
     pending            INTEGER NOT NULL,
     deepest            INTEGER NOT NULL,
-    measures           TEXT NOT NULL,
+    measures           BLOB NOT NULL,
     PRIMARY KEY (resolution, queue, at)
 ) WITHOUT ROWID;
 -- To read the latest of all queues, and to forget the oldest of whichever.
