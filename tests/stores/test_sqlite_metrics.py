@@ -47,6 +47,7 @@ READS = {
     "spans of all queues": (sampling.KEPT, (1, 1)),
     "bands": (metrics.BY_PRIORITY, ("q",)),
     "workers": (records.WORKERS.statement, ()),
+    "what they hold": (records.LEASES.statement, ()),
     "lanes with work": (metrics.PENDING_LANES, ("q",)),
     "the next tier's head": (metrics.NEXT_HEAD, (1, 2)),
     "the oldest out of turn": (metrics.OLDEST_OUT_OF_TURN, (1,)),

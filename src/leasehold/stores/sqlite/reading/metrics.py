@@ -13,7 +13,7 @@ from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import BANDS, SUMMED, band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.sampling import Resolution, since_last_look
-from leasehold.stores.sqlite.reading.records import workers
+from leasehold.stores.sqlite.reading.records import who_works
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
 
@@ -68,7 +68,7 @@ class Look(Spans):
         return dict(zip(BANDS, row, strict=True))
 
     def workers(self) -> list[WorkerInfo]:
-        return [each for each in workers(self._db, self.now) if each.id not in self._lost]
+        return [each for each in who_works(self._db, self.now) if each.id not in self._lost]
 
     def oldest_available_at(self, queue: str | None) -> int | None:
         """When the pending job that waits longest became available.

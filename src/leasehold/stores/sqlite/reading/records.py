@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -54,6 +55,9 @@ HELD: Final = Lenient(
     WHERE held.n <= {CURRENT_JOBS_MAX} ORDER BY held.worker, held.n
     """,  # noqa: S608  # our own number
 )
+LEASES: Final = Lenient(
+    {"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, "FROM running GROUP BY worker"
+)
 LOG: Final = Lenient(
     {"n": Kind.WHOLE, "at": Kind.MOMENT, "line": Kind.TEXT},
     "FROM log JOIN job USING (seq) WHERE id = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
@@ -79,8 +83,18 @@ FIRST: Final = 2**63 - 1
 
 
 def workers(db: apsw.Connection, now: int) -> list[WorkerInfo]:
-    """The registered workers and consumers, those that came first first."""
-    held = _held(db)
+    """The registered workers and consumers with their jobs, those that came first first."""
+    return _registered(db, now, _held(db))
+
+
+def who_works(db: apsw.Connection, now: int) -> list[WorkerInfo]:
+    """The same without their jobs, which figures never look at."""
+    return _registered(db, now, {worker: (leases, []) for worker, leases in LEASES.rows(db)})
+
+
+def _registered(
+    db: apsw.Connection, now: int, held: Mapping[str, tuple[int, list[CurrentJob]]]
+) -> list[WorkerInfo]:
     infos = [
         WorkerInfo(
             id=id_,

@@ -36,7 +36,7 @@ from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS, 
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, whole
 
-SOUND: Final = sound_row("span")
+SOUND: Final = f" AND {sound_row('span')}"
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
 _NAMES: Final = ", ".join(_COLUMNS)
 # A sweep puts right what is no count; a minute that ends before it must not fail.
@@ -107,7 +107,7 @@ class Spans:
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
         try:
-            return self._kept_that("1", resolution, queue, first)
+            return self._kept_that("", resolution, queue, first)
         except UNREADABLE:
             # Also inside a write, and one that mends: each begins with the end of its minute.
             return self._kept_that(SOUND, resolution, queue, first)
@@ -117,9 +117,9 @@ class Spans:
     ) -> Mapping[str, dict[int, Span]]:
         found: dict[str, dict[int, Span]] = defaultdict(dict)
         rows: Any = (
-            self._db.execute(f"{KEPT} AND {condition}", (resolution, first))
+            self._db.execute(KEPT + condition, (resolution, first))
             if queue is None
-            else self._db.execute(f"{KEPT_OF_QUEUE} AND {condition}", (resolution, first, queue))
+            else self._db.execute(KEPT_OF_QUEUE + condition, (resolution, first, queue))
         )
         for name, at, *figures, measures in rows:
             named: dict[str, Any] = dict(zip(_COLUMNS, figures, strict=False))
