@@ -32,10 +32,11 @@ ATTEMPT: Final = (
     "lease_expires_at heartbeat_at duration_seconds"
 )
 EVENT: Final = "job_id sequence at event before after worker lease_version attempts message"
-AUDIT: Final = "at actor action detail count"
-WORKER: Final = "id host pid queues slots started_at heartbeat_at running is_consumer"
+AUDIT: Final = "at actor action detail count archived"
+WORKER: Final = "id host pid queues slots started_at heartbeat_at running is_consumer jobs"
 STATUSES: Final = "scheduled blocked pending running failed completed dead cancelled"
-QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at"
+CHANGES: Final = "created_at created_by changed_at changed_by"
+QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at {CHANGES}"
 TOTALS: Final = (
     f"queue state {STATUSES} total_submitted total_leased total_completed total_failed "
     "total_retried total_dead total_cancelled total_lost total_recovered total_renewed "
@@ -64,8 +65,8 @@ POINT: Final = f"queue at pending {HAPPENED}"
 DAY: Final = f"queue day pending {HAPPENED}"
 SCHEDULE: Final = (
     "name state timing cron zone every_seconds starting task queue payload priority max_retries "
-    "timeout_seconds metadata misfire catch_up_max grace_seconds overlap next_at next_runs last_at "
-    "last_job_id fired error created_at updated_at"
+    "timeout_seconds metadata misfire catch_up_max grace_seconds overlap next_at overdue next_runs "
+    "last_at last_job_id fired error created_at updated_at"
 )
 
 
