@@ -315,6 +315,7 @@ class Hit:
         must("queue_info", lambda: store.queue_info("keyed"))
         must("key_info", lambda: store.key_info("keyed", "k"))
         must("find_token", lambda: store.find_token("digest"))
+        self._may_refuse("signing_key", store.signing_key)
         self._may_refuse("get_schedule", lambda: store.get_schedule("tick"))
         for look in (
             store.now, store.describe, store.queues, store.list_queues, store.schedules,

@@ -219,3 +219,17 @@ def test_a_key_that_rests_until_nobody_knows_when_is_looked_at(
     assert len(store.exchange((), request).leases) == 1
     assert store.check() == []
     store.close()
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE.values(), "'00ff'"])
+def test_a_signing_key_that_cannot_be_read_is_told_and_never_used(
+    damaged: Damaged, garbage: str
+) -> None:
+    key = damaged.store.signing_key()
+    spoil(damaged.path, f"UPDATE meta SET value = {garbage} WHERE key = 'signing_key'")
+    with pytest.raises(StoreCorruptError, match="delete that row"):
+        damaged.store.signing_key()
+    assert any("meta.value" in line for line in damaged.store.check())
+    spoil(damaged.path, "DELETE FROM meta WHERE key = 'signing_key'")
+    assert len(damaged.store.signing_key()) == len(key)
+    assert damaged.store.signing_key() != key

@@ -84,7 +84,12 @@ OLDEST_AUDIT: Final = f"""
     FROM {{}} ORDER BY n LIMIT 1
 """  # noqa: S608  # our own number
 OLD_KEYS: Final = "SELECT seq FROM pruned_key WHERE expires_at <= ? LIMIT ?"
-SUBMITTED: Final = "SELECT seq, created_at FROM job WHERE seq >= ? ORDER BY seq LIMIT 1"
+# A time that cannot be right says nothing: the next job's is looked at.
+SUBMITTED: Final = f"""
+    SELECT seq, created_at FROM job
+    WHERE seq >= ? AND typeof(created_at) = 'integer' AND created_at BETWEEN 0 AND {MOMENT_MAX}
+    ORDER BY seq LIMIT 1
+"""  # noqa: S608  # our own number
 ALL: Final = Cutoffs(MOMENT_MAX, {})
 """For what does not go by the age of the job."""
 NEXT_SEQ: Final = "SELECT next_seq FROM store_state"

@@ -34,7 +34,7 @@ from leasehold.core.model.span import (
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS, WORKER_COUNTERS
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, whole
+from leasehold.stores.sqlite.schema.rows import UNREADABLE, WHOLE_MAX, whole
 
 SOUND: Final = f" AND {sound_row('span')}"
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
@@ -122,6 +122,7 @@ class Spans:
             else self._db.execute(KEPT_OF_QUEUE + condition, (resolution, first, queue))
         )
         for name, at, *figures, measures in rows:
+            _check_counts(figures)
             named: dict[str, Any] = dict(zip(_COLUMNS, figures, strict=False))
             found[name][at] = Span(**named, measures=_decode(measures))
         return found
@@ -144,6 +145,12 @@ class Spans:
 def _name(queue: bytes) -> str:
     """A queue's name, whatever its lane holds."""
     return queue.decode(errors="replace")
+
+
+def _check_counts(figures: Sequence[Any]) -> None:
+    """Raise ValueError unless all of them can be counts: what is reckoned with them is kept."""
+    if {*map(type, figures)} != {int} or min(figures) < 0 or max(figures) > WHOLE_MAX:
+        raise ValueError(f"a span with other figures than counts: {figures}")
 
 
 def _row(span: Span) -> tuple[Any, ...]:

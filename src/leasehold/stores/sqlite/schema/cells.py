@@ -49,6 +49,8 @@ SIGNED: Final = "typeof({0}) = 'integer'"
 MOMENT: Final = between(0, MOMENT_MAX)
 SECONDS: Final = f"typeof({{0}}) IN ('integer', 'real') AND {{0}} > 0 AND {{0}} <= {SECONDS_MAX}"
 TEXT: Final = read_as("text")
+# 32 bytes in hexadecimal digits: a shorter one could be guessed.
+SIGNING_KEY: Final = "length({0}) = 64 AND {0} NOT GLOB '*[^0-9a-f]*'"
 BYTES: Final = "typeof({0}) = 'blob'"
 STATUS: Final = either(STATUS_OF)
 ENDED: Final = either(STATUS_CODE[status] for status in sorted(TERMINAL))
@@ -99,7 +101,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "clock": MOMENT,
         **BASIS,
     },
-    "meta": {"key": TEXT, "value": TEXT},
+    "meta": {"key": TEXT, "value": f"{TEXT} AND (key <> 'signing_key' OR {SIGNING_KEY})"},
     "lane": {
         "id": WHOLE,
         "queue": TEXT,

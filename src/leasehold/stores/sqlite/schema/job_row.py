@@ -49,7 +49,7 @@ class Column(NamedTuple):
 
 DEPENDS_ON: Final = "SELECT id FROM dependency WHERE seq = ? ORDER BY n"
 _COLUMNS: Final = (
-    Column("number", "job.seq", Kind.WHOLE),
+    Column("number", "job.seq", Kind.WHOLE, 0),
     Column("id", "job.id", Kind.TEXT, "unreadable"),
     Column("queue", "lane.queue", Kind.TEXT, "unreadable"),
     Column("task", "lane.task", Kind.TEXT, "unreadable"),

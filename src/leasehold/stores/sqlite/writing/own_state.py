@@ -37,7 +37,7 @@ from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.cells import BASIS, CELLS, COUNTERS, TOTALS
 from leasehold.stores.sqlite.schema.damaged_cells import Damage
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF, WHOLE_MAX
 
 logger = logging.getLogger("leasehold.store")
 
@@ -55,8 +55,10 @@ _LAST_CREATED: Final = "SELECT created_at FROM job ORDER BY seq DESC LIMIT 1"
 _LAST_MINUTE: Final = f"""
     SELECT max(at) FROM span WHERE resolution = {Resolution.MINUTE:d} AND typeof(at) = 'integer'
 """  # noqa: S608  # our own number
+# A job whose number cannot be right is above everything, and no reason to begin elsewhere.
 _TOO_LOW: Final = f"""
-    SELECT {_WHOLE.format("next_seq")} AND next_seq <= (SELECT max(seq) FROM job) FROM store_state
+    SELECT {_WHOLE.format("next_seq")}
+        AND next_seq <= (SELECT max(seq) FROM job WHERE seq <= {WHOLE_MAX}) FROM store_state
 """  # noqa: S608  # our own names
 _RECOUNT: Final = """
     SELECT status, priority, count(*) FROM (
