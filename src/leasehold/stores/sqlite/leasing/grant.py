@@ -83,8 +83,9 @@ def read(
                 or type(job.allowance) is not int
                 or type(job.events) is not int
                 or type(job.available_at) is not int
+                or (job.limit_key is not None and type(job.limit_key) is not str)
             ):
-                raise ValueError("id, payload, priority, allowance or what became of it are none")
+                raise ValueError("id, payload, priority, allowance, key or its past are none")
         except UNREADABLE as error:
             unreadable.append((job.seq, problem_of(error)))
             continue
