@@ -1081,6 +1081,8 @@ class QueueCalls:
     ) -> RequeueReport:
         """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
 
+        Each leaves an audit record.
+
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
         >>> _ = queue.submit("mail", "a@b.c", job_id="letter")

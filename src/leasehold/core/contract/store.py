@@ -251,12 +251,20 @@ class Store(
         """
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         """Take a job from its holder although its lease has not expired.
 
         - REC-6  Fenced by version: raises LeaseLostError if the lease has moved on. The job becomes
                  what REC-1 says; with reset, it has its full allowance again first.
+        - REC-7  If it is somebody's order, `actor`, it leaves an audit record with the job and its
+                 worker, in the same write.
         """
 
     def stuck(
