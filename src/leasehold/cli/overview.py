@@ -52,7 +52,7 @@ def look(session: Session, *, lately: bool = False) -> Overview:
     queue = session.queue
     return Overview(
         at=queue.now(),
-        store=session.store_url,
+        store=session.shown_store,
         total=queue.get_queue_stats(),
         queues=[
             queue_figures(info) | (_lately(queue, info.name) if lately else {})
