@@ -94,7 +94,7 @@ def fill_finished(path: str, jobs: int) -> None:
         )
         db.execute(
             numbers + "INSERT INTO attempt SELECT i, 1, 1, 'bench', i, i, 4, 5, 1, 2, 3,"
-            " NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM n",
+            " NULL, NULL, NULL, NULL, NULL, NULL, NULL, 300000000 FROM n",
             span,
         )
         db.execute(

@@ -24,6 +24,7 @@ from leasehold.stores.sqlite.submitting.submit import INSERT_JOB
 from leasehold.stores.sqlite.writing.remembered import READ_STATE
 from leasehold.stores.sqlite.writing.step import WRITE_STATE
 
+LEASE = 300_000_000  # microseconds
 PAYLOAD = b'{"args":[],"kwargs":{}}'
 LANE = "INSERT INTO lane (id, queue, task) VALUES (1, 'default', 'benchmarks.tasks:noop')"
 COUNT_SUBMITTED = "UPDATE lane SET pending = pending + ?1, total_submitted = total_submitted + ?1"
@@ -87,7 +88,7 @@ def drain(path: str, durability: Durability, jobs: int, batch: int = 100) -> flo
         db.executemany(
             INSERT_ATTEMPT,
             [
-                (s, v, 1, w, a, now, 4, 5, 1, n, e + 1, None, None, None, None, None, None, None)
+                (s, v, 1, w, a, now, 4, 5, 1, n, e + 1, *(None,) * 7, LEASE)
                 for s, v, w, a, _, e, n, *_ in ended
             ],
         )
@@ -102,7 +103,7 @@ def drain(path: str, durability: Durability, jobs: int, batch: int = 100) -> flo
         db.executemany(LEAVE, [(1, *row[:3]) for row in rows])
         db.executemany(
             GRANT,
-            [(row[2], 1, "bench", now, now + 300_000_000, now, 1, 2, 2, row[4]) for row in rows],
+            [(row[2], 1, "bench", now, now + LEASE, now, 1, 2, 2, row[4], LEASE) for row in rows],
         )
         db.execute(COUNT_DRAINED, (len(rows), len(ended)))
         db.execute(WRITE_STATE, (now, 0, jobs + 1))

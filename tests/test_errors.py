@@ -57,6 +57,8 @@ PINNED: Final = {
     "queue_not_found": "QueueNotFoundError",
     "queue_not_empty": "QueueNotEmptyError",
     "invalid_window": "InvalidWindowError",
+    "invalid_request": "InvalidRequestError",
+    "request_too_large": "RequestTooLargeError",
     "unauthenticated": "UnauthenticatedError",
     "forbidden": "ForbiddenError",
     "invalid_token": "InvalidTokenError",

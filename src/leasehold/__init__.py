@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from leasehold.core.model.histogram import Durations
     from leasehold.core.model.job import Attempt, HistoryEvent, Job, Priority
     from leasehold.core.model.joblog import JobLog, LogLine
+    from leasehold.core.model.key_limits import KeyInfo
     from leasehold.core.model.lease import Lease, Renewed, Settled
     from leasehold.core.model.outcome import Cancel, JobError, Retry, Snooze
     from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
     from leasehold.core.model.queue_retention import QueueRetention
     from leasehold.core.model.reason import Reason, ReasonKind
-    from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
+    from leasehold.core.model.records import AuditRecord, CurrentJob, WorkerInfo, WorkerTotals
     from leasehold.core.model.retention import CleanUp, RetentionPolicy
     from leasehold.core.model.retry import Constant, Delays, Exponential, Linear
     from leasehold.core.model.schedule import Schedule
-    from leasehold.core.model.search import JobFilter, Page
+    from leasehold.core.model.search import Count, JobFilter, Page
     from leasehold.core.model.status import Event, Status
     from leasehold.core.model.timing import Cron, Every
     from leasehold.core.rules.metrics import DayPoint, MinutePoint, QueueMetrics
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         IdempotencyConflictError,
         InvalidJobError,
         InvalidQueueError,
+        InvalidRequestError,
         InvalidRetentionError,
         InvalidScheduleError,
         InvalidSettingError,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
         QueueNotEmptyError,
         QueueNotFoundError,
         RateLimitedError,
+        RequestTooLargeError,
         ResultExpiredError,
         ResultTimeoutError,
         RetryableError,
@@ -89,6 +92,7 @@ if TYPE_CHECKING:
     )
     from leasehold.queue.facade import TaskQueue
     from leasehold.queue.handle import JobHandle
+    from leasehold.queue.keepalive import KeepAlive
     from leasehold.queue.options import NewJob
     from leasehold.queue.settings import SettingInfo
     from leasehold.queue.task import AsyncTask, Task
@@ -136,7 +140,9 @@ __all__ = [
     "LogLine",
     "JobFilter",
     "Page",
+    "Count",
     "WorkerInfo",
+    "CurrentJob",
     "AuditRecord",
     # Queues with rules.
     "QueueConfig",
@@ -172,6 +178,8 @@ __all__ = [
     "Lease",
     "Renewed",
     "Settled",
+    "KeepAlive",
+    "KeyInfo",
     # Errors.
     "LeaseholdError",
     "InvalidJobError",
@@ -199,6 +207,8 @@ __all__ = [
     "QueueNotFoundError",
     "QueueNotEmptyError",
     "InvalidWindowError",
+    "InvalidRequestError",
+    "RequestTooLargeError",
     "UnauthenticatedError",
     "ForbiddenError",
     "InvalidTokenError",
@@ -235,6 +245,7 @@ _HOMES: Final = {
     "leasehold.core.model.histogram": ("Durations",),
     "leasehold.core.model.job": ("Attempt", "HistoryEvent", "Job", "Priority"),
     "leasehold.core.model.joblog": ("JobLog", "LogLine"),
+    "leasehold.core.model.key_limits": ("KeyInfo",),
     "leasehold.core.model.lease": ("Lease", "Renewed", "Settled"),
     "leasehold.core.rules.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
     "leasehold.core.rules.timeline": ("Timeline",),
@@ -245,13 +256,14 @@ _HOMES: Final = {
     "leasehold.core.model.queue_config": ("QueueConfig", "QueueInfo", "QueueState"),
     "leasehold.core.model.queue_retention": ("QueueRetention",),
     "leasehold.core.model.reason": ("Reason", "ReasonKind"),
-    "leasehold.core.model.search": ("JobFilter", "Page"),
+    "leasehold.core.model.search": ("JobFilter", "Page", "Count"),
     "leasehold.core.model.status": ("Event", "Status"),
-    "leasehold.core.model.records": ("AuditRecord", "WorkerInfo", "WorkerTotals"),
+    "leasehold.core.model.records": ("AuditRecord", "WorkerInfo", "CurrentJob", "WorkerTotals"),
     "leasehold.core.model.timing": ("Cron", "Every"),
     "leasehold.core.contract.transactions": ("Connection",),
     "leasehold.queue.facade": ("TaskQueue",),
     "leasehold.queue.handle": ("JobHandle",),
+    "leasehold.queue.keepalive": ("KeepAlive",),
     "leasehold.queue.options": ("NewJob",),
     "leasehold.queue.settings": ("SettingInfo",),
     "leasehold.queue.task": ("AsyncTask", "Task"),

@@ -26,6 +26,8 @@
     ├── QueueNotFoundError
     ├── QueueNotEmptyError             jobs are left in the queue that was to be deleted
     ├── InvalidWindowError             metrics of a time for which none are kept
+    ├── InvalidRequestError            a service was sent what is no request
+    │   └── RequestTooLargeError
     ├── UnauthenticatedError           a service was called without a token that is good
     ├── ForbiddenError                 the token does not allow this
     ├── InvalidTokenError              what was given cannot be a token
@@ -229,6 +231,14 @@ class QueueNotEmptyError(LeaseholdError, code="queue_not_empty"):
 
 class InvalidWindowError(LeaseholdError, ValueError, code="invalid_window"):
     """Raised when metrics are asked for a time for which none are kept."""
+
+
+class InvalidRequestError(LeaseholdError, ValueError, code="invalid_request"):
+    """Raised when what was sent to a service is malformed: no JSON, too deep, said twice."""
+
+
+class RequestTooLargeError(InvalidRequestError, code="request_too_large"):
+    """Raised when a request to a service is larger than it takes."""
 
 
 class UnauthenticatedError(LeaseholdError, code="unauthenticated"):

@@ -39,7 +39,9 @@ def statuses(queue: TaskQueue) -> dict[str, str]:
 
 def test_list_for_people_and_programs(shell: Shell, queue: TaskQueue) -> None:
     table = shell.ok("dlq", "list").out.splitlines()
-    assert table[0].split() == ["ID", "QUEUE", "TASK", "ATTEMPTS", "DEAD", "SINCE", "WHY"]
+    assert table[0].split() == [
+        *("ID", "QUEUE", "TASK", "ATTEMPTS", "FAILURES", "FIRST", "FAILED", "DEAD", "SINCE", "WHY")
+    ]
     assert [line.split()[0] for line in table[2:]] == ["job3", "job2", "job1"]
     assert table[3].endswith("Nack: timed out\\x1b[31m")
     found = shell.ok("dlq", "list", "--error", "TIMED", "--task", "resize", "-o", "jsonl").jsonl
@@ -63,8 +65,11 @@ def test_show_tells_everything(shell: Shell, queue: TaskQueue) -> None:
     assert (attempt["worker"], attempt["outcome"]) == ("w1", "dead")
     shown = shell.ok("dlq", "show", "job2")
     assert "\x1b" not in shown.out
-    assert "why            Nack: timed out\\x1b[31m" in shown.out
+    assert "why              Nack: timed out\\x1b[31m" in shown.out
     assert "to run it again: queuectl dlq retry job2" in shown.err
+    assert document["failure_count"] == 1
+    assert document["first_failed_at"] == document["last_failed_at"] == attempt["ended_at"]
+    assert "failures         1\n" in shown.out
 
 
 def test_show_what_is_no_dead_letter(shell: Shell, queue: TaskQueue) -> None:

@@ -16,7 +16,8 @@ FIELDS = [
     "started_at", "completed_at", "attempts", "max_retries", "allowance", "retry",
     "timeout_seconds", "lease_seconds", "start_by", "result_ttl_seconds", "worker",
     "lease_version", "lease_acquired_at", "lease_expires_at", "heartbeat_at", "cancel_requested",
-    "result_expired", "error", "reason", "progress", "metadata", "idempotency_key", "parent_id",
+    "result_expired", "error", "failure_count", "first_failed_at", "last_failed_at", "reason",
+    "progress", "metadata", "idempotency_key", "parent_id",
     "depends_on", "on_dependency_failure", "inherited_priority", "limit_key", "payload", "result",
     "stdout_path", "stderr_path",
 ]  # fmt: skip
@@ -62,7 +63,9 @@ def test_limit_and_pages(shell: Shell) -> None:
         queue.submit_many(NewJob("work", job_id=f"job-{number}") for number in range(1001))
     first = shell.ok("list", "-o", "jsonl")
     assert [job["id"] for job in first.jsonl] == [f"job-{n}" for n in range(1000, 950, -1)]
-    assert "there are more than these 50" in first.err
+    assert first.err == "50 of 1,001: raise --limit, or 0 for all\n"
+    assert shell.ok("list", "--task", "work", "--count").out == "1,001\n"
+    assert shell.ok("list", "--count", "-o", "json").json == {"jobs": 1001, "is_exact": True}
     more = shell.ok("list", "-o", "csv", "-n", "501")
     assert len(list(csv.DictReader(io.StringIO(more.out)))) == 501
     everything = shell.ok("list", "-o", "json", "--limit", "0")
@@ -96,6 +99,14 @@ def test_archived_jobs(shell: Shell) -> None:
     assert [job["status"] for job in found.json] == ["completed"]
     assert "there are more" in found.err
     assert "two" in shell.ok("list", "--archived").out
+    for options in (("--slowest",), ("--ran-min", "0s"), ("--ended-from", "2020-01-31")):
+        found = shell.ok("list", "--archived", "--task", "work", "-o", "json", *options)
+        assert {job["id"] for job in found.json} == {"one", "two"}
+        assert all(job["run_seconds"] >= 0 for job in found.json)
+        assert shell.run("list", *options).code == Exit.USAGE
+    assert shell.ok("list", "--archived", "--ran-min", "1h").err == "no job fits\n"
+    assert shell.run("list", "--archived", "--ended-until", "soon").code == Exit.USAGE
+    assert shell.run("list", "--archived", "--count").code == Exit.USAGE
     assert shell.run("list", "--archived", "--priority-min", "5").code == Exit.USAGE
 
 

@@ -12,6 +12,7 @@ from leasehold.core.model.queue_config import QueueConfig
 FIGURES = [
     "scheduled", "blocked", "pending", "running", "failed", "completed", "dead", "cancelled",
 ]  # fmt: skip
+LATER = ["next_start_at", "created_at", "created_by", "changed_at", "changed_by"]
 
 
 def config_of(shell: Shell, name: str) -> Any:
@@ -23,7 +24,9 @@ def test_create_show_update(shell: Shell) -> None:
         "queue", "create", "mail", "--max-concurrency", "5", "--rate-per-second", "2.5",
         "--lease-seconds", "2m", "--retry", "1,10,60", "-o", "json",
     ).json  # fmt: skip
-    assert list(made) == ["queue", "state", *FIGURES, "config", "held_until", "next_start_at"]
+    assert list(made) == ["queue", "state", *FIGURES, "config", "held_until", *LATER]
+    assert made["created_by"] == made["changed_by"]
+    assert made["created_at"] == made["changed_at"]
     assert made["config"] == config_of(shell, "mail")
     assert list(made["config"]) == list(QueueConfig.__struct_fields__)
     told = {name: value for name, value in made["config"].items() if value is not None}
@@ -68,23 +71,26 @@ def test_the_help_says_what_the_code_says_of_each_rule(shell: Shell) -> None:
 
 def test_a_table_of_queues(shell: Shell) -> None:
     with store_of(shell) as queue:
-        queue.create_queue("mail", max_depth=5, retry=1)
+        queue.create_queue("mail", max_depth=5)
         queue.submit("work", queue="default")
         queue.submit("work", queue="mail")
         kill(queue, "mail")
         queue.pause_queue("mail")
     assert golden(shell.ok("queue", "list").out) == golden("""
-QUEUE     STATE    PENDING   RUNNING   DEAD   RULES
-─────────────────────────────────────────────────────────────────────────────────────────────────
-default   active         1         0      0   -
-mail      paused         0         0      1   max_depth=5 retry={"type":"constant","seconds":1.0}
+QUEUE     STATE    PENDING   RUNNING   DEAD   CHANGED               BY       RULES
+────────────────────────────────────────────────────────────────────────────────────────
+default   active         1         0      0   -                     -        -
+mail      paused         0         0      1   YYYY-MM-DD HH:MM:SS   python   max_depth=5
 """)
     assert golden(shell.ok("queue", "show", "mail").out) == golden("""
-queue      mail
-state      paused
-dead       1
-max depth  5
-retry      {"type":"constant","seconds":1.0}
+queue       mail
+state       paused
+dead        1
+created at  YYYY-MM-DD HH:MM:SS
+created by  python
+changed at  YYYY-MM-DD HH:MM:SS
+changed by  python
+max depth   5
 """)
     assert [each["queue"] for each in shell.ok("queue", "list", "-o", "jsonl").jsonl] == [
         "default", "mail",

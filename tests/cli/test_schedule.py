@@ -28,6 +28,7 @@ FIELDS = [
     "grace_seconds",
     "overlap",
     "next_at",
+    "overdue",
     "next_runs",
     "last_at",
     "last_job_id",

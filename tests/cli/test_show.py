@@ -17,7 +17,7 @@ def seed(queue: TaskQueue) -> None:
     queue.submit("resize", "cat.png", job_id="picture-1")
     queue.submit("resize", "dog.png", job_id="picture-2")
     queue.submit("publish", job_id="page", depends_on=["picture-1"])
-    lease = queue.lease()
+    lease = queue.lease(worker="consumer")
     assert lease is not None
     queue.store.append_log(lease.job_id, lease.version, said("half done", HOSTILE))
     queue.nack(lease, "no such picture", requeue=False)
@@ -44,6 +44,9 @@ attempts               1
 max retries            3
 allowance              4
 lease version          1
+failure count          1
+first failed at        YYYY-MM-DD HH:MM:SS
+last failed at         YYYY-MM-DD HH:MM:SS
 reason                 Nack: no such picture
 on dependency failure  cancel
 
@@ -66,9 +69,11 @@ ATTEMPTS
         + r"""
 HISTORY
 NO   AT                    EVENT     BEFORE    AFTER     TRIES   WORKER     MESSAGE
-─────────────────────────────────────────────────────────────────────────────────────────────────
- 1   YYYY-MM-DD HH:MM:SS   created   -         pending       0   -
- 2   YYYY-MM-DD HH:MM:SS   leased    pending   running       1   consumer
+"""
+        + "─" * 126
+        + r"""
+ 1   YYYY-MM-DD HH:MM:SS   created   -         pending       0   -          submitted
+ 2   YYYY-MM-DD HH:MM:SS   leased    pending   running       1   consumer   leased by consumer until ISO-TIME
  3   YYYY-MM-DD HH:MM:SS   dead      running   dead          1   consumer   Nack: no such picture
 
 LOG
@@ -77,7 +82,7 @@ half done
 
 ERROR
 Nack: no such picture
-"""
+"""  # noqa: E501
     )
 
 

@@ -102,6 +102,56 @@ reports           1           0        0         0      0           0          -
     assert whole["total_submitted"] == sum(each["total_submitted"] for each in queues) == 4
 
 
+def test_waits_by_priority(seeded: Shell) -> None:
+    with store_of(seeded) as queue:
+        queue.submit("work", priority=100)
+        assert queue.lease() is not None
+    bands = run_here(seeded, "stats", "default", "--by", "priority", "-o", "json").json
+    assert [each["priority"] for each in bands] == ["critical", "high", "medium", "low"]
+    assert [(each["submitted"], each["leased"]) for each in bands] == [
+        (1, 1),
+        (0, 0),
+        (2, 2),
+        (0, 0),
+    ]
+    assert bands[0]["wait_p95_seconds"] is not None
+    assert bands[1]["wait_p95_seconds"] is None
+    table = run_here(seeded, "stats", "--by", "priority", "--window", "5m").out.splitlines()
+    assert table[0].split()[:4] == ["QUEUE", "PRIORITY", "PENDING", "SUBMITTED"]
+    assert table[2].split()[:4] == ["(all)", "critical", "0", "1"]
+
+
+def test_what_fails_and_who_worked(seeded: Shell) -> None:
+    [failure] = run_here(seeded, "stats", "--by", "error", "-o", "json").json
+    assert (failure["count"], failure["queue"], failure["task"]) == (1, "default", "work")
+    assert failure["jobs"] == ["two"]
+    table = run_here(seeded, "stats", "default", "--by", "error").out.splitlines()
+    assert table[0].split()[:4] == ["TIMES", "QUEUE", "TASK", "ERROR"]
+    assert table[2].split()[:3] == ["1", "default", "work"]
+    assert "nothing has failed" in run_here(seeded, "stats", "mail", "--by", "error").err
+    workers = run_here(seeded, "stats", "--by", "worker", "-o", "json").json
+    assert sum(each["leased"] for each in workers) == 2
+    assert sum(each["failed"] for each in workers) == 1
+    assert "nothing was retried" in run_here(seeded, "stats", "--by", "attempt").err
+
+
+def test_metrics_over_time(seeded: Shell) -> None:
+    names = ("--metric", "submitted,wait_p95_seconds", "--since", "-3m")
+    minutes = run_here(seeded, "stats", *names, "-o", "json").json
+    assert [list(each) for each in minutes] == [
+        ["queue", "at", "known", "submitted", "wait_p95_seconds"]
+    ] * len(minutes)
+    assert len(minutes) == 4
+    assert sum(each["submitted"] for each in minutes) == 4
+    assert run_here(seeded, "stats", *names).out.splitlines()[0].split() == [
+        "MINUTE", "SUBMITTED", "WAIT_P95_SECONDS",
+    ]  # fmt: skip
+    old = run_here(seeded, "stats", "mail", "--metric", "leased", "--since", "-50h",
+                   "--until", "-49h", "-o", "jsonl")  # fmt: skip
+    assert {(each["known"], each["leased"]) for each in old.jsonl} == {(False, None)}
+    assert "is not kept by the minute" in old.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "why"),
     [
@@ -110,6 +160,16 @@ reports           1           0        0         0      0           0          -
         (["--totals", "--by", "day"], Exit.USAGE, "one of --window, --by and --totals"),
         (["--totals", "--window", "1h"], Exit.USAGE, "one of --window, --by and --totals"),
         (["--last", "5"], Exit.USAGE, "--last is for --by"),
+        (["--by", "priority", "--last", "5"], Exit.USAGE, "--last is for --by"),
+        (["--by", "worker", "--window", "1h"], Exit.USAGE, "one of --window, --by and --totals"),
+        (["mail", "--by", "worker"], Exit.USAGE, "about all queues"),
+        (["nobody", "--by", "priority"], Exit.NOT_FOUND, "no queue 'nobody'"),
+        (["nobody", "--by", "error"], Exit.NOT_FOUND, "no queue 'nobody'"),
+        (["nobody", "--metric", "failed"], Exit.NOT_FOUND, "no queue 'nobody'"),
+        (["--since", "-1h"], Exit.USAGE, "are for --metric"),
+        (["--metric", "failed", "--totals"], Exit.USAGE, "--metric goes with"),
+        (["--metric", "failed", "--by", "worker"], Exit.USAGE, "--metric goes with"),
+        (["--metric", "fialed"], Exit.USAGE, "there is no metric 'fialed'"),
         (["--window", "49h"], Exit.USAGE, "--by day"),
         (["--window", "0"], Exit.USAGE, "from 1s to 48h"),
         (["--by", "minute", "--last", "2881"], Exit.USAGE, "at most 2,880"),

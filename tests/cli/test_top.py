@@ -124,7 +124,7 @@ def test_off_a_terminal_it_is_one_look(shell: Shell) -> None:
     ]  # fmt: skip
     assert "q quit" not in "".join(lines)
     document = shell.ok("top", "-o", "json").json
-    assert list(document) == ["store", "at", "jobs", "queues", "workers", "warnings"]
+    assert list(document) == ["store", "at", "jobs", "queues", "workers", "failures", "warnings"]
     assert list(document["queues"][0]) == [
         "queue", "state", *FIGURES, "throughput_per_second", "error_rate",
         "oldest_pending_age_seconds", "wait_p95_seconds", "run_p95_seconds",

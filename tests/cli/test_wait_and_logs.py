@@ -6,15 +6,18 @@ import subprocess
 from datetime import datetime
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.conftest import Shell
 from cli.crews import WAIT, Gate, crews, gate
 from cli.seed import run_here, store_of
+from leasehold.cli import logs
 from leasehold.cli.exits import Exit
-from leasehold.cli.logs import LINE_BYTES_MAX, Tail, _logged
-from leasehold.core.model.joblog import JobLog, LogLine
+from leasehold.cli.logs import LINE_BYTES_MAX, LogReader, Tail
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.pages import LogPage, log_page
 from leasehold.testing.conformance.base import SAID_AT
 
 __all__ = ["crews", "gate"]
@@ -195,28 +198,41 @@ def test_a_file_read_while_it_grows_gives_the_lines_of_the_whole(
     ]
 
 
-@given(st.lists(st.integers(0, 8), max_size=6), st.integers(1, 6))
-def test_every_line_of_a_bounded_log_is_told_once(bursts: list[int], kept: int) -> None:
+@given(st.lists(st.integers(0, 8), max_size=6), st.integers(1, 6), st.integers(1, 4))
+def test_every_line_of_a_bounded_log_is_told_once(bursts: list[int], kept: int, page: int) -> None:
     """However many come between two looks; those that were dropped by then are counted."""
     said = [f"line {number}" for number in range(sum(bursts))]
-    session, told = Told(), []
-    seen = 0
-    for burst in bursts:
-        written = seen + burst
-        last = said[:written][-kept:]
-        log = JobLog([LogLine(SAID_AT, text) for text in last], dropped=written - len(last))
-        told += [line.text for line in _logged(session, log, seen)]  # type: ignore[arg-type]
-        seen = written
+    session = Told()
+    reader = LogReader(session, None)  # type: ignore[arg-type]
+    told: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(logs, "LINES_AT_ONCE", page)
+        for burst in bursts:
+            session.write(burst, kept)
+            told += [line.text for line in reader.new_lines()]
     assert len(told) == len(set(told))
     assert len(told) + session.missed == len(said)
     assert told[-kept:] == said[-kept:]
 
 
 class Told:
-    """Counts what it is told was dropped."""
+    """A session whose job writes to a bounded log; counts what it is told was dropped."""
 
     def __init__(self) -> None:
         self.missed = 0
+        self.queue = self
+        self._numbered: list[tuple[int, LogLine]] = []
+        self._written = 0
+
+    def write(self, lines: int, kept: int) -> None:
+        for _ in range(lines):
+            self._numbered.append((self._written + 1, LogLine(SAID_AT, f"line {self._written}")))
+            self._written += 1
+        del self._numbered[:-kept]
+
+    def log_page(self, _job: object, *, limit: int, cursor: str | None) -> LogPage:
+        after = int(cursor or 0)
+        return log_page([each for each in self._numbered if each[0] > after], after, limit)
 
     def tell(self, text: str) -> None:
         self.missed += int(text.split(maxsplit=1)[0])

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,12 +118,12 @@ def test_start_look_and_stop_in_the_background(crews: Shell, gate: Gate) -> None
     eventually(running(crews, "job"))
     workers = crews.ok("worker", "status", "-o", "json").json
     assert list(workers[0]) == [
-        *("id", "state", "host", "pid", "crew_pid", "queues", "slots", "running", "jobs"),
+        *("id", "state", "kind", "host", "pid", "crew_pid", "queues", "slots", "running", "jobs"),
         *("started_at", "heartbeat_at", "log_path"),
     ]
     assert {worker["state"] for worker in workers} == {"alive"}
     assert {worker["crew_pid"] for worker in workers} == {began["pid"]}
-    assert sorted(worker["jobs"] for worker in workers) == [[], ["job"]]
+    assert sorted([job["id"] for job in worker["jobs"]] for worker in workers) == [[], ["job"]]
     with subprocess.Popen(
         crews.command("worker", "stop"),
         cwd=crews.folder,
@@ -158,7 +159,7 @@ def test_a_background_worker_is_killed_and_another_one_recovers_its_job(
     eventually(lambda: worker.is_stale and crew.is_stale)
     dead = crews.ok("worker", "status", "-o", "json")
     [found] = dead.json
-    assert (found["state"], found["jobs"]) == ("dead", ["job"])
+    assert (found["state"], [job["id"] for job in found["jobs"]]) == ("dead", ["job"])
     assert "removed 1 pid file(s)" in dead.err, "the crew's; the worker's is still the proof"
     done = crews.ok("worker", "start", "--until-empty", "--allow-commands")
     assert "job job (command): completed" in done.err
@@ -210,10 +211,10 @@ def test_one_worker_of_several_is_stopped_by_its_id(crews: Shell) -> None:
     crews.ok("worker", "start", "--background", "--count", "2")
     first, second = live_workers(crews)
     assert frozen(crews.ok("worker", "status").out) == [
-        "WORKER STATE PID CREW QUEUES SLOTS RUNNING SINCE LAST HEARTBEAT",
+        "WORKER KIND STATE PID CREW QUEUES SLOTS RUNNING JOBS SINCE LAST HEARTBEAT",
         "─",
-        "HOST-PID-ID alive PID PID default 4 0 TIME TIME",
-        "HOST-PID-ID alive PID PID default 4 0 TIME TIME",
+        "HOST-PID-ID worker alive PID PID default 4 0 - TIME TIME",
+        "HOST-PID-ID worker alive PID PID default 4 0 - TIME TIME",
     ]
     assert first.record.worker_id is not None
     crews.ok("worker", "stop", first.record.worker_id)
@@ -231,6 +232,31 @@ def test_what_cannot_begin_says_why(crews: Shell, place: str) -> None:
     assert pid_files(folder(crews)) == []
     elsewhere = crews.run("worker", "start", place, "--store", "/no/such/folder/jobs.db")
     assert elsewhere.code == Exit.STORE
+
+
+def test_a_consumer_is_listed_and_its_death_is_seen(shell: Shell) -> None:
+    shell.ok("init")
+    program = (
+        "import os, signal\n"
+        "from leasehold import TaskQueue\n"
+        "queue = TaskQueue('leasehold.db', num_workers=0)\n"
+        "queue.submit('work', job_id='held')\n"
+        "assert queue.lease(worker='camera').job_id == 'held'\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=shell.folder, check=False)
+    queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
+    queue.lease(worker="here", wait=0)
+    queue.shutdown()
+    told = shell.ok("worker", "status", "-o", "json").json
+    jobs_of = [[job["id"] for job in each["jobs"]] for each in told]
+    assert jobs_of == [["held"], []]
+    assert [(each["id"], each["kind"], each["state"]) for each in told] == [
+        ("camera", "consumer", "gone"),
+        ("here", "consumer", "alive"),
+    ]
+    checked = shell.run("doctor").out
+    assert "consumer camera is gone and holds 1 job(s)" in checked
 
 
 def test_a_memory_store_has_no_workers(shell: Shell) -> None:

@@ -144,3 +144,11 @@ def test_an_attempt_knows_how_long_it_took() -> None:
 def test_a_snapshot_is_frozen() -> None:
     with pytest.raises(AttributeError):
         job().priority = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("field", ["run_at", "deadline"])
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-23:59", "1969-12-31T23:59:59+00:00"])
+def test_moments_that_no_store_can_keep_are_refused(field: str, text: str) -> None:
+    moment = datetime.fromisoformat(text)
+    with pytest.raises(InvalidJobError, match=f"{field} must be from 1970 to 9999"):
+        Draft(id="a", task="t", **{field: moment}).check()  # type: ignore[arg-type]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold.core.model.histogram import Measurements
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import (
     MINUTE_MICROS,
     SUMMED,
@@ -23,6 +25,7 @@ from leasehold.core.model.span import (
     side_by_side,
 )
 from leasehold.core.rules.metrics import MinutePoint, active_workers, estimated_start
+from leasehold.env import from_micros
 
 NOW = datetime(2030, 1, 1, 12, 0, 30, tzinfo=UTC)
 
@@ -142,5 +145,17 @@ def test_the_first_second_of_a_minute_is_no_rate() -> None:
 
 def test_only_workers_that_live_and_serve_the_queue_are_active() -> None:
     now = 1_000_000_000
-    workers = [(("a", "b"), now), (("a",), now - 120_000_000), (("a",), now - 120_000_001)]
+
+    def worker(queues: tuple[str, ...], silent_micros: int, **options: Any) -> WorkerInfo:
+        at = from_micros(now - silent_micros)
+        return WorkerInfo(id="w", queues=queues, slots=1, started_at=at, heartbeat_at=at, **options)
+
+    workers = [
+        worker(("a", "b"), 0),
+        worker(("a",), 120_000_000),
+        worker(("a",), 120_000_001, running=1),
+        worker(("c",), 120_000_001, is_consumer=True),
+    ]
     assert [active_workers(workers, queue, now) for queue in ("a", "b", "c", None)] == [2, 1, 0, 2]
+    busy = worker(("c",), 900_000_000, is_consumer=True, running=1)
+    assert active_workers([busy], "c", now) == 1, "a consumer may work without a word"

@@ -23,19 +23,20 @@ JOB: Final = (
     "id queue task status priority created_at updated_at run_at deadline started_at "
     "completed_at attempts max_retries allowance retry timeout_seconds lease_seconds start_by "
     "result_ttl_seconds worker lease_version lease_acquired_at lease_expires_at heartbeat_at "
-    "cancel_requested result_expired error reason progress metadata idempotency_key parent_id "
-    "depends_on on_dependency_failure inherited_priority limit_key payload result stdout_path "
-    "stderr_path"
+    "cancel_requested result_expired error failure_count first_failed_at last_failed_at reason "
+    "progress metadata idempotency_key parent_id depends_on on_dependency_failure "
+    "inherited_priority limit_key payload result stdout_path stderr_path"
 )
 ATTEMPT: Final = (
     "job_id lease_version number worker started_at ended_at outcome error message note "
     "lease_expires_at heartbeat_at duration_seconds"
 )
 EVENT: Final = "job_id sequence at event before after worker lease_version attempts message"
-AUDIT: Final = "at actor action detail count"
-WORKER: Final = "id host pid queues slots started_at heartbeat_at running"
+AUDIT: Final = "at actor action detail count archived"
+WORKER: Final = "id host pid queues slots started_at heartbeat_at running is_consumer jobs"
 STATUSES: Final = "scheduled blocked pending running failed completed dead cancelled"
-QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at"
+CHANGES: Final = "created_at created_by changed_at changed_by"
+QUEUE: Final = f"queue state {STATUSES} config held_until next_start_at {CHANGES}"
 TOTALS: Final = (
     f"queue state {STATUSES} total_submitted total_leased total_completed total_failed "
     "total_retried total_dead total_cancelled total_lost total_recovered total_renewed "
@@ -64,8 +65,8 @@ POINT: Final = f"queue at pending {HAPPENED}"
 DAY: Final = f"queue day pending {HAPPENED}"
 SCHEDULE: Final = (
     "name state timing cron zone every_seconds starting task queue payload priority max_retries "
-    "timeout_seconds metadata misfire catch_up_max grace_seconds overlap next_at next_runs last_at "
-    "last_job_id fired error created_at updated_at"
+    "timeout_seconds metadata misfire catch_up_max grace_seconds overlap next_at overdue next_runs "
+    "last_at last_job_id fired error created_at updated_at"
 )
 
 

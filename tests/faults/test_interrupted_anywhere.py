@@ -305,8 +305,9 @@ def test_an_interrupt_before_any_instruction_leaves_nothing_behind(scene: Any, v
     every_one_of, stride = LESS_OF.get(verb, (WRITE_PATH, STRIDE))
     numbers = chosen(instructions_of(scene, verb), every_one_of, stride)
     seen = sum(interrupted(scene, verb, [number]) for number in numbers)
-    # Now and then a call takes fewer instructions than the one that was counted.
-    assert seen >= 0.95 * len(numbers)
+    # A call takes fewer instructions than the one that was counted if that looked at the files,
+    # which is done once a second, or asked the kernel for news of them.
+    assert seen >= 0.8 * len(numbers)
 
 
 @pytest.mark.parametrize("verb", VERBS)

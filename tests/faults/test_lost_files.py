@@ -160,8 +160,10 @@ def test_a_folder_further_up_that_is_moved_is_noticed_within_a_second(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells of its own accord")
 def test_a_write_looks_at_no_file_of_which_there_is_no_news(
-    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+    store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if Notices.of([str(path)]) is None:
+        pytest.skip("the kernel tells nobody any more: other stores are open, as many as it allows")
     for number in range(3):
         store.submit([Draft(id=f"before-{number}", task="t")])
     with monkeypatch.context() as patch:

@@ -298,7 +298,7 @@ MUTANTS: dict[str, Mutate] = {
     "place nobody anew": sql(rebalance, "RESCORE", "pending > 0", "pending < 0"),
     "stop half-way": sql(rebalance, "AFTER", "LIMIT ?5", "LIMIT ?5 / 2"),
     "raise nobody": sql(inheritance, "WAITING_ABOVE", "job.priority) >", "job.priority) > 1000 +"),
-    "raise only the next": sql(inheritance, "NEEDS", "seq = ?", "seq = -?"),
+    "raise only the next": sql(inheritance, "NEEDS_FROM", "blocker.seq = ?", "blocker.seq = -?"),
     "lower nobody": sql(inheritance, "RAISED_NEEDS", "blocker.seq = ?", "blocker.seq = -?"),
     "lower whom others raise": sql(inheritance, "WAITING_FOR", "needs = ?", "needs = -?"),
     "stay raised after the end": sql(inheritance, "FALL_BACK", "seq = ?", "seq = -?"),

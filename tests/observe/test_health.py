@@ -57,6 +57,7 @@ def stuck(holder: str, expires_in: float) -> StuckJob:
         job_id="job1",
         queue="default",
         task="t",
+        priority=50,
         worker=holder,
         lease_version=1,
         attempts=1,
@@ -93,6 +94,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
         "leases",
         "unknown_tasks",
         "schedules",
+        "clean_ups",
         "dead_letters",
     }
 

@@ -202,14 +202,14 @@ def test_looking_and_orders_can_be_awaited(url: str) -> None:
             assert (await queue.reprioritize(jobs[3], "high")).priority == 75
             answers = await queue.submit_partly([NewJob(double, (object(),)), NewJob(double, (1,))])
             assert isinstance(answers[0], PayloadError)
-            lease = await queue.lease(wait=0)
+            lease = await queue.lease(worker="camera", wait=0)
             assert lease is not None
             assert (await queue.nack(lease, "no", requeue=False)).status is Status.DEAD
             assert (await queue.replay(jobs[3])).status is Status.PENDING
             assert len(await queue.history(jobs[3])) > 2
             assert len(await queue.attempts(jobs[3])) == 1
             assert await queue.log(jobs[3]) == []
-            assert await queue.workers() == []
+            assert [worker.id for worker in await queue.workers()] == ["camera"]
             assert (await queue.get(jobs[0])).id == jobs[0].id
             command = await queue.submit_command(["true"])
             assert (await command.job()).task == "command"

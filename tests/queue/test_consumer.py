@@ -181,7 +181,8 @@ def test_a_lease_waits_until_a_job_is_due_or_the_time_is_up(
     thread = threading.Thread(target=consume)
     thread.start()
     while thread.is_alive():
-        clock.advance(7)
+        if still.ready._callbacks:  # Time passes only while it waits, however slow the machine is.
+            clock.advance(7)
         thread.join(0.001)
     assert leased == [job.id, None]
 

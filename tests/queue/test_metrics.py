@@ -8,7 +8,13 @@ from random import Random
 
 import pytest
 
-from leasehold import AsyncTaskQueue, InvalidWindowError, JobNotFoundError, TaskQueue
+from leasehold import (
+    AsyncTaskQueue,
+    InvalidWindowError,
+    JobNotFoundError,
+    QueueNotFoundError,
+    TaskQueue,
+)
 from leasehold.env import Env, ManualClock
 
 
@@ -35,7 +41,14 @@ def test_figures_of_a_queue(env: Env, clock: ManualClock) -> None:
         figures = queue.metrics("mail", window_seconds=600)
         assert (figures.completed, figures.pending) == (2, 2)
         assert figures.oldest_pending_age_seconds == 32
-        assert queue.metrics("other").submitted == 0
+        assert queue.metrics("default").submitted == 0
+        reads = (queue.metrics, queue.series, queue.daily, queue.get_queue_stats)
+        for read in reads:
+            with pytest.raises(QueueNotFoundError, match="no queue 'other'"):
+                read("other")
+        queue.create_queue("other")
+        for read in reads:
+            read("other")
         assert [point.completed for point in queue.series("mail", 3)] == [0, 0, 2]
         assert queue.daily(days=1)[0].submitted == 4
         with pytest.raises(InvalidWindowError, match="daily"):

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import apsw
 import pytest
 
+from leasehold.core.model.archive import ArchiveSpan
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
@@ -69,7 +70,8 @@ DOCUMENTS: Final = {
     "token.document": ("broken document", "document"),
     "worker.queues": ("broken document",),
     "audit.detail": ("broken document",),
-    "span.measures": ("broken document", "document"),
+    "audit_archive.detail": ("broken document",),
+    "span.measures": ("blob",),
     "failure.jobs": ("broken document", "document"),
     "archive.metadata": ("broken document",),
     "cleanup.mode": ("text",),
@@ -149,7 +151,7 @@ _NOW: Final = Scope(force=True)
 _KEEP_ALL: Final = RetentionPolicy(completed_seconds=None, cancelled_seconds=None)
 _KEEP_NOTHING: Final = RetentionPolicy(
     completed_seconds=0, cancelled_seconds=0, dead_seconds=3600, archive_seconds=3600,
-    history_events_max=1, audit_seconds=3600,
+    history_events_max=1, audit_seconds=3600, audit_archive_seconds=0,
 )  # fmt: skip
 TURNS: Final = 4
 
@@ -298,7 +300,12 @@ class Hit:
         must("search_archive", lambda: store.search_archive(JobFilter()))
         must("tagged", lambda: store.search_archive(JobFilter(metadata={"a": 1}, error_text="x")))
         day = self.clock.now().date()
-        must("archive of a day", lambda: store.search_archive(JobFilter(), first_day=day))
+        must(
+            "archive of a day",
+            lambda: store.search_archive(JobFilter(), span=ArchiveSpan(first_day=day)),
+        )
+        must("slowest", lambda: store.search_archive(JobFilter(tasks=("t",)), slowest_first=True))
+        must("count", lambda: store.count(JobFilter(limit_key="k")))
         must("stuck", lambda: store.stuck(0))
         for queue in (None, "keyed"):
             must("stats", lambda: store.stats(queue))  # noqa: B023
@@ -308,6 +315,7 @@ class Hit:
         must("queue_info", lambda: store.queue_info("keyed"))
         must("key_info", lambda: store.key_info("keyed", "k"))
         must("find_token", lambda: store.find_token("digest"))
+        self._may_refuse("signing_key", store.signing_key)
         self._may_refuse("get_schedule", lambda: store.get_schedule("tick"))
         for look in (
             store.now, store.describe, store.queues, store.list_queues, store.schedules,

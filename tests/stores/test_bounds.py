@@ -27,6 +27,7 @@ from leasehold.core.model.budget import (
     PROMOTED_AT_ONCE,
     PURGE_AT_ONCE,
     RECOVERED_AT_ONCE,
+    RESTED_AT_ONCE,
     SCHEDULED_JOBS_AT_ONCE,
     TURNED_AWAY_AT_ONCE,
     batched,
@@ -63,6 +64,7 @@ STEPS_OF_A_WRITE: Final = 6_000
 STEPS_OF_A_ROW: Final = 800
 """What may be done for one job that is moved, with its history, its key and its place."""
 IN_ONE_CALL: Final = 5_000
+RATE_OF_KEYS: Final = {"key_starts_per_second": 1_000_000}
 
 
 class Scene:
@@ -76,6 +78,10 @@ class Scene:
         for name in ("keyed", "late-keyed", "spread"):
             store.create_queue(name, QueueConfig(key_concurrency=1), actor="me")
         store.create_queue("limited", QueueConfig(max_concurrency=1), actor="me")
+        store.create_queue("paced", QueueConfig(starts_per_second=0.0001), actor="me")
+        for name in ("resting", "rested"):
+            slow = 0.0001 if name == "resting" else 0.01
+            store.create_queue(name, QueueConfig(key_starts_per_second=slow), actor="me")
         store.create_queue("rated", QueueConfig(client_rate_per_second=1.0), actor="me")
         for name in ("paused", "doomed"):
             store.create_queue(name, QueueConfig(), actor="me")
@@ -90,6 +96,13 @@ class Scene:
         self.lease("keyed")
         self.submit([self.draft("spread", n, limit_key=f"key-{n}") for n in range(share)])
         self.fill("limited", share // 2)
+        self.fill("paced", share // 2)
+        self.fill("resting", share // 2, limit_key="one")
+        keys = [f"key-{n}" for n in range(share // 2) for _ in range(2)]
+        self.submit([self.draft("rested", n, limit_key=key) for n, key in enumerate(keys)])
+        for name in ("paced", "resting", "rested"):
+            begun = self.lease(name, limit=share)
+            store.exchange([Settlement(each.job_id, each.version, Complete()) for each in begun])
         self.fill("paused", share // 2)
         self.fill("delayed", share, delay_seconds=5)
         self.fill("doomed", share // 2)
@@ -253,6 +266,10 @@ MEASURES: Final = (
     Measure("exchange", exchange("keyed", limit=5), 5),
     Measure("exchange", exchange("spread", limit=5), 5),
     Measure("exchange", exchange("limited", limit=5), 5),
+    Measure("exchange", exchange("paced", limit=5), 5),
+    Measure("exchange", exchange("resting", limit=5), 5),
+    # All its keys may start a job again.
+    Measure("exchange", exchange("rested", limit=5), RESTED_AT_ONCE),
     Measure("exchange", exchange("paused", limit=5), 5),
     Measure("exchange", exchange("aged", limit=5), 5),
     Measure("exchange", settle_failure),
@@ -298,6 +315,13 @@ MEASURES: Final = (
         for job in ("wide-0", "last of the chain")
         for priority in (99, 1)
     ),
+    Measure(
+        "update_queue",
+        lambda scene: scene.store.update_queue("resting", RATE_OF_KEYS, actor="me"),
+        PLACED_AT_ONCE,
+    ),
+    # The buckets of the keys that have rested are full, and forgotten by who keeps another.
+    Measure("exchange", exchange("resting", limit=5), FORGOTTEN_AT_ONCE),
     Measure(
         "cancel",
         lambda scene: scene.store.cancel(["root-0"], reason="enough", actor="me"),
@@ -412,6 +436,7 @@ MEASURES: Final = (
     store_verb("cleanups"),
     store_verb("archived", "finished-0"),
     store_verb("search_archive", JobFilter()),
+    store_verb("count", JobFilter(limit_key="key")),
     store_verb("now"),
     store_verb("check"),
     store_verb("describe"),

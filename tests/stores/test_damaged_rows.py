@@ -243,8 +243,8 @@ def test_a_token_that_cannot_be_read_counts_as_revoked(damaged: Damaged, documen
     store = damaged.damage(f"UPDATE token SET document = {document}")
     assert store.find_token("digest") is None
     assert store.tokens() == []
-    [problem] = store.check()
-    assert problem.startswith("the token 'ci' cannot be read, and counts as revoked")
+    said = "the token 'ci' cannot be read, and counts as revoked"
+    assert any(line.startswith(said) for line in store.check())
 
 
 @pytest.mark.parametrize("value", ["'{'", BAD_TEXT, "'\"many\"'"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -198,3 +199,37 @@ def test_a_bucket_that_cannot_be_read_is_full(tmp_path: Path) -> None:
     spoil(tmp_path / "jobs.db", "UPDATE bucket SET full_at = 'x'")
     store.submit([Draft(id="b", task="t", queue="q")])
     store.close()
+
+
+@pytest.mark.parametrize("garbage", ["'x'", "x'00ff'", "''"])
+def test_a_key_that_rests_until_nobody_knows_when_is_looked_at(
+    tmp_path: Path, garbage: str
+) -> None:
+    clock = ManualClock()
+    store = SQLiteStore(tmp_path / "jobs.db", env=Env(clock=clock))
+    store.create_queue("q", QueueConfig(key_starts_per_second=0.1), actor="me")
+    store.submit([Draft(id=name, task="t", queue="q", limit_key="k") for name in "ab"])
+    request = LeaseRequest(worker="w", queues=("q",))
+    assert len(store.exchange((), request).leases) == 1
+    spoil(tmp_path / "jobs.db", f"UPDATE resting SET until = {garbage}")
+    answer = store.exchange((), request)
+    assert answer.leases == []
+    assert answer.next_due_at == clock.now() + timedelta(seconds=10)
+    clock.advance(10)
+    assert len(store.exchange((), request).leases) == 1
+    assert store.check() == []
+    store.close()
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE.values(), "'00ff'"])
+def test_a_signing_key_that_cannot_be_read_is_told_and_never_used(
+    damaged: Damaged, garbage: str
+) -> None:
+    key = damaged.store.signing_key()
+    spoil(damaged.path, f"UPDATE meta SET value = {garbage} WHERE key = 'signing_key'")
+    with pytest.raises(StoreCorruptError, match="delete that row"):
+        damaged.store.signing_key()
+    assert any("meta.value" in line for line in damaged.store.check())
+    spoil(damaged.path, "DELETE FROM meta WHERE key = 'signing_key'")
+    assert len(damaged.store.signing_key()) == len(key)
+    assert damaged.store.signing_key() != key

@@ -53,29 +53,6 @@ def stored(store: MemoryStore) -> set[str]:
     return {job.id for job in store.search(JobFilter(), limit=10_000).jobs}
 
 
-def test_forgotten_entries_stay_until_they_are_too_many(env: Env) -> None:
-    store = MemoryStore(env)
-    store.submit(drafts(200))
-    assert store.health() == 1.0
-    # From the back, so that none of them comes to the top of the heap.
-    for number in range(199, 99, -1):
-        store.cancel([f"job-{number}"], reason="", actor="me")
-    assert store.health() == 0.5
-    assert store.describe()["heap_health"] == 0.5
-    store.cancel(["job-99"], reason="", actor="me")
-    assert store.health() == 1.0
-    leases = store.exchange(request=LeaseRequest(worker="worker", limit=500)).leases
-    assert [lease.job_id for lease in leases] == [f"job-{number}" for number in range(99)]
-
-
-def test_a_small_heap_is_not_rebuilt(env: Env) -> None:
-    store = MemoryStore(env)
-    store.submit(drafts(50))
-    store.cancel([f"job-{number}" for number in range(1, 50)], reason="", actor="me")
-    assert store.health() == 0.02
-    assert store.check() == []
-
-
 def test_groups_that_are_done_leave_no_heaps_behind(env: Env) -> None:
     store = MemoryStore(env)
     # The first narrowed lease finds entries in the heap that are forgotten already.
@@ -86,7 +63,8 @@ def test_groups_that_are_done_leave_no_heaps_behind(env: Env) -> None:
         narrowed = LeaseRequest(worker="worker", parent_id=f"parent-{group}", limit=1)
         assert len(store.exchange(request=narrowed).leases) == 1
         run_all(store)
-    assert store.health() == 1.0
+    assert store.heap().health == 1.0
+    assert store.check() == []
     assert store._state.queues["default"].lanes._narrow == {}
 
 

@@ -450,7 +450,7 @@ WORDS: Final = (
     "is lost: the job is",
     "is lost: w holds it under version",
     "it can still be settled, but not renewed",
-    "refused: the caller's lease version is",
+    "spoke under lease version",
     "bytes; at most",
     # Recovery.
     "worker w let its lease expire at",

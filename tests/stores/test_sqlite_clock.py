@@ -218,6 +218,8 @@ def time_columns(db: apsw.Connection) -> Iterator[tuple[str, str]]:
 
 
 NO_TIMES = {
+    ("queue", "created_by"),
+    ("queue", "changed_by"),
     ("dependent", "ended_by"),
     ("running", "moved_by"),
     ("store_state", "doubt_by"),

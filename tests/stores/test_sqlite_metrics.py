@@ -19,7 +19,7 @@ from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.reading import metrics, sampling
+from leasehold.stores.sqlite.reading import metrics, records, sampling
 from leasehold.stores.sqlite.submitting import gate
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
 from leasehold.stores.sqlite.writing.step import Step
@@ -46,7 +46,8 @@ READS = {
     "spans": (sampling.KEPT_OF_QUEUE, (1, 1, "q")),
     "spans of all queues": (sampling.KEPT, (1, 1)),
     "bands": (metrics.BY_PRIORITY, ("q",)),
-    "workers": (metrics.WORKERS.statement, ()),
+    "workers": (records.WORKERS.statement, ()),
+    "what they hold": (records.LEASES.statement, ()),
     "lanes with work": (metrics.PENDING_LANES, ("q",)),
     "the next tier's head": (metrics.NEXT_HEAD, (1, 2)),
     "the oldest out of turn": (metrics.OLDEST_OUT_OF_TURN, (1,)),
@@ -65,8 +66,9 @@ def test_no_figure_scans_jobs(store: SQLiteStore, name: str) -> None:
         words = line.split()
         if words[0] == "SCAN":
             # What is small by its nature: one row per queue and task, per limited key and task
-            # with jobs under way, per bucket, per worker.
-            small = {"lane", "key_lane", "measured", "store_state", "worker", "(subquery"}
+            # with jobs under way, per bucket, per worker, per job that runs now.
+            small = {"lane", "key_lane", "measured", "store_state", "worker", "running", "held"}
+            small.add("(subquery")
             assert words[1] in small, line
         assert not {"job", "finished", "attempt", "waiting"} & set(words), line
         if "ready" in words:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import apsw
 import pytest
 
 from leasehold.core.model.job import Draft
@@ -91,6 +92,21 @@ def test_the_first_job_submitted_after_a_moment_is_found(
             assert {seq for seq, at in left.items() if at <= cutoff} == {
                 seq for seq in left if seq < bound
             }
+
+
+@pytest.mark.parametrize("garbage", ["x'00ff'", "'garbage'", "9223372036854775807", "-1"])
+def test_a_job_whose_time_cannot_be_read_hides_no_old_ones(
+    store: SQLiteStore, clock: ManualClock, tmp_path: Path, garbage: str
+) -> None:
+    submit(store, 9, "old")
+    settle_all(store)
+    clock.advance(100)
+    submit(store, 9, "young")
+    db = apsw.Connection(str(tmp_path / "jobs.db"))
+    db.execute(f"UPDATE job SET created_at = {garbage} WHERE seq IN (5, 7)")
+    db.close()
+    with store._database.readers.lend() as reader:
+        assert finding.first_submitted_after(reader, to_micros(store.now()) - 1) == 10
 
 
 def test_what_is_too_young_is_not_even_looked_at(

@@ -50,20 +50,20 @@ class Meter:
         self.at = other.at
         self.owed = other.owed
 
-    def left(self, now: int) -> int:
+    def owed_at(self, now: int) -> int:
         owed = max(0, self.owed - (now - self.at) * 1000)
-        if owed > self.burst * self.nanos:
-            owed = 0
-        self.owed, self.at = owed, now
-        return self.burst - ceil(owed / self.nanos)
+        return owed if owed <= self.burst * self.nanos else 0
+
+    def left(self, now: int) -> int:
+        return self.burst - ceil(self.owed_at(now) / self.nanos)
 
     def opens_at(self, now: int) -> int:
-        self.left(now)
-        return now + max(0, ceil((self.owed - (self.burst - 1) * self.nanos) / 1000))
+        ahead = self.owed_at(now) - (self.burst - 1) * self.nanos
+        return now + max(0, ceil(ahead / 1000))
 
     def start(self, now: int) -> None:
         assert self.left(now) > 0
-        self.owed += self.nanos
+        self.owed, self.at = self.owed_at(now) + self.nanos, now
         self.starts.append(now)
         within = [at for at in self.starts if now - SECOND < at]
         assert len(within) <= ceil(self.rate), f"{len(within)} in a second, {self.rate} may"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 
 from support.readable import is_readable
 
@@ -19,6 +19,8 @@ class Acknowledged:
         self.leased: Counter[tuple[str, int]] = Counter()
         self.settled: Counter[tuple[str, int, str]] = Counter()
         self.refused: list[tuple[str, int]] = []
+        self.begun: defaultdict[str, list[int]] = defaultdict(list)
+        """By job, when it began, in microseconds."""
 
     def close(self) -> None:
         os.close(self._fd)
@@ -37,6 +39,8 @@ class Acknowledged:
                     self.leased[job_id, int(version)] += 1
                 case "E", job_id, version, event:
                     self.settled[job_id, int(version), event] += 1
+                case "B", job_id, moment:
+                    self.begun[job_id].append(int(moment))
                 case "R", job_id, version:
                     self.refused.append((job_id, int(version)))
         return len(lines)

@@ -37,12 +37,17 @@ PRUNED: Final = "pruned"
 """A job that is in the archive only."""
 
 _PRUNE_ALL: Final = RetentionPolicy(
-    completed_seconds=0, cancelled_seconds=0, dead_seconds=None, archive_seconds=None
+    completed_seconds=0,
+    cancelled_seconds=0,
+    dead_seconds=None,
+    archive_seconds=None,
+    audit_seconds=50,
 )
 _NOW: Final = Scope(force=True)
 # What is there only while a long write is cut into several is written here by hand.
 _BETWEEN_WRITES: Final = (
     "INSERT INTO rescoring SELECT id, 0, 0, 0 FROM lane WHERE queue = 'default' LIMIT 1",
+    "INSERT INTO inheriting SELECT seq, 0, 0 FROM job WHERE id = 'waits'",
     "INSERT INTO resting VALUES ('keyed', 'k', 1)",
     "INSERT INTO resolving (seq) SELECT seq FROM finished ORDER BY seq LIMIT 1",
 )

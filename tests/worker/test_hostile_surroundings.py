@@ -107,7 +107,7 @@ def test_a_module_that_exits_when_it_is_imported_is_one_that_cannot_be(
     assert "from an import" in (released.reason or "")
     good = submit_to(store, "support.child_tasks:pid")
     store.until_status(good, Status.COMPLETED)
-    assert worker.stop(SECONDS)
+    assert worker.stop(timeout=SECONDS)
 
 
 def test_a_queue_says_that_a_module_exits_when_it_is_imported(
@@ -272,7 +272,7 @@ def test_a_task_that_blocks_the_shared_loop_does_not_keep_the_worker_from_stoppi
     worker.start()
     job = submit_to(store, "block")
     assert begun.wait(SECONDS)
-    assert worker.stop(0)
+    assert worker.stop(timeout=0)
     assert store.job(job).status is Status.PENDING
     go.set()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from leasehold.core.model.lease import Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.retention import (
     BATCH_START,
+    CleanUp,
     CleanUpMode,
     PruneReport,
     RetentionPolicy,
@@ -165,3 +167,37 @@ def test_every_worker_runs_one(
     worker = start_worker(store=pruned_store, env=env, retention=POLICY)
     advance_until(pruned_store, clock, lambda: worker.statistics.pruner.total_pruned == 3)
     assert pruned_store.cleanups()[0].actor == worker.id
+
+
+class SlowStore(PrunedStore):
+    """One whose clock moves on by so many seconds with each write of a clean-up."""
+
+    def __init__(self, env: Env, clock: ManualClock, seconds: float) -> None:
+        super().__init__(env)
+        self._moved, self._seconds = clock, seconds
+
+    def prune(self, *args: Any, run: int | None = None, **options: Any) -> PruneReport:
+        if run is not None:
+            self._moved.advance(self._seconds)
+        return super().prune(*args, run=run, **options)
+
+
+@pytest.mark.parametrize(("seconds", "warnings"), [(1.0, 0), (61.0, 2)])
+def test_a_slow_clean_up_is_worth_a_warning(
+    env: Env, clock: ManualClock, caplog: pytest.LogCaptureFixture, seconds: float, warnings: int
+) -> None:
+    store = SlowStore(env, clock, seconds)
+    finish(store, 1)
+    clock.advance(120)
+    records: list[CleanUp] = []
+    pruner = Pruner(store, policy=POLICY, env=env)
+    done = pruner.prune_once(Scope(force=True), on_progress=records.append)
+    assert done is not None
+    assert (done.is_slow, done.pruned) == (bool(warnings), 1)
+    assert len(records) > 1
+    assert {record.pruned for record in records} == {1}
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(told) == warnings
+    for text in told:
+        assert "clean-up 1 (force, by pruner): 1 completed, 1 archived, in " in text
+    assert [text.endswith("and it goes on") for text in told] == [True, False][:warnings]

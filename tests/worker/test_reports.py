@@ -122,3 +122,20 @@ def test_what_no_store_can_take_hurts_no_other_report(desk: Desk) -> None:
     desk.reports.write_due()
     assert desk.store.log("job-2").texts == ["heard"]
     assert desk.reports.due_at is None
+
+
+def test_a_hook_is_told_of_progress_that_was_written(desk: Desk, clock: ManualClock) -> None:
+    told: list[tuple[str, object]] = []
+    reports = Reports(
+        desk.store, desk.env, lambda: None, lambda lease, done: told.append((lease.job_id, done))
+    )
+    reports.progress(desk.lease, b'{"done":1}')
+    reports.progress(desk.lease, b'{"done":2,"total":4}')
+    assert told == []
+    clock.advance(WRITE_INTERVAL_SECONDS)
+    reports.write_due()
+    assert told == [("job-1", {"done": 2, "total": 4})]
+    desk.store.recover_one("job-1", desk.lease.version, reset_attempts=False, reason="")
+    reports.progress(desk.lease, b'{"done":3}')
+    reports.write_last([desk.lease])
+    assert len(told) == 1, "what a stale holder reports is written nowhere"

@@ -52,3 +52,21 @@ def test_a_job_that_moved_on_is_left_alone(silent: MoodyStore) -> None:
     assert report.requeued == ()
     assert report.not_requeued[0].reason
     assert silent.job("one").worker == "new"
+
+
+def test_a_job_that_runs_for_too_long_though_the_heart_beats(
+    timed_store: MoodyStore, clock: ManualClock
+) -> None:
+    submit_to(timed_store, "t", id="hangs", priority=80)
+    leases = LeaseManager(timed_store, "busy")
+    [lease] = leases.acquire(lease_seconds=600)
+    clock.advance(500)
+    leases.renew(lease)
+    supervisor = Supervisor(timed_store)
+    assert supervisor.find_stuck() == []
+    assert supervisor.requeue(running_seconds=501).requeued == ()
+    [found] = supervisor.find_stuck(running_seconds=500)
+    assert (found.worker, found.priority, found.started_at) == ("busy", 80, lease.acquired_at)
+    report = supervisor.requeue(silent_seconds=None, running_seconds=500)
+    assert [each.job for each in report.requeued] == [found]
+    assert timed_store.job("hangs").status is Status.PENDING

@@ -11,6 +11,7 @@ import pytest
 
 from leasehold.core.model.lease import Lease
 from leasehold.core.model.outcome import Cancel, Retry, Snooze
+from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.status import Event, Status
 from leasehold.worker.context import JobContext, current_job
 from leasehold.worker.hooks import Hooks
@@ -80,6 +81,26 @@ def test_many_jobs_of_no_length_all_end_once(
     assert sorted(seen) == list(range(3000))
     # It leases ahead: far fewer exchanges than jobs.
     assert worker.statistics.exchanges < 1500
+
+
+def test_jobs_with_a_start_rate_are_not_leased_ahead(
+    store: MoodyStore, tasks: Tasks, start_worker: Start
+) -> None:
+    """A lease is a start: what waits for a slot would begin when others do, who knows how many."""
+    store.create_queue("default", QueueConfig(starts_per_second=1_000_000), actor="me")
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, store.stats().counts[Status.RUNNING])
+
+    store.before["exchange"] = look
+    tasks.add(lambda: None, "note")
+    for _ in range(1000):
+        submit_to(store, "note")
+    start_worker(slots=2)
+    store.until(lambda: store.stats().counts.get(Status.COMPLETED, 0) == 1000)
+    assert 1 <= most <= 2
 
 
 def test_jobs_that_take_time_are_not_leased_ahead(

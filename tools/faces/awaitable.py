@@ -20,6 +20,7 @@ PATH: Final = "src/leasehold/aio/faces.py"
 NOT_AWAITED: Final = {
     "load_tasks": "imports a module, when a program starts",
     "start": "starts threads; `async with` does it",
+    "keep_alive": "`async with` waits, not the call",
 }
 """The same on both faces."""
 
@@ -135,7 +136,7 @@ class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
     derived_from=(("task.py", "SubmittingTask"),),
     bodies={
         "submit": "handle = await self._submitting.asubmit_call(\n"
-        "    self, args, kwargs, connection=self._connection\n)\n"
+        "    self, args, kwargs, block=self._block, connection=self._connection\n)\n"
         "return AsyncJobHandle(handle, self._submitting.bridge)",
     },
 )

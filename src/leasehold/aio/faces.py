@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from datetime import date, datetime, timedelta
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.aio.awaited import AsyncItems, Awaited
 from leasehold.blobs.place import BlobPlace
@@ -40,6 +40,7 @@ from leasehold.core.model.job import (
     PriorityLike,
 )
 from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import Lease, Renewed, Settled, StuckJob, SweepReport
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
@@ -49,7 +50,7 @@ from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
 from leasehold.core.model.retention import CleanUp, RetentionPolicy
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
@@ -76,6 +77,9 @@ from leasehold.queue.task import BaseTask, TaskLike
 from leasehold.queue.tasks import Decorator, Errors
 from leasehold.queue.workflow import Workflow, WorkflowRun
 from leasehold.worker.task import ExecutorKind
+
+if TYPE_CHECKING:
+    from leasehold.worker.supervisor import RequeueReport
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -161,7 +165,7 @@ class AwaitedTask(BaseTask[P, R], Generic[P, R, C]):
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJobHandle[R]:
         """Have this call run in the background."""
         handle = await self._submitting.asubmit_call(
-            self, args, kwargs, connection=self._connection
+            self, args, kwargs, block=self._block, connection=self._connection
         )
         return AsyncJobHandle(handle, self._submitting.bridge)
 
@@ -372,6 +376,9 @@ class AsyncArchive(Awaited):
         *,
         first_day: date | None = None,
         last_day: date | None = None,
+        run_seconds_min: float | None = None,
+        run_seconds_max: float | None = None,
+        slowest_first: bool = False,
         **fields: Unpack[FilterFields],
     ) -> AsyncItems[ArchivedJob]:
         """All archived jobs that fit, those archived last first; fetched page by page as you go.
@@ -379,7 +386,15 @@ class AsyncArchive(Awaited):
         See `Archive.search`.
         """
         return self._each(
-            lambda: self._archive.search(where, first_day=first_day, last_day=last_day, **fields)
+            lambda: self._archive.search(
+                where,
+                first_day=first_day,
+                last_day=last_day,
+                run_seconds_min=run_seconds_min,
+                run_seconds_max=run_seconds_max,
+                slowest_first=slowest_first,
+                **fields,
+            )
         )
 
 
@@ -414,6 +429,7 @@ class AsyncQueueCalls(Awaited):
         on_failure: Callable[[Lease, Settled, JobError], None] | None = None,
         on_dead: Callable[[Lease, Settled, JobError], None] | None = None,
         on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None,
+        on_progress: Callable[[Lease, dict[str, Any]], None] | None = None,
     ) -> None:
         queue = TaskQueue(
             url,
@@ -441,12 +457,14 @@ class AsyncQueueCalls(Awaited):
             on_failure=on_failure,
             on_dead=on_dead,
             on_lease_lost=on_lease_lost,
+            on_progress=on_progress,
         )
         super().__init__(queue.bridge)
         self.queue = queue
         """The queue underneath, for what blocks for good reason (`run_worker`)."""
         self.load_tasks = queue.load_tasks
         self.start = queue.start
+        self.keep_alive = queue.keep_alive
         self.schedules = AsyncSchedules(queue.schedules, queue.bridge)
         self.settings = AsyncSettings(queue.settings, queue.bridge)
         self.dead_letters = AsyncDeadLetters(queue.dead_letters, queue.bridge)
@@ -863,14 +881,27 @@ class AsyncQueueCalls(Awaited):
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next."""
+        """One page of a search, and the cursor with which to ask for the next.
+
+        See `TaskQueue.search_page`.
+        """
         return await self._call(
             lambda: self.queue.search_page(
-                where, limit=limit, cursor=cursor, without=without, **fields
+                where, limit=limit, cursor=cursor, without=without, total=total, **fields
             )
         )
+
+    async def count(
+        self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> Count:
+        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+
+        See `TaskQueue.count`.
+        """
+        return await self._call(lambda: self.queue.count(where, **fields))
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
@@ -908,7 +939,10 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.log_page(job, limit=limit, cursor=cursor))
 
     async def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
-        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
+
+        See `TaskQueue.get_queue_stats`.
+        """
         return await self._call(lambda: self.queue.get_queue_stats(queue))
 
     async def queues(self) -> list[str]:
@@ -916,16 +950,28 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.queues)
 
     async def workers(self) -> list[WorkerInfo]:
-        """The registered workers, of this process and of others."""
+        """The registered workers, of this process and of others, each with its current jobs."""
         return await self._call(self.queue.workers)
 
     async def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first."""
+        """The latest administrative actions, newest first, archived ones included."""
         return await self._call(lambda: self.queue.audit_log(limit))
 
-    async def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next."""
-        return await self._call(lambda: self.queue.audit_page(limit=limit, cursor=cursor))
+    async def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next.
+
+        See `TaskQueue.audit_page`.
+        """
+        return await self._call(
+            lambda: self.queue.audit_page(since=since, before=before, limit=limit, cursor=cursor)
+        )
 
     async def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """What changed after a cursor, in order; without one, only the cursor to begin with.
@@ -1001,10 +1047,18 @@ class AsyncQueueCalls(Awaited):
         """`reprioritize` several jobs; one answer each, in order."""
         return await self._call_long(lambda: self.queue.reprioritize_each(jobs, priority))
 
+    async def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: what was leased and kept before is the parent's."""
+        await self._call(self.queue.begin_anew_in_fork)
+
+    async def close(self) -> None:
+        """Keep no lease alive any longer."""
+        await self._call(self.queue.close)
+
     async def lease(
         self,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -1024,7 +1078,7 @@ class AsyncQueueCalls(Awaited):
         self,
         limit: int,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -1104,6 +1158,10 @@ class AsyncQueueCalls(Awaited):
     async def queue_info(self, name: str) -> QueueInfo:
         """A queue's rules and state, and how many of its jobs are pending and running."""
         return await self._call(lambda: self.queue.queue_info(name))
+
+    async def key_info(self, name: str, limit_key: str) -> KeyInfo:
+        """How many jobs of a limit key run in a queue, and when the next of them may start."""
+        return await self._call(lambda: self.queue.key_info(name, limit_key))
 
     async def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""
@@ -1204,14 +1262,21 @@ class AsyncQueueCalls(Awaited):
         return await self._call(lambda: self.queue.estimated_start(job))
 
     async def prune(
-        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+        self,
+        *,
+        force: bool = False,
+        emergency: bool = False,
+        dead: bool = False,
+        on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
         See `TaskQueue.prune`.
         """
         return await self._call_long(
-            lambda: self.queue.prune(force=force, emergency=emergency, dead=dead)
+            lambda: self.queue.prune(
+                force=force, emergency=emergency, dead=dead, on_progress=on_progress
+            )
         )
 
     async def cleanups(self, limit: int = 100) -> list[CleanUp]:
@@ -1229,9 +1294,31 @@ class AsyncQueueCalls(Awaited):
         """
         return await self._call(self.queue.sweep)
 
-    async def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
-        return await self._call(lambda: self.queue.stuck(silent_seconds))
+    async def stuck(
+        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+
+        See `TaskQueue.stuck`.
+        """
+        return await self._call(lambda: self.queue.stuck(silent_seconds, running_seconds))
+
+    async def requeue_stuck(
+        self,
+        silent_seconds: float | None = 120.0,
+        running_seconds: float | None = None,
+        *,
+        reset_attempts: bool = False,
+    ) -> RequeueReport:
+        """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
+
+        See `TaskQueue.requeue_stuck`.
+        """
+        return await self._call(
+            lambda: self.queue.requeue_stuck(
+                silent_seconds, running_seconds, reset_attempts=reset_attempts
+            )
+        )
 
     async def lost_workers(self) -> list[str]:
         """Workers that are proved dead and whose jobs the next sweep takes back, by id.

@@ -59,7 +59,18 @@ class AsyncTaskQueue(AsyncQueueCalls):
         *,
         first_day: date | None = None,
         last_day: date | None = None,
+        run_seconds_min: float | None = None,
+        run_seconds_max: float | None = None,
+        slowest_first: bool = False,
         **fields: Unpack[FilterFields],
     ) -> AsyncItems[ArchivedJob]:
         """`archive.search` under a name of its own."""
-        return self.archive.search(where, first_day=first_day, last_day=last_day, **fields)
+        return self.archive.search(
+            where,
+            first_day=first_day,
+            last_day=last_day,
+            run_seconds_min=run_seconds_min,
+            run_seconds_max=run_seconds_max,
+            slowest_first=slowest_first,
+            **fields,
+        )

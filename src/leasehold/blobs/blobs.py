@@ -6,7 +6,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -23,7 +23,6 @@ from leasehold.core.model.blob import (
     decode_reference,
 )
 from leasehold.core.model.job import Draft, Job
-from leasehold.core.model.lease import Lease
 from leasehold.core.model.limits import BLOB_BYTES_MAX, PAYLOAD_BYTES_MAX
 from leasehold.core.model.records import Submitted
 from leasehold.core.rules.blob_retention import own_blobs
@@ -41,6 +40,16 @@ logger = logging.getLogger("leasehold.blobs")
 
 MEMORY_CLEAN_BYTES: Final = 64 * 1024 * 1024
 """Blobs in memory are cleaned up when there are more than this, and twice as many as were left."""
+
+
+class HeldLease(Protocol):
+    """Whatever names a lease: the lease itself, or what its holder says across a network."""
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
 
 
 class Blobs:
@@ -90,7 +99,7 @@ class Blobs:
                 return msgspec.structs.replace(draft, payload=known.payload, codec=BLOB_CODEC)
         return self._kept(draft, "schedule", name)
 
-    def keep_result(self, lease: Lease, data: bytes, codec: str) -> tuple[bytes, str]:
+    def keep_result(self, lease: HeldLease, data: bytes, codec: str) -> tuple[bytes, str]:
         """Put a result away, before it is settled; answers with the reference and its codec."""
         return self._put("result", lease.job_id, data, codec, lease.version), BLOB_CODEC
 

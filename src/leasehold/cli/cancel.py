@@ -8,6 +8,7 @@ from leasehold.cli.command import command
 from leasehold.cli.orders import Chosen, Order, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.status import WAITING, Status
+from leasehold.core.rules.filter_orders import CancelAll
 
 
 @command()
@@ -29,5 +30,6 @@ def cancel(session: Session, *, chosen: Chosen, reason: str) -> None:
         done="cancelled",
         statuses=WAITING | {Status.RUNNING},
         carry_out=lambda job_ids: session.queue.cancel_each(job_ids, reason),
+        by_filter=CancelAll(reason),
     )
     give(session, order, chosen)

@@ -42,6 +42,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "config": Entry(
         "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
     ),
+    "serve": Entry(
+        "leasehold.cli.serve", "serve", "Serve the store over HTTP, until Ctrl-C or SIGTERM."
+    ),
     "token": Entry("leasehold.cli.token", "token", "Tokens: who may do what over the network."),
     "stats": Entry(
         "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."
@@ -50,6 +53,11 @@ COMMANDS: Final[dict[str, Entry]] = {
     "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
     "sweep": Entry(
         "leasehold.cli.sweep", "sweep", "Take back jobs from workers that were lost, now."
+    ),
+    "stuck": Entry(
+        "leasehold.cli.stuck",
+        "stuck",
+        "Running jobs that show no sign of life, or run for too long.",
     ),
     "prune": Entry(
         "leasehold.cli.prune",

@@ -21,6 +21,7 @@ from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import DiscardAll, ReplayAll
 from leasehold.documents.jobs import attempt_document, letter_document, why_dead
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 
@@ -28,7 +29,9 @@ COLUMNS = (
     Column("id", "ID", fit="keep"),
     Column("queue", "QUEUE", fit="cut"),
     Column("task", "TASK", fit="cut"),
-    Column("attempts", "ATTEMPTS", right=True),
+    Column("attempts", "ATTEMPTS", right=True, spare=1),
+    Column("failure_count", "FAILURES", right=True, spare=2),
+    Column("first_failed_at", "FIRST FAILED", fit="keep", spare=3),
     Column("completed_at", "DEAD SINCE", fit="keep"),
     Column("why", "WHY", fit="cut"),
 )
@@ -117,8 +120,7 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
         done="replayed",
         statuses=frozenset({Status.DEAD}),
         carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
-        # Dependencies are as a rule older than what depends on them.
-        oldest_first=True,
+        by_filter=ReplayAll(reset_attempts),
     )
     give(session, order, chosen)
 
@@ -140,6 +142,7 @@ def purge(session: Session, *, chosen: Chosen) -> None:
         done="deleted",
         statuses=frozenset({Status.DEAD}),
         carry_out=lambda job_ids: _discard(session, job_ids),
+        by_filter=DiscardAll(),
         asks=True,
     )
     give(session, order, chosen)
@@ -158,7 +161,6 @@ def _no_letter(job: Job) -> LeaseholdError:
 
 
 def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[str, Any]]) -> None:
-    failures = [each for each in attempts if each["error"] is not None]
     print_fields(
         {
             "id": job.id,
@@ -168,9 +170,9 @@ def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[
             "submitted": job.created_at,
             "dead_since": job.completed_at,
             "attempts": f"{job.attempts} of {job.allowance}",
-            "failures": len(failures),
-            "first_failure": failures[0]["ended_at"] if failures else None,
-            "last_failure": failures[-1]["ended_at"] if failures else None,
+            "failures": job.failure_count,
+            "first_failed_at": job.first_failed_at,
+            "last_failed_at": job.last_failed_at,
             "why": why_dead(job),
             "metadata": job.metadata,
         }

@@ -83,16 +83,19 @@ def _findings(session: Session) -> list[Finding]:
 
 def gather(queue: TaskQueue, stale_pids: list[int]) -> Facts:
     """The facts that the checks judge."""
+    from leasehold.cli.workers.overview import is_gone
     from leasehold.observe.health import WORKER_SILENT_SECONDS, Facts
 
     now = queue.now()
     lost = queue.lost_workers()
+    workers = queue.workers()
     return Facts(
         store=queue.describe(),
         now=now,
         wall_clock=SYSTEM.now(),
-        workers=queue.workers(),
+        workers=workers,
         lost_workers=lost,
+        gone_consumers=[each for each in workers if each.is_consumer and is_gone(each)],
         stale_pids=stale_pids,
         stuck=[
             job
@@ -103,6 +106,7 @@ def gather(queue: TaskQueue, stale_pids: list[int]) -> Facts:
         ],
         unrunnable=_unrunnable(queue),
         schedules=queue.schedules.list(),
+        cleanup=next(iter(queue.cleanups(1)), None),
         dead_letters=len(queue.dead_letters),
     )
 

@@ -27,6 +27,7 @@ _OPTIONS = (
     click.option("--meta", type=TAG, multiple=True, help="With this tag; may be repeated."),
     click.option("--key", "idempotency_key", help="With this idempotency key."),
     click.option("--parent", "parent_id", help="Children of this job."),
+    click.option("--limit-key", help="With this limit key."),
     click.option("--error", "error_text", help="With this in the latest error."),
     click.option("--search", "text", help="With this in the payload or the latest error."),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime
 from itertools import islice
 from typing import Any, Final
 
@@ -12,10 +12,12 @@ import click
 
 from leasehold.cli.command import command
 from leasehold.cli.filters import filter_options
-from leasehold.cli.output import Column, Document, emit
+from leasehold.cli.options import DAY, DURATION
+from leasehold.cli.output import Column, Document, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of
 from leasehold.core.model.search import HeavyField, JobFilter
+from leasehold.documents.archive import archived_document
 from leasehold.documents.jobs import job_document
 from leasehold.documents.records import document_of
 from leasehold.worker.task import COMMAND_TASK
@@ -44,9 +46,10 @@ def columns(now: datetime, *, archived: bool = False) -> list[Column]:
         Column("attempts", "TRIES", right=True, spare=4),
         Column("created_at", "AGE", age, right=True, spare=2),
         Column("completed_at", "ENDED", age, right=True, spare=2),
+        Column("run_seconds", "RAN", age_of, right=True, spare=1),
         Column("error", "ERROR", error_line, fit="cut", spare=3),
     ]
-    hidden = ("priority", "created_at") if archived else ("completed_at",)
+    hidden = ("priority", "created_at") if archived else ("completed_at", "run_seconds")
     return [column for column in shown if column.field not in hidden]
 
 
@@ -60,21 +63,57 @@ def columns(now: datetime, *, archived: bool = False) -> list[Column]:
     show_default=True,
     help="How many at most; 0 for all.",
 )
+@click.option("--count", is_flag=True, help="Only say how many there are.")
 @click.option("--archived", is_flag=True, help="Jobs that were pruned, as the archive knows them.")
-def list_jobs(session: Session, *, where: JobFilter, limit: int, archived: bool) -> None:
+@click.option("--slowest", is_flag=True, help="With --archived: those that ran longest first.")
+@click.option("--ran-min", type=DURATION, help="With --archived: ran for so long or longer.")
+@click.option("--ran-max", type=DURATION, help="With --archived: ran for so long at most.")
+@click.option("--ended-from", type=DAY, help="With --archived: ended on this day (UTC) or later.")
+@click.option("--ended-until", type=DAY, help="With --archived: ended on this day at the latest.")
+def list_jobs(
+    session: Session,
+    /,
+    *,
+    where: JobFilter,
+    limit: int,
+    count: bool,
+    archived: bool,
+    **of_the_archive: Any,
+) -> None:
     """List jobs, the last submitted first.
 
     Everything given must hold. For programs, -o jsonl prints job by job, however many there are.
+    --count is exact up to 10,000, and beyond that where only queues and statuses are named.
 
     \b
     Examples: queuectl list --status dead,failed --queue mail
+              queuectl list --limit-key acme --count
               queuectl list --meta tenant=acme --created-from -2h --limit 0 -o jsonl
+              queuectl list --archived --task reports:nightly --slowest -n 10
     """
-    find = _archived if archived else _jobs
+    given = [value for value in of_the_archive.values() if value is not None and value is not False]
+    if given and not archived:
+        raise click.UsageError(
+            "--slowest, --ran-min, --ran-max, --ended-from and --ended-until go with --archived"
+        )
+    if count:
+        _print_count(session, where, archived=archived)
+        return
     shown = columns(session.queue.now(), archived=archived)
-    documents = find(session, where, limit)
+    documents = (
+        _archived(session, where, limit, **of_the_archive)
+        if archived
+        else _jobs(session, where, limit)
+    )
     told = map(_told, documents) if session.format == "table" else documents
     emit(session, told, shown, nothing="no job fits")
+
+
+def _print_count(session: Session, where: JobFilter, *, archived: bool) -> None:
+    if archived:
+        raise click.UsageError("--count counts jobs of the store, not of the archive")
+    found = session.queue.count(where)
+    emit_one(session, document_of(found), show=lambda: click.echo(str(found)))
 
 
 def _told(document: Document) -> Document:
@@ -109,18 +148,35 @@ def _jobs(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:
         if cursor is None:
             return
         if limit and not left:
-            _tell_of_more(session, limit)
+            total = session.queue.count(where)
+            _tell_later(session, f"{limit:,} of {total}: raise --limit, or 0 for all")
             return
 
 
-def _archived(session: Session, where: JobFilter, limit: int) -> Iterator[Document]:
-    found = session.queue.archive.search(where)
-    yield from map(document_of, islice(found, limit or None))
+def _archived(
+    session: Session,
+    where: JobFilter,
+    limit: int,
+    *,
+    slowest: bool,
+    ran_min: float | None,
+    ran_max: float | None,
+    ended_from: date | None,
+    ended_until: date | None,
+) -> Iterator[Document]:
+    found = session.queue.archive.search(
+        where,
+        first_day=ended_from,
+        last_day=ended_until,
+        run_seconds_min=ran_min,
+        run_seconds_max=ran_max,
+        slowest_first=slowest,
+    )
+    yield from map(archived_document, islice(found, limit or None))
     if limit and next(found, None) is not None:
-        _tell_of_more(session, limit)
+        _tell_later(session, f"there are more than these {limit:,}: raise --limit, or 0 for all")
 
 
-def _tell_of_more(session: Session, limit: int) -> None:
+def _tell_later(session: Session, hint: str) -> None:
     """Say it below the table, which is not printed yet."""
-    hint = f"there are more than these {limit:,}: raise --limit, or 0 for all"
     click.get_current_context().call_on_close(lambda: session.tell(hint))

@@ -16,13 +16,13 @@ from leasehold.cli.output import Column, emit
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
-from leasehold.core.model.joblog import JobLog
 from leasehold.documents.records import document_of
 from leasehold.errors import ResultTimeoutError
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.task import COMMAND_TASK
 
 LOOK_SECONDS: Final = 0.2
+LINES_AT_ONCE: Final = 200
 READ_BYTES: Final = 65_536
 LINE_BYTES_MAX: Final = 16_384
 """A longer line is cut: the file has all of it."""
@@ -117,23 +117,39 @@ def _lines(session: Session, job: Job, attempt: int | None) -> Iterator[OutputLi
     if job.task == COMMAND_TASK:
         yield from output_lines(session.queue, job, attempt=attempt)
     else:
-        yield from _logged(session, session.queue.job_log(job), seen=0)
+        yield from LogReader(session, job).new_lines()
 
 
-def _logged(session: Session, log: JobLog, seen: int) -> Iterator[OutputLine]:
-    """The lines after the first so many, which were seen; says how many are missing in between."""
-    missed = log.dropped - seen
-    if missed > 0:
-        session.tell(f"{missed:,} earlier line(s) were dropped: the last 1000 are kept")
-    for line in log.lines[max(0, -missed) :]:
-        yield OutputLine("log", line.text, line.at)
+class LogReader:
+    """Reads a task's log that grows, page by page: only what was not read before."""
+
+    def __init__(self, session: Session, job: Job) -> None:
+        self._session = session
+        self._job = job
+        self._seen = 0
+        """The number of the last line that was read."""
+
+    def new_lines(self) -> Iterator[OutputLine]:
+        """The lines that came since the last look; says how many are missing in between."""
+        more = True
+        while more:
+            cursor = str(self._seen) if self._seen else None
+            page = self._session.queue.log_page(self._job, limit=LINES_AT_ONCE, cursor=cursor)
+            if page.missed:
+                self._session.tell(
+                    f"{page.missed:,} earlier line(s) were dropped: the last 1000 are kept"
+                )
+            self._seen += page.missed + len(page.lines)
+            more = page.next_cursor is not None
+            for line in page.lines:
+                yield OutputLine("log", line.text, line.at)
 
 
 def _follow(session: Session, job: Job) -> Iterator[OutputLine]:
     """Lines as they come, over all attempts that are still to come, until the job has ended."""
     queue = session.queue
     tails: list[Tail] = []
-    seen = 0
+    log = LogReader(session, job)
     shown: tuple[str, str] | None = None
     while True:
         # A job that was leased again names its new files only when its command has begun.
@@ -145,9 +161,7 @@ def _follow(session: Session, job: Job) -> Iterator[OutputLine]:
         for tail in tails:
             yield from tail.new_lines()
         if job.task != COMMAND_TASK:
-            log = queue.job_log(job)
-            yield from _logged(session, log, seen)
-            seen = log.dropped + len(log.lines)
+            yield from log.new_lines()
         if job.is_terminal:
             yield from _all_rests(tails)
             session.tell(f"job {job.id} is {job.status.value}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 import click
@@ -147,8 +147,23 @@ def _scalar(text: str) -> Any:
     return text if isinstance(value, list | dict) else value
 
 
+class Day(click.ParamType[date]):
+    """A day, as 2026-01-31."""
+
+    name = "day"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        if isinstance(value, date):
+            return value
+        try:
+            return date.fromisoformat(value.strip())
+        except ValueError:
+            self.fail(f"{value!r} is no day: write 2026-01-31", param, ctx)
+
+
 DURATION: Final = Duration()
 MOMENT: Final = Moment()
+DAY: Final = Day()
 PRIORITY: Final = PriorityType()
 TAG: Final = Tag()
 NAMES: Final = Names()

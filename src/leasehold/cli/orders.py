@@ -15,11 +15,14 @@ from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import AmbiguousIdError, job_id_of
 from leasehold.cli.output import Document, emit, jobs_counted
 from leasehold.cli.safe import safe
-from leasehold.cli.session import Session
+from leasehold.cli.session import Session, actor
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import Order as FilterOrder
+from leasehold.core.rules.filter_orders import OrderedJob
 from leasehold.errors import JobNotFoundError, LeaseholdError
+from leasehold.queue.orders import order_in_parts
 
 Answer = Job | LeaseholdError
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,10 +36,10 @@ class Order(NamedTuple):
     statuses: frozenset[Status]
     """Those in which a job can take it."""
     carry_out: Callable[[Sequence[str]], list[Answer]]
+    by_filter: FilterOrder
+    """The same for all jobs that fit, which never leave the store for it."""
     unless_said: frozenset[Status] = frozenset()
     """Those that a filter means which names no status; all of them if empty."""
-    oldest_first: bool = False
-    """In which order a filter's jobs get it; else the last submitted ones come first."""
     asks: bool = False
     """Whether you are asked even if you name the jobs: what is deleted does not come back."""
 
@@ -106,9 +109,8 @@ def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
 
 
 def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
-    jobs = session.queue.search(
-        _able(order, chosen.where), without=("payload", "result", "metadata")
-    )
+    where = _able(order, chosen.where)
+    jobs = session.queue.search(where, without=("payload", "result", "metadata"))
     found = [_document(job.id, job, done=False) for job in jobs]
     if not found:
         session.tell(f"there is no job to {order.verb}")
@@ -118,18 +120,19 @@ def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
     if not agreed(session, what, yes=chosen.yes, dry_run=chosen.dry_run):
         _print(session, found)
         return
-    job_ids = [each["id"] for each in (reversed(found) if order.oldest_first else found)]
-    answers = dict(zip(job_ids, order.carry_out(job_ids), strict=True))
     # Whoever has moved on since then does not fit any more: that is no failure.
-    changed = {name: each for name, each in answers.items() if isinstance(each, Job)}
-    _print(session, [_document(*each, done=True) for each in changed.items()])
+    queue = session.queue
+    parts = order_in_parts(queue.store, order.by_filter, where, actor(), queue.blobs)
+    changed = [job for part in parts for job in part.jobs]
+    _print(session, [_document(job.id, job, done=True) for job in changed])
     if session.format == "table":
         click.echo(f"{order.done} {jobs_counted(len(changed))}")
-    stopping = sum(_is_stopping(order, job) for job in changed.values())
+    stopping = sum(_is_stopping(order, job) for job in changed)
     if stopping:
         session.tell(f"{stopping:,} of them are running: their workers were asked to stop them")
-    if len(changed) < len(answers):
-        session.tell(f"{jobs_counted(len(answers) - len(changed))} had moved on meanwhile")
+    moved_on = len({each["id"] for each in found} - {job.id for job in changed})
+    if moved_on:
+        session.tell(f"{jobs_counted(moved_on)} had moved on meanwhile")
 
 
 def _able(order: Order, where: JobFilter) -> JobFilter:
@@ -159,11 +162,11 @@ def _outcome(order: Order, job: Job) -> str:
     return f"{job.id} {order.done}"
 
 
-def _is_stopping(order: Order, job: Job) -> bool:
+def _is_stopping(order: Order, job: Job | OrderedJob) -> bool:
     return order.verb == "cancel" and job.status is Status.RUNNING
 
 
-def _document(name: str, answer: Answer, *, done: bool) -> dict[str, Any]:
+def _document(name: str, answer: Answer | OrderedJob, *, done: bool) -> dict[str, Any]:
     if isinstance(answer, LeaseholdError):
         return {"id": name, "ok": False, "status": None, "priority": None, "error": str(answer)}
     return {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.cli.session import Session
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.records import at_work
 from leasehold.core.model.status import Status
+from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.queues import queue_figures
 from leasehold.documents.records import document_of
 
@@ -21,6 +22,7 @@ QueueFigures = Mapping[str, Any]
 
 LATELY: Final = ("throughput_per_second", "error_rate", "oldest_pending_age_seconds")
 LATELY_SECONDS: Final = 300.0
+FAILURES_SHOWN: Final = 3
 
 
 class Overview(NamedTuple):
@@ -31,6 +33,8 @@ class Overview(NamedTuple):
     total: Mapping[str, int]
     queues: Sequence[QueueFigures]
     workers: Sequence[Mapping[str, Any]]
+    failures: Sequence[Mapping[str, Any]] = ()
+    """What failed most of what failed within a day."""
 
     def document(self) -> dict[str, Any]:
         """For programs."""
@@ -40,6 +44,7 @@ class Overview(NamedTuple):
             "jobs": {status.value: self.total[status.value] for status in Status},
             "queues": list(self.queues),
             "workers": list(self.workers),
+            "failures": list(self.failures),
             "warnings": list(warnings_of(self)),
         }
 
@@ -50,8 +55,9 @@ def look(session: Session, *, lately: bool = False) -> Overview:
     Nothing of it counts jobs one by one, and all queues are read at once but for the latter.
     """
     queue = session.queue
+    now = queue.now()
     return Overview(
-        at=queue.now(),
+        at=now,
         store=session.shown_store,
         total=queue.get_queue_stats(),
         queues=[
@@ -59,9 +65,13 @@ def look(session: Session, *, lately: bool = False) -> Overview:
             for info in queue.list_queues()
         ],
         workers=[
-            document_of(worker)
-            for worker in at_work(queue.workers(), queue.lost_workers(), queue.now())
+            document_of(worker) for worker in at_work(queue.workers(), queue.lost_workers(), now)
         ],
+        failures=[
+            document_of(failure)
+            for failure in queue.failures(limit=FAILURES_MAX)
+            if now - failure.last_at < timedelta(days=1)
+        ][:FAILURES_SHOWN],
     )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import click
 
 from leasehold.cli.command import command
 from leasehold.cli.confirm import agreed, destructive
-from leasehold.cli.output import emit_one
+from leasehold.cli.output import console, emit_one
 from leasehold.cli.session import Session
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.status import Status
@@ -36,13 +40,24 @@ def prune(
     what = _what(session, emergency=emergency, dead=dead)
     if (emergency or dry_run) and not agreed(session, what, yes=yes, dry_run=dry_run):
         return
-    done = session.queue.prune(force=force, emergency=emergency, dead=dead)
+    with _progress(session) as tell:
+        done = session.queue.prune(force=force, emergency=emergency, dead=dead, on_progress=tell)
     if done is None:
         session.tell("nothing was pruned: it is not due, or not worth it; --force does it now")
         nothing = dict.fromkeys(CleanUp.__struct_fields__)
         emit_one(session, {**nothing, "pruned": 0}, show=lambda: None)
         return
     emit_one(session, {**document_of(done), "pruned": done.pruned})
+
+
+@contextmanager
+def _progress(session: Session) -> Iterator[Callable[[CleanUp], None] | None]:
+    """On a terminal, a line that tells how far it is."""
+    if session.format != "table" or not sys.stderr.isatty():
+        yield None
+        return
+    with console(stderr=True).status("looking for what is old") as line:
+        yield lambda record: line.update(str(record))
 
 
 def _what(session: Session, *, emergency: bool, dead: bool) -> str:

@@ -54,6 +54,8 @@ COLUMNS: Final = (
         Column(status.value, status.value.upper(), "{:,}".format, right=True)
         for status in (Status.PENDING, Status.RUNNING, Status.DEAD)
     ),
+    Column("changed_at", "CHANGED", fit="keep", spare=2),
+    Column("changed_by", "BY", fit="cut", spare=3),
     Column("config", "RULES", _told),
 )
 

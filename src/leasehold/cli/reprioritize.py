@@ -9,6 +9,7 @@ from leasehold.cli.options import PRIORITY
 from leasehold.cli.orders import Chosen, Order, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.status import WAITING
+from leasehold.core.rules.filter_orders import ReprioritizeAll
 
 
 @command()
@@ -32,5 +33,6 @@ def reprioritize(session: Session, *, chosen: Chosen, priority: int) -> None:
         done="reprioritized",
         statuses=WAITING,
         carry_out=lambda job_ids: session.queue.reprioritize_each(job_ids, priority),
+        by_filter=ReprioritizeAll(priority),
     )
     give(session, order, chosen)

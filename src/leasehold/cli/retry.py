@@ -8,6 +8,7 @@ from leasehold.cli.command import command
 from leasehold.cli.orders import Chosen, Order, give, takes_jobs
 from leasehold.cli.session import Session
 from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import ReplayAll
 
 
 @command()
@@ -29,9 +30,8 @@ def retry(session: Session, *, chosen: Chosen, reset_attempts: bool) -> None:
         done="replayed",
         statuses=frozenset({Status.DEAD, Status.CANCELLED}),
         carry_out=lambda job_ids: session.queue.replay_each(job_ids, reset_attempts=reset_attempts),
+        by_filter=ReplayAll(reset_attempts),
         # Who was cancelled was cancelled on purpose.
         unless_said=frozenset({Status.DEAD}),
-        # Dependencies are as a rule older than what depends on them.
-        oldest_first=True,
     )
     give(session, order, chosen)

@@ -12,7 +12,7 @@ from leasehold.cli.command import command, group
 from leasehold.cli.complete import schedule_names
 from leasehold.cli.confirm import agreed, destructive
 from leasehold.cli.options import DURATION, JSON, MOMENT, PRIORITY, TAG
-from leasehold.cli.output import Column, cell, emit, emit_one
+from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule
 from leasehold.core.model.timing import Cron, Every, Timing
@@ -22,15 +22,15 @@ from leasehold.documents.schedules import schedule_document
 F = TypeVar("F", bound=Callable[..., Any])
 
 COLUMNS = (
-    Column("name", "NAME"),
-    Column("state", "STATE"),
+    Column("name", "NAME", fit="cut"),
+    Column("standing", "STATE", fit="keep"),
     Column("timing", "TIMING"),
-    Column("task", "TASK"),
-    Column("queue", "QUEUE"),
+    Column("task", "TASK", fit="cut"),
+    Column("queue", "QUEUE", fit="cut", spare=4),
     Column("next_runs", "NEXT RUNS (UTC)", lambda runs: ", ".join(map(cell, runs)) or "-"),
-    Column("last_at", "LAST"),
-    Column("fired", "FIRED", right=True),
-    Column("error", "ERROR"),
+    Column("last_at", "LAST", spare=3),
+    Column("fired", "FIRED", right=True, spare=2),
+    Column("error", "ERROR", fit="cut", spare=1),
 )
 
 _name = click.argument("name", shell_complete=schedule_names)
@@ -45,17 +45,21 @@ def schedule() -> None:
 def list_schedules(session: Session) -> None:
     """List schedules, with their next runs.
 
+    One is overdue if its tick is past and no worker has fired it yet.
+
     \b
     Example: queuectl schedule list
     """
     queue = session.queue
     now = queue.now()
-    emit(
-        session,
-        (schedule_document(each, now) for each in queue.schedules),
-        COLUMNS,
-        nothing="there are no schedules: `schedule add`",
-    )
+    documents = (schedule_document(each, now) for each in queue.schedules)
+    told = map(_told, documents) if session.format == "table" else documents
+    emit(session, told, COLUMNS, nothing="there are no schedules: `schedule add`")
+
+
+def _told(document: Document) -> Document:
+    """As a table shows it: a tick that nobody has fired yet, though it is due, is overdue."""
+    return {**document, "standing": "overdue" if document["overdue"] else document["state"]}
 
 
 @command(of=schedule)

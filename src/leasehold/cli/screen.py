@@ -158,6 +158,7 @@ class View:
             Text(_worker_heading(width), style="bold"),
             *workers[:worker_room],
             *([] if workers else [Text(_fitted("  no worker is running: `worker start`", width))]),
+            *_failure_lines(now, width),
         ]
         return lines[:height]
 
@@ -244,6 +245,19 @@ def _worker_cells(cells: Sequence[str], width: int) -> str:
     left = max(2, width - len(right))
     names = _fitted(name, left * 2 // 3) + " " + _fitted(queues, left - left * 2 // 3 - 1)
     return _fitted(names + right, width)
+
+
+def _failure_lines(now: Overview, width: int) -> list[Text]:
+    """What failed most within a day, if there is room below the rest."""
+    if not now.failures:
+        return []
+    lines = [
+        f"{failure['count']:>8,}  {safe(failure['task'])}: {safe(failure['error_type'])}: "
+        f"{safe(failure['message'])}"
+        for failure in now.failures
+    ]
+    heading = _fitted("  FAILED  WHAT, WITHIN A DAY: `stats --by error`", width)
+    return [Text(), Text(heading, style="bold"), *(Text(_fitted(line, width)) for line in lines)]
 
 
 def _around(rows: Sequence[Row], selected: str | None, room: int) -> Sequence[Row]:

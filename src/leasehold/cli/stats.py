@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, Final, Literal
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, get_args
 
 import click
 
+from leasehold.cli.breakdowns import (
+    ALL,
+    print_attempts,
+    print_errors,
+    print_priorities,
+    print_timeline,
+    print_workers,
+)
 from leasehold.cli.command import command
 from leasehold.cli.complete import queue_names
-from leasehold.cli.options import DURATION
+from leasehold.cli.options import DURATION, MOMENT, NAMES
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of, took
-from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT
+from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT, WORKERS_KEPT
+from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.metrics import metrics_document, point_document
 from leasehold.documents.queues import totals_document
 
-ALL: Final = "(all)"
-"""How a table calls the whole store; programs get null."""
+By = Literal["minute", "day", "priority", "attempt", "worker", "error"]
 WINDOW: Final = 3600.0
-LAST: Final = {"minute": 60, "day": 30}
-KEPT: Final = {"minute": MINUTES_KEPT, "day": DAYS_KEPT}
+LAST: Final[dict[str | None, int]] = {"minute": 60, "day": 30, "worker": 20, "error": 20}
+KEPT: Final[dict[str | None, int]] = {
+    "minute": MINUTES_KEPT, "day": DAYS_KEPT, "worker": WORKERS_KEPT, "error": FAILURES_MAX,
+}  # fmt: skip
 TOTALS: Final = {
-    "submitted": 0, "completed": 0, "failed": 0, "retried": 2, "dead": 0, "cancelled": 1,
-    "recovered": 3, "rejected": 4, "cleaned": 5,
+    "submitted": 0, "leased": 6, "completed": 0, "failed": 0, "retried": 2, "dead": 0,
+    "cancelled": 1, "lost": 7, "recovered": 3, "renewed": 9, "rejected": 4, "rate_limited": 8,
+    "cleaned": 5,
 }  # fmt: skip
 """What is counted for good, and how easily a narrow terminal does without it."""
 
@@ -69,7 +80,10 @@ POINT_COLUMNS: Final = (
 )
 TOTAL_COLUMNS: Final = (
     _QUEUE,
-    *(_count(f"total_{name}", name.upper(), spare) for name, spare in TOTALS.items()),
+    *(
+        _count(f"total_{name}", name.upper().replace("_", "-"), spare)
+        for name, spare in TOTALS.items()
+    ),
     Column("failure_percent", "FAILED %", "{:.1f}".format, right=True),
 )
 
@@ -77,17 +91,24 @@ TOTAL_COLUMNS: Final = (
 @command()
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
 @click.option("--window", type=DURATION, help="The time before now, up to 48h.  [default: 1h]")
-@click.option("--by", type=click.Choice(["minute", "day"]), help="One row for each, oldest first.")
+@click.option("--by", type=click.Choice(get_args(By)), help="One row for each.")
 @click.option("--last", type=click.IntRange(1), metavar="N",
-              help="How many of them.  [default: 60 minutes, 30 days]")  # fmt: skip
+              help="How many of them.  [default: 60 minutes, 30 days, 20 others]")  # fmt: skip
+@click.option("--metric", "metrics", type=NAMES, multiple=True, metavar="NAMES",
+              help="These figures, by minute or day.")  # fmt: skip
+@click.option("--since", type=MOMENT, help="From when, for --metric.  [default: -1h]")
+@click.option("--until", type=MOMENT, help="Up to when, for --metric.  [default: now]")
 @click.option("--totals", is_flag=True, help="What was ever counted, in place of a window.")
 def stats(
     session: Session,
     *,
     queues: tuple[str, ...],
     window: float | None,
-    by: Literal["minute", "day"] | None,
+    by: By | None,
     last: int | None,
+    metrics: tuple[tuple[str, ...], ...],
+    since: datetime | None,
+    until: datetime | None,
     totals: bool,
 ) -> None:
     """How queues do: depth, throughput, errors, times.
@@ -100,28 +121,73 @@ def stats(
     Without a name all queues are listed, and last the whole store, whose queue is `null` for
     programs and which remembers deleted queues, too; --by then has the rows of the whole store.
 
+    --by priority tells how long jobs of each band waited, --by attempt which attempts failed and
+    were retried, both over --window; --by worker and --by error what each worker ever did, and
+    which errors come how often and since when. Errors that differ only in numbers, ids and
+    addresses are one. --metric has any figure that -o json shows, for each minute (48 hours) or day
+    (400 days); `-` is what is not known.
+
     \b
     Examples: queuectl stats --window 15m
               queuectl stats mail --by minute --last 30
+              queuectl stats --by error
+              queuectl stats mail --metric failed,wait_p95_seconds --since -6h
               queuectl stats --totals -o json | jq '.[-1].total_completed'
     """
-    if sum((window is not None, by is not None, totals)) > 1:
-        raise click.UsageError("give one of --window, --by and --totals")
-    if last is not None and by is None:
-        raise click.UsageError("--last is for --by minute or --by day")
-    if window is not None and not 1 <= window <= MINUTES_KEPT * 60:
-        raise click.UsageError("--window is from 1s to 48h: look further back with --by day")
-    if last is not None and by is not None and last > KEPT[by]:
-        raise click.UsageError(f"--last is at most {KEPT[by]:,}: more {by}s are not kept")
+    _check(window, by, last, metrics, since or until, totals=totals)
     named = tuple(dict.fromkeys(queues))
-    if by is not None:
+    seconds = WINDOW if window is None else window
+    if metrics:
+        print_timeline(
+            session,
+            named,
+            [name for names in metrics for name in names],
+            since=since or session.queue.now() - timedelta(hours=1),
+            until=until,
+            by="day" if by == "day" else "minute",
+        )
+    elif by == "priority":
+        print_priorities(session, named, seconds)
+    elif by == "attempt":
+        print_attempts(session, named, seconds)
+    elif by == "worker":
+        if named:
+            raise click.UsageError("--by worker is about all queues: name none")
+        print_workers(session, last or LAST[by])
+    elif by == "error":
+        print_errors(session, named, last or LAST[by])
+    elif by is not None:
         _print_series(session, named, by, last or LAST[by])
     elif totals:
         _print(session, _each(session, named, _totals), TOTAL_COLUMNS)
     else:
-        seconds = WINDOW if window is None else window
         figures = _each(session, named, lambda session, name: _lately(session, name, seconds))
         _print(session, figures, WINDOW_COLUMNS)
+
+
+def _check(
+    window: float | None,
+    by: By | None,
+    last: int | None,
+    metrics: object,
+    moments: object,
+    *,
+    totals: bool,
+) -> None:
+    """Refuse what does not go together."""
+    lately = by in (None, "priority", "attempt")
+    if (window is not None and not lately) or (totals and (by or window is not None)):
+        raise click.UsageError("give one of --window, --by and --totals")
+    if metrics and (totals or window is not None or last or by not in (None, "minute", "day")):
+        raise click.UsageError("--metric goes with --since, --until and --by minute or day")
+    if moments and not metrics:
+        raise click.UsageError("--since and --until are for --metric: name one, or give --window")
+    if last is not None and by not in LAST:
+        raise click.UsageError("--last is for --by minute, day, worker or error")
+    if window is not None and not 1 <= window <= MINUTES_KEPT * 60:
+        raise click.UsageError("--window is from 1s to 48h: look further back with --by day")
+    if last is not None and by in KEPT and last > KEPT[by]:
+        raise click.UsageError(f"--last is at most {KEPT[by]:,}: more {by}s are not kept")
 
 
 def _each(session: Session, named: Sequence[str], figures: Any) -> list[Document]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import click
 
+from leasehold.cli.breakdowns import ERRORS_AT_A_GLANCE, error_line
 from leasehold.cli.command import command
 from leasehold.cli.output import Column, Document, cell, emit, emit_one, jobs_counted
 from leasehold.cli.overview import look, warnings_of
@@ -28,6 +29,7 @@ WORKER_COLUMNS = (
 def status(session: Session) -> None:
     """What there is: queues, jobs and workers.
 
+    If anything failed within a day, the most frequent errors follow; `stats --by error` has all.
     Counts are kept by the store, never counted: it is as fast with millions of jobs. On standard
     error it warns of what looks wrong, such as a queue that nobody serves.
 
@@ -44,6 +46,9 @@ def status(session: Session) -> None:
         emit(session, seen.queues, queue_columns(seen.queues), nothing="there is no queue yet")
         click.echo()
         emit(session, seen.workers, WORKER_COLUMNS, nothing="no worker is running: `worker start`")
+        if seen.failures:
+            click.echo()
+            emit(session, map(error_line, seen.failures), ERRORS_AT_A_GLANCE)
         for warning in warnings_of(seen):
             session.tell(f"note: {warning}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,20 +10,28 @@ import click
 from leasehold.cli.command import command, group
 from leasehold.cli.exits import Exit
 from leasehold.cli.options import DURATION, NAMES, LeaseLength
-from leasehold.cli.output import Column, cell, emit, emit_one
+from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 from leasehold.cli.workers.plan import GRACE_SECONDS, SLOTS, Plan, workers_folder
 from leasehold.documents.records import document_of
 
+
+def _jobs(current: Sequence[Document]) -> str:
+    """What a worker runs, in a few words."""
+    return ", ".join(f"{job['task']} {job['id']}" for job in current) or "-"
+
+
 STATUS_COLUMNS = (
     Column("id", "WORKER"),
+    Column("kind", "KIND"),
     Column("state", "STATE"),
     Column("pid", "PID", right=True),
     Column("crew_pid", "CREW", right=True),
     Column("queues", "QUEUES", ",".join),
     Column("slots", "SLOTS", right=True),
     Column("running", "RUNNING", right=True),
+    Column("jobs", "JOBS", _jobs, fit="cut", spare=1),
     Column("started_at", "SINCE"),
     Column("heartbeat_at", "LAST HEARTBEAT"),
 )
@@ -192,8 +201,9 @@ def status(session: Session) -> None:
     """Which workers there are, alive or not, and what they run.
 
     A worker is `alive`, `dead` (that is proved; its jobs are run again by the next worker that
-    looks) or `silent` (no heartbeat for two minutes). Pid files of processes that are gone are
-    removed.
+    looks) or `silent` (no heartbeat for two minutes). A consumer, a program that leases in a loop
+    of its own, is `gone` when its process is: its jobs wait for their leases to end. Pid files of
+    processes that are gone are removed.
 
     \b
     Example:

@@ -8,13 +8,14 @@ from leasehold.core.model.job import Attempt, Job
 from leasehold.documents.records import document_of
 from leasehold.errors import PayloadError
 
-_AS_STORED: Final = ("payload_data", "result_data", "codec", "result_codec")
+AS_STORED: Final = ("payload_data", "result_data", "codec", "result_codec")
+"""Fields of a job that its document shows as data."""
 
 
 def job_document(job: Job) -> dict[str, Any]:
     """A job, every field of it; payload and result as plain data where they are at hand."""
     return {
-        **document_of(job, without=_AS_STORED),
+        **document_of(job, without=AS_STORED),
         "payload": plain(job, "payload"),
         "result": plain(job, "result"),
         "stdout_path": job.stdout_path,

@@ -23,6 +23,10 @@ def queue_document(info: QueueInfo) -> dict[str, Any]:
         "config": document_of(info.config),
         "held_until": in_utc(info.held_until),
         "next_start_at": in_utc(info.next_start_at),
+        "created_at": in_utc(info.created_at),
+        "created_by": info.created_by,
+        "changed_at": in_utc(info.changed_at),
+        "changed_by": info.changed_by,
     }
 
 

@@ -33,6 +33,7 @@ def schedule_document(known: Schedule, now: datetime) -> dict[str, Any]:
         "grace_seconds": draft.grace_seconds,
         "overlap": draft.overlap,
         "next_at": known.next_at,
+        "overdue": not known.paused and known.next_at is not None and known.next_at < now,
         "next_runs": next_runs(known, now),
         "last_at": known.last_at,
         "last_job_id": known.last_job_id,

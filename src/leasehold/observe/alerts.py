@@ -103,7 +103,7 @@ def failure_rate(figures: QueueFigures) -> Finding:
         f"{rate:.1%} of {figures.attempts:,} attempts failed"
         + ("" if enough else f" (fewer than {ATTEMPTS_MIN} are too few to judge)"),
         "retries cost time, and some of these jobs will be dead letters",
-        "see the errors: queuectl list --status failed,dead",
+        f"see which errors, and since when: queuectl stats {figures.queue} --by error",
     )
 
 

@@ -7,13 +7,14 @@ a store in memory has no disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.model.lease import StuckJob
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
 
@@ -40,6 +41,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[WorkerInfo] = []
     lost_workers: list[str] = []
     """Workers that are proved dead and not yet swept."""
+    gone_consumers: list[WorkerInfo] = []
+    """Consumers of this machine whose process is not there any more."""
     stale_pids: list[int] = []
     """Processes that left a pid file behind, and are proved gone."""
     stuck: list[StuckJob] = []
@@ -47,6 +50,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     unrunnable: dict[str, str] = {}
     """Tasks whose jobs workers handed back because they cannot run them, and the latest reason."""
     schedules: list[Schedule] = []
+    cleanup: CleanUp | None = None
+    """The latest one."""
     dead_letters: int = 0
 
 
@@ -223,6 +228,26 @@ def schedules(facts: Facts) -> Finding:
     )
 
 
+def clean_ups(facts: Facts) -> Finding:
+    """A clean-up works in short writes with long pauses, and is over within a minute."""
+    latest = facts.cleanup
+    if latest is None:
+        return _ok("clean_ups", "none was due yet")
+    if not latest.is_slow:
+        return _ok("clean_ups", f"the latest took {latest.duration_seconds:,.1f} s")
+    goes_on = latest.ended_at is None
+    return Finding(
+        check="clean_ups",
+        level=Level.WARNING,
+        found=f"clean-up {latest.run} {'has taken' if goes_on else 'took'} "
+        f"{latest.duration_seconds:,.0f} s, {latest.lock_seconds:,.1f} s of them under the write "
+        f"lock, for {latest.pruned:,} job(s){' so far' if goes_on else ''}",
+        meaning="more jobs end between two clean-ups than one takes in a minute, or the disk is "
+        "slow",
+        advice="clean up more often: queuectl config set prune_interval 1h",
+    )
+
+
 # -- workers and leases ------------------------------------------------------------------------
 
 
@@ -236,8 +261,18 @@ def workers(facts: Facts) -> Finding:
             meaning="it left without a word; the next sweep takes its jobs back",
             advice="queuectl sweep, then start a worker: queuectl worker start",
         )
-    before = facts.now - timedelta(seconds=WORKER_SILENT_SECONDS)
-    silent = [worker for worker in facts.workers if worker.heartbeat_at < before]
+    abandoned = [consumer for consumer in facts.gone_consumers if consumer.running]
+    if abandoned:
+        first = abandoned[0]
+        return Finding(
+            check="workers",
+            level=Level.WARNING,
+            found=f"consumer {first.id} is gone and holds {first.running} job(s)"
+            + _others(len(abandoned)),
+            meaning=f"its process {first.pid} ended without a word; they wait for their leases",
+            advice="wait, or look at queuectl stuck --silent 1m; its --requeue takes them back",
+        )
+    silent = [worker for worker in facts.workers if not is_at_work(worker, facts.now)]
     if silent:
         return Finding(
             check="workers",
@@ -245,9 +280,12 @@ def workers(facts: Facts) -> Finding:
             found=f"{silent[0].id} is silent since {silent[0].heartbeat_at:%Y-%m-%d %H:%M:%S}"
             + _others(len(silent)),
             meaning="it is stopped, starved or cut off; its jobs wait for their leases to end",
-            advice=f"look at process {silent[0].pid} on {silent[0].host}",
+            advice="look at the consumer that leases under this name"
+            if silent[0].pid is None
+            else f"look at process {silent[0].pid} on {silent[0].host}",
         )
-    return _ok("workers", f"{len(facts.workers)} worker(s) alive")
+    alive = len(facts.workers) - len(facts.gone_consumers)
+    return _ok("workers", f"{alive} worker(s) alive")
 
 
 def pid_files(facts: Facts) -> Finding:
@@ -327,6 +365,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     leases,
     unknown_tasks,
     schedules,
+    clean_ups,
     dead_letters,
 )
 

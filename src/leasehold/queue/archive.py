@@ -7,7 +7,7 @@ from datetime import date
 from typing import Unpack
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.archive import ArchivedJob
+from leasehold.core.model.archive import ArchivedJob, ArchiveSpan
 from leasehold.core.model.search import JobFilter
 from leasehold.errors import JobNotFoundError
 from leasehold.queue.filters import PAGE_SIZE, FilterFields, filter_of
@@ -46,17 +46,28 @@ class Archive:
         *,
         first_day: date | None = None,
         last_day: date | None = None,
+        run_seconds_min: float | None = None,
+        run_seconds_max: float | None = None,
+        slowest_first: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Iterator[ArchivedJob]:
         """All archived jobs that fit, those archived last first; fetched page by page as you go.
 
-        `first_day` and `last_day` are the days (UTC) on which they ended, both included.
+        `first_day` and `last_day` are the days (UTC) on which they ended, `run_seconds_min` and
+        `run_seconds_max` how long their latest attempt ran, all included. With `slowest_first`
+        those that ran longest come first, and those that never ran are left out.
         """
         wanted = filter_of(where, fields)
+        span = ArchiveSpan(
+            first_day=first_day,
+            last_day=last_day,
+            run_seconds_min=run_seconds_min,
+            run_seconds_max=run_seconds_max,
+        )
         cursor: str | None = None
         while True:
             page = self._store.search_archive(
-                wanted, first_day=first_day, last_day=last_day, limit=PAGE_SIZE, cursor=cursor
+                wanted, span=span, slowest_first=slowest_first, limit=PAGE_SIZE, cursor=cursor
             )
             yield from page.jobs
             cursor = page.next_cursor

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from leasehold.codec import CallCodec
 from leasehold.core.contract.clock_store import ClockRepair
@@ -24,6 +24,7 @@ from leasehold.core.model.job import (
     PriorityLike,
 )
 from leasehold.core.model.joblog import JobLog
+from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.lease import (
     Exchange,
     Lease,
@@ -40,7 +41,7 @@ from leasehold.core.model.records import AuditRecord, WorkerInfo, WorkerTotals
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.retry import Backoff
 from leasehold.core.model.schedule import Schedule
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
@@ -66,6 +67,10 @@ from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.workflow import Workflow, WorkflowRun
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.task import ExecutorKind
+
+if TYPE_CHECKING:
+    from leasehold.queue.keepalive import KeepAlive, OnLost
+    from leasehold.worker.supervisor import RequeueReport
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -593,12 +598,30 @@ class QueueCalls:
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next."""
+        """One page of a search, and the cursor with which to ask for the next.
+
+        With `total` it says how many jobs fit on all pages together, as `count` does.
+        """
         return self._looking.search_page(
-            where, limit=limit, cursor=cursor, without=without, **fields
+            where, limit=limit, cursor=cursor, without=without, total=total, **fields
         )
+
+    def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
+        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+
+        A filter by nothing but queues and statuses is answered from counters, exactly at any
+        number.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", limit_key="acme")
+        >>> queue.count(limit_key="acme").jobs, str(queue.count(task="mail"))
+        (1, '1')
+        """
+        return self._looking.count(where, **fields)
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
@@ -640,7 +663,10 @@ class QueueCalls:
         return self._looking.log_page(job, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
-        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
+
+        Raises QueueNotFoundError for a queue that nobody ever heard of.
+        """
         return self._looking.get_queue_stats(queue)
 
     def queues(self) -> list[str]:
@@ -648,16 +674,26 @@ class QueueCalls:
         return self._looking.queues()
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers, of this process and of others."""
+        """The registered workers, of this process and of others, each with its current jobs."""
         return self._looking.workers()
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first."""
+        """The latest administrative actions, newest first, archived ones included."""
         return self._looking.audit_log(limit)
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next."""
-        return self._looking.audit_page(limit=limit, cursor=cursor)
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next.
+
+        `since` (inclusive) and `before` (exclusive) narrow them to a time.
+        """
+        return self._looking.audit_page(since=since, before=before, limit=limit, cursor=cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """What changed after a cursor, in order; without one, only the cursor to begin with.
@@ -734,10 +770,18 @@ class QueueCalls:
         """`reprioritize` several jobs; one answer each, in order."""
         return self._orders.reprioritize_each(jobs, priority)
 
+    def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: what was leased and kept before is the parent's."""
+        self._consuming.begin_anew_in_fork()
+
+    def close(self) -> None:
+        """Keep no lease alive any longer."""
+        self._consuming.close()
+
     def lease(
         self,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -746,7 +790,11 @@ class QueueCalls:
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
 
-        It is yours until its lease runs out: `ack` or `nack` it, `extend` it while you work.
+        It is yours until its lease runs out: `ack` or `nack` it, and meanwhile `extend` it, or let
+        `keep_alive` do so. `lease_seconds` wins over what the job, its queue and the settings say.
+
+        Whoever leases is in the registry of workers, under the name `worker` (by default that of
+        this process), until it has neither leased nor renewed for two minutes and holds no job.
         """
         return self._consuming.lease(
             queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
@@ -756,7 +804,7 @@ class QueueCalls:
         self,
         limit: int,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -792,6 +840,16 @@ class QueueCalls:
         """
         return self._consuming.nack(lease, error, requeue=requeue, retry_after=retry_after)
 
+    def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
+        """Renew a lease in the background while a block runs: `with queue.keep_alive(lease):`.
+
+        `async with` does the same. Raises LeaseLostError when it begins if the lease is over. Later
+        `is_lost` of what the block gets says so, and `on_lost` is called from another thread: stop
+        then, and leave the job to whoever has it. It ends with the block, or when the lease is
+        settled inside. Leases that one consumer keeps in several threads share one heartbeat.
+        """
+        return self._consuming.keep_alive(lease, on_lost=on_lost)
+
     def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
 
@@ -818,7 +876,7 @@ class QueueCalls:
         self,
         limit: int,
         queue: str | Sequence[str] | None,
-        worker: str,
+        worker: str | None,
         tasks: Sequence[TaskLike] | None,
         lease_seconds: float | None = None,
         parent: JobRef | None = None,
@@ -852,6 +910,10 @@ class QueueCalls:
     def queue_info(self, name: str) -> QueueInfo:
         """A queue's rules and state, and how many of its jobs are pending and running."""
         return self._queues.queue_info(name)
+
+    def key_info(self, name: str, limit_key: str) -> KeyInfo:
+        """How many jobs of a limit key run in a queue, and when the next of them may start."""
+        return self._queues.key_info(name, limit_key)
 
     def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""
@@ -899,7 +961,8 @@ class QueueCalls:
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
-        Raises InvalidWindowError for more than 48 hours. No job is scanned for it.
+        Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
+        nobody ever heard of. No job is scanned for it.
         """
         return self._metrics.metrics(queue, window_seconds)
 
@@ -958,7 +1021,12 @@ class QueueCalls:
         return self._metrics.estimated_start(job)
 
     def prune(
-        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+        self,
+        *,
+        force: bool = False,
+        emergency: bool = False,
+        dead: bool = False,
+        on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
@@ -966,8 +1034,12 @@ class QueueCalls:
         clean-up is not a day old, or there is not enough to clean. `force` does it now.
         `emergency` takes every completed and cancelled job, whatever its age, and does not pause
         for others; dead letters stay, unless `dead` says that they may go too.
+
+        `on_progress` is called after each write with the record of the clean-up as it stands.
         """
-        return self._retention.prune(force=force, emergency=emergency, dead=dead)
+        return self._retention.prune(
+            force=force, emergency=emergency, dead=dead, on_progress=on_progress
+        )
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         """The records of the latest clean-ups, newest first: who, when, how many, how long."""
@@ -990,9 +1062,34 @@ class QueueCalls:
         """
         return self._upkeep.sweep()
 
-    def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
-        return self._upkeep.stuck(silent_seconds)
+    def stuck(
+        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+
+        Those silent for longest come first. None leaves one of the two out.
+        """
+        return self._upkeep.stuck(silent_seconds, running_seconds)
+
+    def requeue_stuck(
+        self,
+        silent_seconds: float | None = 120.0,
+        running_seconds: float | None = None,
+        *,
+        reset_attempts: bool = False,
+    ) -> RequeueReport:
+        """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", job_id="letter")
+        >>> lease = queue.lease(worker="me")
+        >>> [each.job.job_id for each in queue.requeue_stuck(silent_seconds=0).requeued]
+        ['letter']
+        """
+        return self._upkeep.requeue_stuck(
+            silent_seconds, running_seconds, reset_attempts=reset_attempts
+        )
 
     def lost_workers(self) -> list[str]:
         """Workers that are proved dead and whose jobs the next sweep takes back, by id.

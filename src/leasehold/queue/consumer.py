@@ -15,7 +15,9 @@
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +27,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange, Lease, LeaseRequest, Renewal, Renewed, Settled
-from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX, SECONDS_MAX
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.priority import service_order
 from leasehold.core.model.search import JobFilter
@@ -40,11 +42,13 @@ from leasehold.queue.large import inline
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, id_of
 from leasehold.queue.orders import Orders
+from leasehold.queue.presence import Presence, name_of_this_process
 from leasehold.queue.ready import Ready
 from leasehold.queue.task import TaskLike, name_of
 from leasehold.worker.task import TaskRegistry
 
 if TYPE_CHECKING:
+    from leasehold.queue.keepalive import KeepAlive, Keepers, OnLost
     from leasehold.worker.leases import LeaseManager
     from leasehold.worker.tuning import Tuning
 
@@ -85,11 +89,25 @@ class Consuming:
         self._enable_recovery = enable_recovery
         self._given_settings = given_settings
         self._last_sweep: float | None = None
+        self._presence = Presence(env)
+        self._keepers: Keepers | None = None
+        self._lock = threading.Lock()
+
+    def begin_anew_in_fork(self) -> None:
+        """Said in a forked child: what was leased and kept before is the parent's."""
+        self._presence = Presence(self._env)
+        self._keepers = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Keep no lease alive any longer."""
+        if self._keepers is not None:
+            self._keepers.close()
 
     def lease(
         self,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -98,7 +116,11 @@ class Consuming:
     ) -> Lease | None:
         """Take the best available job, waiting up to `wait` seconds for one; None if there is none.
 
-        It is yours until its lease runs out: `ack` or `nack` it, `extend` it while you work.
+        It is yours until its lease runs out: `ack` or `nack` it, and meanwhile `extend` it, or let
+        `keep_alive` do so. `lease_seconds` wins over what the job, its queue and the settings say.
+
+        Whoever leases is in the registry of workers, under the name `worker` (by default that of
+        this process), until it has neither leased nor renewed for two minutes and holds no job.
         """
         leases = self.lease_many(
             1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
@@ -109,7 +131,7 @@ class Consuming:
         self,
         limit: int,
         queue: str | Sequence[str] | None = None,
-        worker: str = "consumer",
+        worker: str | None = None,
         tasks: Sequence[TaskLike] | None = None,
         wait: float = WAIT_SECONDS,
         *,
@@ -140,7 +162,8 @@ class Consuming:
         attached = None if note is None else encode_document(note, "the note")
         if self.blobs is not None and len(data) > PAYLOAD_BYTES_MAX:
             data, encoding = self.blobs.keep_result(lease, data, encoding)
-        return self._leases_of(lease).complete(lease, data, note=attached, codec=encoding)
+        with self._settling(lease):
+            return self._leases_of(lease).complete(lease, data, note=attached, codec=encoding)
 
     def nack(
         self,
@@ -161,9 +184,27 @@ class Consuming:
         described: BaseException | JobError = (
             JobError("Nack", error or "not acknowledged") if isinstance(error, str) else error
         )
-        return self._leases_of(lease).fail(
-            lease, described, retryable=requeue, retry_after_seconds=retry_after
-        )
+        with self._settling(lease):
+            return self._leases_of(lease).fail(
+                lease, described, retryable=requeue, retry_after_seconds=retry_after
+            )
+
+    def keep_alive(self, lease: Lease, *, on_lost: OnLost | None = None) -> KeepAlive:
+        """Renew a lease in the background while a block runs: `with queue.keep_alive(lease):`.
+
+        `async with` does the same. Raises LeaseLostError when it begins if the lease is over. Later
+        `is_lost` of what the block gets says so, and `on_lost` is called from another thread: stop
+        then, and leave the job to whoever has it. It ends with the block, or when the lease is
+        settled inside. Leases that one consumer keeps in several threads share one heartbeat.
+        """
+        self._check_open()
+        import_whole("leasehold.queue.keepalive")
+        from leasehold.queue.keepalive import KeepAlive, Keepers
+
+        with self._lock:
+            if self._keepers is None:
+                self._keepers = Keepers(self.store, self._env, lambda: self._tuning)
+        return KeepAlive(self._keepers, lease, on_lost)
 
     def extend(self, lease: Lease, seconds: float | None = None) -> Renewed:
         """Keep a lease for so many seconds from now (its own length, unless told otherwise).
@@ -207,7 +248,8 @@ class Consuming:
     def requeue(self, job: Lease | JobRef, *, delay: float = 0.0, reason: str = "") -> None:
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         if isinstance(job, Lease):
-            self._leases_of(job).release(job, delay, reason)
+            with self._settling(job):
+                self._leases_of(job).release(job, delay, reason)
         else:
             self._orders.replay(id_of(job))
 
@@ -224,19 +266,22 @@ class Consuming:
         self,
         limit: int,
         queue: str | Sequence[str] | None,
-        worker: str,
+        worker: str | None,
         tasks: Sequence[TaskLike] | None,
         lease_seconds: float | None = None,
         parent: JobRef | None = None,
     ) -> LeaseRequest:
         """What a lease call asks of the store."""
         self._check_open()
+        if lease_seconds is not None and not 0 < lease_seconds <= SECONDS_MAX:
+            raise ValueError(f"lease_seconds must be above 0, not {lease_seconds!r}")
         queues = self._queues if queue is None else (queue,) if isinstance(queue, str) else queue
         return LeaseRequest(
-            worker=worker,
+            worker=worker or name_of_this_process(),
             queues=tuple(queues),
             limit=limit,
-            lease_seconds=lease_seconds or self._lease_seconds,
+            lease_seconds=self._lease_seconds,
+            lease_seconds_override=lease_seconds,
             tasks=None if tasks is None else tuple(name_of(task) for task in tasks),
             parent_id=None if parent is None else id_of(parent),
         )
@@ -252,9 +297,13 @@ class Consuming:
         ):
             self._last_sweep = now
             self.store.recover()
-        exchange = self.store.exchange((), request)
+        exchange = self.store.exchange((), self._presence.told_with(request))
         self._tuning.note(exchange.settings_generation)
         return exchange
+
+    def _settling(self, lease: Lease) -> AbstractContextManager[None]:
+        """While a lease is settled, nobody here renews it."""
+        return nullcontext() if self._keepers is None else self._keepers.settling(lease)
 
     def _leases_of(self, lease: Lease) -> LeaseManager:
         import_whole("leasehold.worker.leases")

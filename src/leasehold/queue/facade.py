@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from leasehold.blobs.place import BlobPlace
 from leasehold.codec.signed import check_key
 from leasehold.connect import Durability, connect
+from leasehold.core.contract.completeness import whole_store
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import Connection
@@ -126,6 +127,7 @@ class TaskQueue(QueueCalls):
         on_failure: Callable[[Lease, Settled, JobError], None] | None = None,
         on_dead: Callable[[Lease, Settled, JobError], None] | None = None,
         on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None,
+        on_progress: Callable[[Lease, dict[str, Any]], None] | None = None,
     ) -> None:
         if num_workers < 0:
             raise ValueError(f"num_workers must be 0 or more, not {num_workers}")
@@ -137,7 +139,7 @@ class TaskQueue(QueueCalls):
         store = (
             connect(url, env=env, durability=durability, retention=retention)
             if isinstance(url, str | os.PathLike)
-            else url
+            else whole_store(url)
         )
         self.store = store
         self.blobs = open_blobs(store, blobs, env, close=self._owns_store)
@@ -147,7 +149,9 @@ class TaskQueue(QueueCalls):
         """Tells when jobs may be available."""
         self._env = env
         self._actor = actor
-        self._hooks = Hooks(on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost)
+        self._hooks = Hooks(
+            on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost, on_progress
+        )
         self._num_workers = num_workers
         self._queue_names = names(queues)
         self._given_settings = {
@@ -305,7 +309,8 @@ class TaskQueue(QueueCalls):
             worker = self._worker
         atexit.unregister(self.shutdown)
         if worker is not None:
-            worker.stop(timeout if wait else 0)
+            worker.stop(timeout=timeout if wait else 0)
+        self._consuming.close()
         if self._bridge_made is not None:
             self._bridge_made.close()
         self.ready.close()
@@ -342,6 +347,7 @@ class TaskQueue(QueueCalls):
         self._lock = threading.Lock()
         self._bridge_made = None
         self.ready.begin_anew_in_fork()
+        self._consuming.begin_anew_in_fork()
 
     def _new_worker(
         self, slots: int, queues: str | Sequence[str] | None, limits: Mapping[str, Any]

@@ -31,6 +31,7 @@ class FilterFields(TypedDict, total=False):
     metadata: Mapping[str, MetadataValue]
     idempotency_key: str
     parent_id: JobRef
+    limit_key: str
     error_text: str
     text: str
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
 from typing import Any, Unpack
 
 import msgspec
@@ -15,11 +16,11 @@ from leasehold.core.model.job import Attempt, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.records import AuditRecord, WorkerInfo
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Status
 from leasehold.queue.filters import FilterFields, filter_of, found
 from leasehold.queue.large import inline
-from leasehold.queue.missing import not_found
+from leasehold.queue.missing import check_queue, not_found
 from leasehold.queue.options import JobRef, id_of
 from leasehold.worker.executors.output import output_paths
 from leasehold.worker.task import COMMAND_TASK
@@ -89,12 +90,30 @@ class Looking:
         limit: int = 100,
         cursor: str | None = None,
         without: Collection[HeavyField] = (),
+        total: bool = False,
         **fields: Unpack[FilterFields],
     ) -> Page:
-        """One page of a search, and the cursor with which to ask for the next."""
-        return self.store.search(
-            filter_of(where, fields), limit=limit, cursor=cursor, without=without
-        )
+        """One page of a search, and the cursor with which to ask for the next.
+
+        With `total` it says how many jobs fit on all pages together, as `count` does.
+        """
+        wanted = filter_of(where, fields)
+        page = self.store.search(wanted, limit=limit, cursor=cursor, without=without)
+        return msgspec.structs.replace(page, total=self.store.count(wanted)) if total else page
+
+    def count(self, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]) -> Count:
+        """How many jobs fit: exactly up to 10,000, beyond that "at least 10,000".
+
+        A filter by nothing but queues and statuses is answered from counters, exactly at any
+        number.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", limit_key="acme")
+        >>> queue.count(limit_key="acme").jobs, str(queue.count(task="mail"))
+        (1, '1')
+        """
+        return self.store.count(filter_of(where, fields))
 
     def find_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order: for a person who typed only a part of one."""
@@ -136,7 +155,11 @@ class Looking:
         return self.store.log_page(self.get(job).id, limit=limit, cursor=cursor)
 
     def get_queue_stats(self, queue: str | None = None) -> dict[str, int]:
-        """A count per status, and the lifetime totals as `total_...`, of one queue or of all."""
+        """A count per status, and the lifetime totals as `total_...`, of one queue or of all.
+
+        Raises QueueNotFoundError for a queue that nobody ever heard of.
+        """
+        check_queue(self.store, queue)
         return self.store.stats(queue).as_mapping()
 
     def queues(self) -> list[str]:
@@ -144,16 +167,26 @@ class Looking:
         return self.store.queues()
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers, of this process and of others."""
+        """The registered workers, of this process and of others, each with its current jobs."""
         return self.store.workers()
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first."""
+        """The latest administrative actions, newest first, archived ones included."""
         return self.store.audit_log(limit)
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        """A part of them, and the cursor with which to ask for the next."""
-        return self.store.audit_page(limit=limit, cursor=cursor)
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """A part of them, and the cursor with which to ask for the next.
+
+        `since` (inclusive) and `before` (exclusive) narrow them to a time.
+        """
+        return self.store.audit_page(since=since, before=before, limit=limit, cursor=cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         """What changed after a cursor, in order; without one, only the cursor to begin with.

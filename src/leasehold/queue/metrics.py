@@ -20,6 +20,7 @@ from leasehold.core.rules.metrics import (
 )
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.queue.looking import Looking
+from leasehold.queue.missing import check_queue
 from leasehold.queue.options import JobRef
 
 
@@ -46,16 +47,20 @@ class Metrics:
     ) -> QueueMetrics:
         """How a queue, or all of them, stands now, and what happened in the window before.
 
-        Raises InvalidWindowError for more than 48 hours. No job is scanned for it.
+        Raises InvalidWindowError for more than 48 hours, and QueueNotFoundError for a queue that
+        nobody ever heard of. No job is scanned for it.
         """
+        check_queue(self.store, queue)
         return self.store.metrics(queue, window_seconds=window_seconds)
 
     def series(self, queue: str | None = None, minutes: int = 60) -> list[MinutePoint]:
         """What happened in each of the latest minutes, oldest first; the last is not over yet."""
+        check_queue(self.store, queue)
         return self.store.series(queue, minutes=minutes)
 
     def daily(self, queue: str | None = None, days: int = 30) -> list[DayPoint]:
         """What happened on each of the latest days (UTC), oldest first; the last is today."""
+        check_queue(self.store, queue)
         return self.store.daily(queue, days=days)
 
     def timeline(

@@ -1,10 +1,26 @@
-"""The error for a job that is not in the store (any more)."""
+"""Jobs and queues that are not there: the errors for them."""
 
 from __future__ import annotations
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.refusals import no_job
+from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.queue_config import check_queue_name
+from leasehold.core.model.refusals import no_job, no_queue
 from leasehold.errors import JobNotFoundError
+
+
+def check_queue(store: Store, queue: str | None) -> None:
+    """Raise QueueNotFoundError for a queue that nobody ever heard of; None stands for all.
+
+    One exists that was created, ever held a job, or is served by a worker; and `default` does.
+    """
+    if queue is None or queue == DEFAULT_QUEUE:
+        return
+    check_queue_name(queue)
+    if store.queue_info(queue) is None and not any(
+        queue in worker.queues for worker in store.workers()
+    ):
+        raise no_queue(queue)
 
 
 def not_found(store: Store, job_id: str) -> JobNotFoundError:

@@ -14,6 +14,7 @@ from leasehold.core.model.text import is_text
 from leasehold.errors import InvalidJobError, JobNotFoundError
 
 if TYPE_CHECKING:
+    from leasehold.queue.room import Block
     from leasehold.queue.task import BaseTask
 
 
@@ -60,6 +61,7 @@ class TaskOptions(JobOptions, total=False):
     """What can be said of all submits through a task: about their jobs, and how they are made."""
 
     connection: Connection
+    block: Block
 
 
 OPTION_NAMES: Final = frozenset(JobOptions.__annotations__)

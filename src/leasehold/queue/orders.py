@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Unpack
 
 from leasehold.blobs.blobs import Blobs
@@ -10,7 +10,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job, PriorityLike, priority_of
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
-from leasehold.core.rules.filter_orders import CancelAll, Order
+from leasehold.core.rules.filter_orders import CancelAll, Order, Ordered
 from leasehold.errors import InvalidJobError, JobNotFoundError, LeaseholdError
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.options import JobRef, id_of
@@ -151,15 +151,22 @@ def order_all(
     store: Store, order: Order, where: JobFilter, actor: str, blobs: Blobs | None = None
 ) -> int:
     """Give an order to every job that fits, in bounded writes; answers how many it was done to."""
-    done = store.order(order, where, actor=actor)
-    changed = done.changed
+    return sum(done.changed for done in order_in_parts(store, order, where, actor, blobs))
+
+
+def order_in_parts(
+    store: Store, order: Order, where: JobFilter, actor: str, blobs: Blobs | None = None
+) -> Iterator[Ordered]:
+    """The same, with what became of each part."""
+    cursor = None
     while True:
+        done = store.order(order, where, actor=actor, cursor=cursor)
         if blobs is not None:
             blobs.forget_jobs(done.blobs_left)
-        if done.next_cursor is None:
-            return changed
-        done = store.order(order, where, actor=actor, cursor=done.next_cursor)
-        changed += done.changed
+        yield done
+        cursor = done.next_cursor
+        if cursor is None:
+            return
 
 
 def change_many(

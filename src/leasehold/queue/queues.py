@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
 from leasehold.core.contract.store import Store
-from leasehold.core.model.key_limits import NO_KEY
-from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.model.key_limits import NO_KEY, KeyInfo
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState, check_queue_name
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.reason import Reason, reason_for
+from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
-from leasehold.errors import InvalidJobError, InvalidQueueError, QueueNotFoundError
+from leasehold.errors import InvalidJobError, InvalidQueueError
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, RetryLike, retry_policy
@@ -85,12 +86,15 @@ class Queues:
 
     def queue_info(self, name: str) -> QueueInfo:
         """A queue's rules and state, and how many of its jobs are pending and running."""
+        check_queue_name(name)
         info = self.store.queue_info(name)
         if info is None:
-            raise QueueNotFoundError(
-                f"there is no queue {name!r}: it was not created, and never held a job"
-            )
+            raise no_queue(name)
         return info
+
+    def key_info(self, name: str, limit_key: str) -> KeyInfo:
+        """How many jobs of a limit key run in a queue, and when the next of them may start."""
+        return self.store.key_info(name, limit_key)
 
     def list_queues(self) -> list[QueueInfo]:
         """Every queue that was created or ever held a job: rules, state and counts, by name."""
@@ -120,6 +124,7 @@ class Queues:
         What runs, and what has ended, stays. Jobs that depend on a deleted one are told as if it
         had been cancelled: by their `on_dependency_failure` they are cancelled, fail, or go on.
         """
+        check_queue_name(name)
         wanted = filter_of(where, fields)
         purged = 0
         more = True

@@ -76,15 +76,7 @@ class Results:
 
     def result_of(self, job: Job, codec: CallCodec | None = None) -> Any:
         """The result in a job that has ended, or the error that says why there is none."""
-        if job.status is Status.CANCELLED:
-            raise JobCancelledError(f"job {job.id} ({job.task}) was cancelled: {job.reason or '-'}")
-        if job.status is Status.DEAD:
-            raise _failure(job)
-        if job.result_expired:
-            raise ResultExpiredError(
-                f"job {job.id} ({job.task}) is completed, but its result was kept for "
-                f"{job.result_ttl_seconds:g} seconds only (result_ttl_seconds) and is gone"
-            )
+        check_completed(job)
         if job.result_data is None:
             return None
         data, encoding = inline(self.blobs, job.result_data, job.result_codec)
@@ -147,6 +139,19 @@ class Results:
                 f"(it is {late[0].status.value}){others}"
             )
         return [_ended_job(found[job_id]) for job_id in job_ids]
+
+
+def check_completed(job: Job) -> None:
+    """Raise the error that says why a job that has ended has no result."""
+    if job.status is Status.CANCELLED:
+        raise JobCancelledError(f"job {job.id} ({job.task}) was cancelled: {job.reason or '-'}")
+    if job.status is Status.DEAD:
+        raise _failure(job)
+    if job.result_expired:
+        raise ResultExpiredError(
+            f"job {job.id} ({job.task}) is completed, but its result was kept for "
+            f"{job.result_ttl_seconds:g} seconds only (result_ttl_seconds) and is gone"
+        )
 
 
 def _ended_job(outcome: Job | LeaseholdError) -> Job:

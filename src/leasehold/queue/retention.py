@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.retention import CleanUp, RetentionPolicy, Scope
@@ -27,7 +29,12 @@ class Retention:
         self._policy = policy
 
     def prune(
-        self, *, force: bool = False, emergency: bool = False, dead: bool = False
+        self,
+        *,
+        force: bool = False,
+        emergency: bool = False,
+        dead: bool = False,
+        on_progress: Callable[[CleanUp], None] | None = None,
     ) -> CleanUp | None:
         """Archive and delete jobs that ended longer ago than the retention policy keeps them.
 
@@ -35,6 +42,8 @@ class Retention:
         clean-up is not a day old, or there is not enough to clean. `force` does it now.
         `emergency` takes every completed and cancelled job, whatever its age, and does not pause
         for others; dead letters stay, unless `dead` says that they may go too.
+
+        `on_progress` is called after each write with the record of the clean-up as it stands.
         """
         import_whole("leasehold.worker.pruner")
         from leasehold.worker.pruner import Pruner
@@ -47,7 +56,7 @@ class Retention:
             actor=self._actor,
             blobs=self.blobs,
         )
-        return pruner.prune_once(scope)
+        return pruner.prune_once(scope, on_progress=on_progress)
 
     def cleanups(self, limit: int = 100) -> list[CleanUp]:
         """The records of the latest clean-ups, newest first: who, when, how many, how long."""

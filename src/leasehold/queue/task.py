@@ -24,6 +24,7 @@ from leasehold.worker.task import TaskDefinition, task_name
 if TYPE_CHECKING:
     from typing import Self
 
+    from leasehold.queue.room import Block
     from leasehold.queue.submitting import Submitting
 
 P = ParamSpec("P")
@@ -43,10 +44,12 @@ class BaseTask(Generic[P, R]):
         *,
         options: JobOptions | None = None,
         connection: Connection | None = None,
+        block: Block = False,
     ) -> None:
         self._submitting = submitting
         self._definition = definition
         self._connection = connection
+        self._block = block
         self._options: JobOptions = options or {}
         self.draft_fields = merged(fields, draft_fields(self._options))
         """The options in the words of a `Draft`, ready for every submit."""
@@ -72,21 +75,24 @@ class BaseTask(Generic[P, R]):
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """This call as a value, for `submit_many`."""
-        if self._connection is not None:
-            raise InvalidJobError(
-                "a job as a value belongs to no connection: give it to submit_many(connection=...)"
-            )
+        for name, given in (("connection", self._connection), ("block", self._block)):
+            if given:
+                raise InvalidJobError(
+                    f"a job as a value has no {name}: give it to submit_many({name}=...)"
+                )
         return NewJob(self, args, kwargs)
 
     def options(self, **options: Unpack[TaskOptions]) -> Self:
         """The same task with other options: `send.options(priority="high").submit("a@b.c")`."""
         connection = options.pop("connection", None)
+        block = options.pop("block", self._block)
         return type(self)(
             self._submitting,
             self._definition,
             self.draft_fields,
             options=draft_safe(options),
             connection=connection or self._connection,
+            block=block,
         )
 
 
@@ -95,11 +101,15 @@ class SubmittingTask(BaseTask[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Have this call run in the background."""
-        return self._submitting.submit_call(self, args, kwargs, connection=self._connection)
+        return self._submitting.submit_call(
+            self, args, kwargs, block=self._block, connection=self._connection
+        )
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """`submit`, to be awaited."""
-        return await self._submitting.asubmit_call(self, args, kwargs, connection=self._connection)
+        return await self._submitting.asubmit_call(
+            self, args, kwargs, block=self._block, connection=self._connection
+        )
 
 
 class Task(SubmittingTask[P, R]):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.model.lease import StuckJob, SweepReport
 from leasehold.interrupts import import_whole
+
+if TYPE_CHECKING:
+    from leasehold.worker.supervisor import RequeueReport
 
 
 class Upkeep:
@@ -38,9 +41,40 @@ class Upkeep:
         """
         return self.store.recover()
 
-    def stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
-        return self.store.stuck(silent_seconds)
+    def stuck(
+        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for that long, or that run for so long though it beats.
+
+        Those silent for longest come first. None leaves one of the two out.
+        """
+        return self.store.stuck(silent_seconds, running_seconds=running_seconds)
+
+    def requeue_stuck(
+        self,
+        silent_seconds: float | None = 120.0,
+        running_seconds: float | None = None,
+        *,
+        reset_attempts: bool = False,
+    ) -> RequeueReport:
+        """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> _ = queue.submit("mail", "a@b.c", job_id="letter")
+        >>> lease = queue.lease(worker="me")
+        >>> [each.job.job_id for each in queue.requeue_stuck(silent_seconds=0).requeued]
+        ['letter']
+        """
+        import_whole("leasehold.worker.supervisor")
+        from leasehold.worker.supervisor import Supervisor
+
+        return Supervisor(self.store).requeue(
+            silent_seconds=silent_seconds,
+            running_seconds=running_seconds,
+            reset_attempts=reset_attempts,
+            reason=f"requeued by {self._actor}",
+        )
 
     def lost_workers(self) -> list[str]:
         """Workers that are proved dead and whose jobs the next sweep takes back, by id.

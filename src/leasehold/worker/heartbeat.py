@@ -17,6 +17,7 @@ from leasehold.core.model.status import Event
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError
 from leasehold.worker.safelog import safe_logger
+from leasehold.worker.threads import ended
 
 logger = safe_logger("leasehold.worker")
 
@@ -268,14 +269,21 @@ class Heartbeat:
         )
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread. The leases still held are left as they are."""
+    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
+        """End the thread. The leases still held are left as they are.
+
+        With `wait`, not before the beat that may be under way is over, or `timeout` seconds have
+        passed. True if it has ended.
+        """
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-            self._thread = None
+        return ended(self._thread, wait, timeout)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread beats."""
+        return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
         last_beat = self._clock.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Lease, Settled
@@ -32,6 +32,10 @@ class Hooks:
     on_dead: Callable[[Lease, Settled, JobError], None] | None = None
     """An attempt failed and the job will not be tried again."""
     on_lease_lost: Callable[[Lease, LeaseLostError | StoreError], None] | None = None
+    on_progress: Callable[[Lease, dict[str, Any]], None] | None = None
+    """A running job's progress was written to the store: the latest document, at most twice a
+    second. What a task reports within its own transaction is not told: it commits with the end.
+    """
 
 
 def call_hook(hook: Callable[_P, None] | None, *args: _P.args, **kwargs: _P.kwargs) -> None:

@@ -58,9 +58,16 @@ class LeaseManager:
         limit: int = 1,
         tasks: Sequence[str] | None = None,
         parent_id: str | None = None,
+        *,
+        lease_seconds: float | None = None,
     ) -> list[Lease]:
-        """Lease up to `limit` of the best available jobs; fewer, or none, if there are no more."""
-        return self.exchange((), queues, limit, tasks, parent_id).leases
+        """Lease up to `limit` of the best available jobs; fewer, or none, if there are no more.
+
+        `lease_seconds` wins over what jobs, their queue and the settings of the store say.
+        """
+        return self.exchange(
+            (), queues, limit, tasks, parent_id, lease_seconds=lease_seconds
+        ).leases
 
     def exchange(
         self,
@@ -70,6 +77,8 @@ class LeaseManager:
         tasks: Sequence[str] | None = None,
         parent_id: str | None = None,
         free_slots: int | None = None,
+        *,
+        lease_seconds: float | None = None,
     ) -> Exchange:
         """Settle what was run and lease what comes next, in one write.
 
@@ -84,6 +93,7 @@ class LeaseManager:
                 free_slots=free_slots,
                 lease_seconds=self.lease_seconds,
                 lease_seconds_by_task=self.lease_seconds_by_task,
+                lease_seconds_override=lease_seconds,
                 tasks=None if tasks is None else tuple(tasks),
                 parent_id=parent_id,
             )

@@ -102,7 +102,7 @@ class Loop:
         self._team: Team
         self._pid: int
         self._may_replace_stuck = False
-        self._reports = Reports(leases.store, env, inbox.wake)
+        self._reports = Reports(leases.store, env, inbox.wake, hooks.on_progress)
         self._large = large
         self._fetch = partial(fetch_results, leases.store, large=large)
         self._backing = WorkerBacking(leases.store, heartbeat, self._reports, in_hand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -15,6 +16,7 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.retention import (
     BATCH_START,
     DAILY,
+    SLOW_SECONDS,
     CleanUp,
     RetentionPolicy,
     Scope,
@@ -25,6 +27,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import BlobError
 from leasehold.worker.describe import describe_error
 from leasehold.worker.safelog import safe_logger
+from leasehold.worker.threads import ended
 
 logger = safe_logger("leasehold.worker")
 
@@ -76,10 +79,13 @@ class Pruner:
         self._statistics = PrunerStatistics()
         self._next_due_at: datetime | None = None
 
-    def prune_once(self, scope: Scope = DAILY) -> CleanUp | None:
+    def prune_once(
+        self, scope: Scope = DAILY, *, on_progress: Callable[[CleanUp], None] | None = None
+    ) -> CleanUp | None:
         """Make one whole clean-up, if it is due; answers with its record, None if it is not.
 
-        Raises what the store raises; what was done until then stays done.
+        `on_progress` is called after each write with the record as it stands. Raises what the store
+        raises; what was done until then stays done.
         """
         report = self._store.prune(self._policy, scope=scope, actor=self._actor)
         self._next_due_at = report.next_due_at
@@ -87,23 +93,37 @@ class Pruner:
         if run is None:
             return None
         size = BATCH_START
+        began, warned = self._clock.monotonic(), False
         while report.more and not self._stopping:
             report = self._store.prune(
                 self._policy, run=run, scope=scope, limit=size, actor=self._actor
             )
             size = next_batch_size(size, report.taken, report.lock_seconds)
+            warned = warned or self._warn_if_slow(run, began)
+            if on_progress is not None:
+                on_progress(self._record(run))
             self._pause(pause_seconds(report.lock_seconds, scope))
         self._next_due_at = report.next_due_at
-        record = next(each for each in self._store.cleanups() if each.run == run)
+        record = self._record(run)
+        if record.is_slow and record.ended_at is not None:
+            logger.warning("%s; it was slow: see docs/retention.md", record)
         self._count(record)
         self._clean_blobs(scope)
         return record
 
+    def _record(self, run: int) -> CleanUp:
+        return next(each for each in self._store.cleanups() if each.run == run)
+
+    def _warn_if_slow(self, run: int, began: float) -> bool:
+        """Say once, while it goes on, that it takes long."""
+        is_slow = self._clock.monotonic() - began > SLOW_SECONDS
+        if is_slow:
+            logger.warning("%s; and it goes on", self._record(run))
+        return is_slow
+
     def statistics(self) -> PrunerStatistics:
         """The running totals."""
-        return msgspec.structs.replace(
-            self._statistics, is_running=self._thread is not None and self._thread.is_alive()
-        )
+        return msgspec.structs.replace(self._statistics, is_running=self.is_running)
 
     def start(self) -> None:
         """Look from a thread of its own, from now on, until `stop`."""
@@ -112,14 +132,20 @@ class Pruner:
         self._thread = threading.Thread(target=self._run, name="leasehold-pruner", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread, after the write it may be in; another pruner does the rest later."""
+    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
+        """End the thread, after the write it may be in; another pruner does the rest later.
+
+        With `wait`, not before it has ended, or `timeout` seconds have passed. True if it has.
+        """
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        return ended(self._thread, wait, timeout)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread looks for what is to be cleaned up."""
+        return self._thread is not None and self._thread.is_alive()
 
     def hurry(self) -> None:
         """Look at once whether it is due: what makes it so may have changed."""
@@ -144,11 +170,8 @@ class Pruner:
                 before, total_errors=before.total_errors + 1, last_error=describe_error(error)
             )
             return LOOK_SECONDS_MAX
-        if record is not None and record.pruned:
-            logger.info(
-                "clean-up %d: %d job(s) pruned, %d archived, in %.1f s",
-                record.run, record.pruned, record.archived, record.duration_seconds,
-            )  # fmt: skip
+        if record is not None and record.pruned and not record.is_slow:
+            logger.info("%s", record)
         if self._next_due_at is None:
             return LOOK_SECONDS_MAX
         left = (self._next_due_at - self._env.now()).total_seconds()

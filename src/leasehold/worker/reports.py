@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.joblog import LogLine, LogTail
@@ -16,6 +18,7 @@ from leasehold.errors import (
     StoreUnavailableError,
 )
 from leasehold.worker.describe import describe_briefly
+from leasehold.worker.hooks import call_hook
 from leasehold.worker.safelog import safe_logger
 
 logger = safe_logger("leasehold.worker")
@@ -35,8 +38,15 @@ class _Report:
 class Reports:
     """The sink of every context in this process. The worker's own thread does the writing."""
 
-    def __init__(self, store: Store, env: Env, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        env: Env,
+        wake: Callable[[], None],
+        on_progress: Callable[[Lease, dict[str, Any]], None] | None = None,
+    ) -> None:
         self._store = store
+        self._on_progress = on_progress
         self._clock = env.clock
         self._wake = wake
         self._lock = threading.Lock()
@@ -101,6 +111,7 @@ class Reports:
             try:
                 if report.progress is not None:
                     self._store.report_progress(lease.job_id, lease.version, report.progress)
+                    self._tell(lease, report.progress)
                 if report.log:
                     self._store.append_log(
                         lease.job_id,
@@ -130,6 +141,10 @@ class Reports:
                     describe_briefly(error),
                     extra={"job_id": lease.job_id},
                 )
+
+    def _tell(self, lease: Lease, progress: bytes) -> None:
+        if self._on_progress is not None:
+            call_hook(self._on_progress, lease, msgspec.json.decode(progress))
 
     def _keep(self, report: _Report) -> None:
         with self._lock:

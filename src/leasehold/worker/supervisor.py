@@ -16,7 +16,7 @@ class Requeued(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one stuck job: its new status, or the reason why it was left alone."""
 
     job: StuckJob
-    """Who held it, and since when it was silent."""
+    """Who held it, since when it ran, since when its holder was silent, and its priority."""
     status: Status | None = None
     reason: str = ""
 
@@ -29,19 +29,28 @@ class RequeueReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """Finds running jobs that show no sign of life, and takes them from their holders."""
+    """Finds running jobs that are stuck, and takes them from their holders.
+
+    A job is stuck if its holder gave no sign of life for `silent_seconds`, or if it runs for longer
+    than `running_seconds` although the heart beats: its code hangs, and its worker does not know.
+    None leaves one of them out.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def find_stuck(self, silent_seconds: float = 120.0) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
-        return self._store.stuck(silent_seconds)
+    def find_stuck(
+        self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """The stuck jobs, those silent for longest first, then those that run for longest."""
+        return self._store.stuck(silent_seconds, running_seconds=running_seconds)
 
     def requeue(
         self,
         jobs: StuckJob | Iterable[StuckJob] | None = None,
         *,
+        silent_seconds: float | None = 120.0,
+        running_seconds: float | None = None,
         reset_attempts: bool = False,
         reason: str = "requeued by a supervisor",
     ) -> RequeueReport:
@@ -51,7 +60,7 @@ class Supervisor:
         attempts left is dead afterwards, unless they are reset.
         """
         if jobs is None:
-            jobs = self.find_stuck()
+            jobs = self.find_stuck(silent_seconds, running_seconds)
         elif isinstance(jobs, StuckJob):
             jobs = (jobs,)
         requeued: list[Requeued] = []

@@ -11,9 +11,11 @@ import msgspec
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import DEFAULT_LEASE_SECONDS
 from leasehold.core.model.lease import SweepReport
+from leasehold.core.model.settings import attempt_records_max
 from leasehold.env import SYSTEM, Env
 from leasehold.worker.describe import describe_error
 from leasehold.worker.safelog import safe_logger
+from leasehold.worker.threads import ended
 
 logger = safe_logger("leasehold.worker")
 
@@ -116,7 +118,7 @@ class RecoverySweep:
         """The running totals."""
         return msgspec.structs.replace(
             self._statistics,
-            is_running=self._thread is not None and self._thread.is_alive(),
+            is_running=self.is_running,
             is_paused=self._clock.monotonic() < self._paused_until,
         )
 
@@ -128,14 +130,28 @@ class RecoverySweep:
         self._thread = threading.Thread(target=self._run, name="leasehold-sweep", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread, after the scan it may be in."""
+    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
+        """End the thread, after the scan it may be in.
+
+        With `wait`, not before it has ended, or `timeout` seconds have passed. True if it has.
+        """
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        return ended(self._thread, wait, timeout)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread sweeps."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def checkpoints_max(self) -> int:
+        """How many checkpoints, and other attempt records, the store keeps of one job.
+
+        The setting `attempt_records_max` says so, for all who sweep it.
+        """
+        return attempt_records_max(self._store.settings().values)
 
     def _run(self) -> None:
         while not self._stopping:

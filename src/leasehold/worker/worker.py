@@ -196,6 +196,11 @@ class Worker:
         return len(self._in_hand.held)
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started here and has not stopped."""
+        return self._thread is not None and not self._is_elsewhere and self._stop_reason is None
+
+    @property
     def statistics(self) -> WorkerStatistics:
         settling, in_hand = self._loop.settling, self._in_hand
         return WorkerStatistics(
@@ -235,15 +240,18 @@ class Worker:
                 pass
         return reason
 
-    def stop(self, timeout: float | None = None) -> bool:
+    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
         """Stop leasing, finish what runs within the grace, and hand back the rest.
 
-        `timeout` seconds take the place of the worker's own grace. True if it has stopped. In a
-        process that was forked from the worker's own there is nothing to stop: it works there.
+        `timeout` seconds take the place of the worker's own grace. Without `wait` it does so while
+        the caller goes on. True if it has stopped. In a process that was forked from the worker's
+        own there is nothing to stop: it works there.
         """
         self.request_stop(grace_seconds=timeout)
         if self._thread is None:
             return True
+        if not wait:
+            return not self.is_running
         if self.wait(timeout) is not None:
             return True
         self.request_stop(now=True)
@@ -380,7 +388,7 @@ class Worker:
         self, team: Team, life: WorkerLife, unsubscribe: Callable[[], None] | None
     ) -> None:
         """End everything in the order in which each still needs the next."""
-        steps = (
+        steps: tuple[Callable[[], object] | None, ...] = (
             unsubscribe,
             self._pruner.stop,
             None if self._sweep is None else self._sweep.stop,

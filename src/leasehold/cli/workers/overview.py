@@ -5,31 +5,25 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from leasehold.cli.workers.pidfile import PidFile
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.documents.records import document_of
 from leasehold.env import SYSTEM
 from leasehold.queue.facade import TaskQueue
-
-SILENT_SECONDS: Final = 120.0
-"""Without a heartbeat for so long, nobody should believe in a worker that cannot be proved."""
 
 
 def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]:
     """A document for each worker of the store, oldest first.
 
-    `state` is `alive`, `dead` (proved: its jobs are taken back by the next sweep) or `silent` (no
-    heartbeat for two minutes, and no proof).
+    `state` is `alive`, `dead` (proved: its jobs are taken back by the next sweep), `gone` (a
+    consumer whose process is not there any more: its jobs wait for their leases to end) or `silent`
+    (no sign of life for two minutes, and no proof).
     """
     by_worker = {file.record.worker_id: file for file in files if file.record.role == "worker"}
-    jobs: dict[str | None, list[str]] = {}
-    for job in queue.search(status="running"):
-        jobs.setdefault(job.worker, []).append(job.id)
     workers = sorted(queue.workers(), key=lambda worker: worker.started_at)
-    return [
-        _document(worker, by_worker.get(worker.id), jobs.get(worker.id, [])) for worker in workers
-    ]
+    return [_document(worker, by_worker.get(worker.id)) for worker in workers]
 
 
 def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:
@@ -44,18 +38,19 @@ def remove_stale(files: Iterable[PidFile], queue: TaskQueue) -> int:
     return len(stale)
 
 
-def _document(worker: WorkerInfo, file: PidFile | None, jobs: list[str]) -> dict[str, Any]:
+def _document(worker: WorkerInfo, file: PidFile | None) -> dict[str, Any]:
     record = None if file is None else file.record
     return {
         "id": worker.id,
         "state": _state(worker, file),
+        "kind": "consumer" if worker.is_consumer else "worker",
         "host": worker.host,
         "pid": worker.pid,
         "crew_pid": None if record is None else record.crew_pid,
         "queues": worker.queues,
         "slots": worker.slots,
         "running": worker.running,
-        "jobs": jobs,
+        "jobs": [document_of(job) for job in worker.jobs],
         "started_at": worker.started_at,
         "heartbeat_at": worker.heartbeat_at,
         "log_path": None if record is None else record.log_path,
@@ -65,11 +60,16 @@ def _document(worker: WorkerInfo, file: PidFile | None, jobs: list[str]) -> dict
 def _state(worker: WorkerInfo, file: PidFile | None) -> str:
     if file is not None:
         return "dead" if file.is_stale else "alive"
-    if worker.host == socket.gethostname() and not _is_there(worker.pid):
-        return "dead"
+    if is_gone(worker):
+        return "gone" if worker.is_consumer else "dead"
     # A worker inside an application, or on another machine: its heartbeat must do.
-    silent_seconds = (SYSTEM.now() - worker.heartbeat_at).total_seconds()
-    return "silent" if silent_seconds > SILENT_SECONDS else "alive"
+    return "alive" if is_at_work(worker, SYSTEM.now()) else "silent"
+
+
+def is_gone(worker: WorkerInfo) -> bool:
+    """Whether it was a process of this machine that is not there any more."""
+    here = worker.host == socket.gethostname()
+    return here and worker.pid is not None and not _is_there(worker.pid)
 
 
 def _is_there(pid: int) -> bool:

@@ -51,7 +51,7 @@ class MetricsStore(Protocol):
                  order (`fifo_mode`), it may be that of a younger one while jobs that were delayed
                  or retried stand before it.
         - MET-8  A worker is active for its queues while its latest heartbeat is no older than
-                 ACTIVE_SECONDS.
+                 SILENT_SECONDS.
         """
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
 
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
@@ -31,5 +32,15 @@ class PagedStore(Protocol):
         - PGE-5  Lines that were dropped since the page before (LOG-2) are counted by `missed`.
         """
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        """A part of the administrative actions, newest first."""
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """A part of the administrative actions, newest first, archived ones included.
+
+        - PGE-6  Those of a time only, if `since` (inclusive) or `before` (exclusive) is given.
+        """

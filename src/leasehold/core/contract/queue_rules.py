@@ -95,6 +95,9 @@ class QueueRules(Protocol):
         """A queue's rules, state and figures; None if it was not created and never held a job.
 
         - QUE-9  Every change by one of these verbs is an audit record.
+        - QUE-13  It says when the queue was created and by whom (of one that was not: when its
+                 first job came, and nobody), and when and by whom its rules or state were changed
+                 last. Creating it again with the same rules is no change.
         """
 
     def list_queues(self) -> list[QueueInfo]:

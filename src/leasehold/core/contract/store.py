@@ -63,12 +63,13 @@ reference:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 from leasehold.core.contract.metrics_store import MetricsStore
 from leasehold.core.contract.paged_store import PagedStore
 from leasehold.core.contract.queue_rules import QueueRules
+from leasehold.core.contract.retention_store import RetentionStore
 from leasehold.core.contract.schedule_store import ScheduleStore
 from leasehold.core.contract.settings_store import SettingsStore
 from leasehold.core.contract.token_store import TokenStore
@@ -96,15 +97,8 @@ from leasehold.core.model.records import (
     WorkerInfo,
     WorkerLife,
 )
-from leasehold.core.model.retention import (
-    BATCH_MAX,
-    DAILY,
-    CleanUp,
-    PruneReport,
-    RetentionPolicy,
-    Scope,
-)
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.retention import CleanUp, PruneReport, RetentionPolicy, Scope
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.status import Event
 from leasehold.core.rules.filter_orders import FilterOrders
 from leasehold.core.rules.replies import RepeatableStore
@@ -118,6 +112,7 @@ class Store(
     TokenStore,
     MetricsStore,
     PagedStore,
+    RetentionStore,
     ChangeFeed,
     FilterOrders,
     RepeatableStore,
@@ -128,10 +123,11 @@ class Store(
     Further clauses: schedules in `core.contract.schedule_store`, queues and their rules in
     `core.contract.queue_rules`, settings in `core.contract.settings_store`, access from other
     machines in `core.contract.token_store`, metrics in `core.contract.metrics_store`, pages in
-    `core.contract.paged_store`, the change feed in `core.model.changes`, orders by filter in
-    `core.rules.filter_orders`, repeated requests in `core.rules.replies`. All of it can cross a
-    network, but for what `core.contract.token_store` keeps for the server itself; what only a store
-    on this machine can do is in `core.contract.local_store`.
+    `core.contract.paged_store`, clean-ups and the archive in `core.contract.retention_store`, the
+    change feed in `core.model.changes`, orders by filter in `core.rules.filter_orders`, repeated
+    requests in `core.rules.replies`. All of it can cross a network, but for what
+    `core.contract.token_store` keeps for the server itself; what only a store on this machine can
+    do is in `core.contract.local_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -175,8 +171,9 @@ class Store(
                  first (`core.model.priority`), then first available, first submitted. Narrowed by
                  `tasks` and `parent_id` where given.
         - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
-                 holder, an expiry of job.lease_seconds or what the request says for its task or
-                 for all (else STT-5), and one more attempt.
+                 holder, an expiry, and one more attempt. The expiry is the request's
+                 `lease_seconds_override`, else job.lease_seconds, else what the request says for
+                 its task or in general, else STT-5.
         - LEA-3  Never two unexpired leases for one job, however many call at once.
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
@@ -242,8 +239,8 @@ class Store(
         - REC-1  Each becomes `pending`, or `dead` when its allowance is used up, or `cancelled`
                  when that was asked for; `core.model.outcome.decide_recovery` says which.
         - REC-2  Each leaves an attempt record with holder, version, expiry and last heartbeat, and
-                 an error of type `WorkerLost` that says why; at most 100 attempt records are kept
-                 per job.
+                 an error of type `WorkerLost` that says why. At most 100 attempt records are kept
+                 per job, or as many as the setting `attempt_records_max` says.
         - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
         - REC-4  Several sweeps at once are safe: each job is taken back once.
         - REC-5  No attempt is added or taken back.
@@ -258,8 +255,14 @@ class Store(
                  what REC-1 says; with reset, it has its full allowance again first.
         """
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        """Running jobs without a heartbeat for that long, longest first."""
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        """Running jobs without a heartbeat for so long, or running for so long though it beats.
+
+        - STK-1  Each bound counts unless it is None. Those silent for longest come first, then
+                 those that run for longest.
+        """
 
     def promote(self) -> int:
         """Make every due `scheduled` or `failed` job `pending`; answers how many."""
@@ -267,10 +270,22 @@ class Store(
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> WorkerLife:
-        """Enter a worker in the registry, by the store's clock, and hold its sign of life."""
+        """Enter a worker in the registry, by the store's clock, and hold its sign of life.
+
+        - WRK-1  It is in the registry, with how many leases it holds, until its life is closed or
+                 `recover` removes it because it died.
+        - WRK-2  An exchange whose request names a `consumer` enters its worker as one, or brings
+                 its entry up to date, in the same write; the entry of a registered worker stays as
+                 it is. Renewals are signs of life of both.
+        - WRK-3  A consumer without a sign of life for SILENT_SECONDS (120) that holds no
+                 lease is gone from the registry at once, and `recover` forgets it.
+        """
 
     def workers(self) -> list[WorkerInfo]:
-        """The registered workers; those that died are removed by `recover`."""
+        """The registered workers and consumers, those that came first first.
+
+        - WRK-4  Each names its current jobs, those leased first first, at most CURRENT_JOBS_MAX.
+        """
 
     # -- people ------------------------------------------------------------------------------
 
@@ -314,7 +329,13 @@ class Store(
         """
 
     def get(self, job_id: str) -> Job | None:
-        """A snapshot, or None."""
+        """A snapshot, or None.
+
+        - FAI-1  `failure_count`, `first_failed_at` and `last_failed_at` tell of every attempt that
+                 failed or whose worker was lost, also of those without a record any more; snoozes,
+                 releases and cancelled attempts are none. Replays and clean-ups of the history
+                 leave them as they are, and the archive keeps them.
+        """
 
     def position(self, job_id: str) -> int | None:
         """How many pending jobs of its queue are served before this one; None if it is not pending.
@@ -346,6 +367,14 @@ class Store(
                  empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
         """
 
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        """How many jobs fit.
+
+        - SEA-3  Exact up to `counted_max`, and at any number where a filter asks for nothing but
+                 queues and statuses; beyond, the answer says that there are at least so many. A
+                 bound outside 1 to COUNTED_MAX raises InvalidJobError.
+        """
+
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of jobs that begin like this, in order; for people who type only their beginning.
 
@@ -363,6 +392,10 @@ class Store(
         - HIS-2  Replaying it gives the job's status, lease version and attempts: `leased` spends
                  one, `snoozed` and `released` take it back, a reset makes them 0;
                  `HistoryEvent.attempts` says how many that left.
+        - HIS-3  Every event has a message for people, in the words of `core.rules.messages`, and
+                 an event about a lease names whose it is: leased by whom until when, completed by
+                 whom after how long, recovered from whom and why, and a stale holder when it is
+                 refused (SET-2), however long ago it held the job.
         """
 
     def log(self, job_id: str) -> JobLog:
@@ -375,77 +408,7 @@ class Store(
         """The names of all queues that were created or ever held a job."""
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        """The latest administrative actions, newest first."""
-
-    # -- retention ---------------------------------------------------------------------------
-
-    def prune(
-        self,
-        policy: RetentionPolicy | None = None,
-        *,
-        run: int | None = None,
-        scope: Scope = DAILY,
-        limit: int = BATCH_MAX,
-        actor: str,
-    ) -> PruneReport:
-        """Begin a clean-up, or do one bounded write of the one that is going on.
-
-        Without `run` one is begun, and nothing else is done; while the answer says `more`, call
-        again with the `run` it names and the same policy and scope. Without a policy the store's
-        own default counts (STT-7).
-
-        - RET-1  A job that ended longer ago than the policy keeps its status is archived and
-                 deleted with all its records, both in the same write; younger ones and those that
-                 have not ended are left alone, and so are those that unfinished ones depend on. At
-                 most `limit` jobs per call.
-        - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
-                 is an emergency that asks for them. Nor does a store of limited capacity forget
-                 them to make room.
-        - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
-                 one, not while another one is at work, and only if there are enough ended jobs to
-                 be worth it. `force` and `emergency` begin at once. Of many callers one begins.
-        - RET-4  An emergency prunes completed and cancelled jobs whatever their age.
-        - RET-5  A later job under a pruned id never gets a lease version that was granted before.
-        - RET-6  A pruned job's idempotency key still answers for it until its 24 hours are over.
-                 Its duplicates are no dependencies: whoever has its id by then is another job.
-        - RET-7  A result past its own time to live is dropped; its job stays.
-        - RET-8  Completed jobs keep `history_events_max` history events, all together: beyond, the
-                 first submitted lose history, attempt records and the errors in them, each job as a
-                 whole.
-        - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. One that
-                 was forced is in the audit log too.
-        - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one
-                 does the rest.
-        - RET-11  Days of the archive older than the policy keeps are dropped.
-        - RET-14  Jobs of a queue with a retention of its own are kept as long as that says,
-                 whatever the policy; what it does not say is left to the policy. An emergency is
-                 for all.
-        """
-
-    def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        """The records of the latest clean-ups, newest first."""
-
-    def archived(self, job_id: str) -> ArchivedJob | None:
-        """What the archive remembers of a job, or None; of several under one id the latest.
-
-        - RET-12  It tells task, queue, status, times, attempts, error, reason, metadata, parent and
-                 the beginning of the result.
-        """
-
-    def search_archive(
-        self,
-        where: JobFilter,
-        *,
-        first_day: date | None = None,
-        last_day: date | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> ArchivePage:
-        """Archived jobs that fit and ended between two days (UTC, both included), page by page.
-
-        - RET-13  Those archived last come first. What the archive does not keep (payload, priority,
-                 idempotency key) raises InvalidJobError.
-        """
+        """The latest administrative actions, newest first, archived ones included."""
 
     # -- the store itself --------------------------------------------------------------------
 

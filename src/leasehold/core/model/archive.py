@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Final, NamedTuple
 
 import msgspec
 
 from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.refusals import not_a_cursor
 from leasehold.core.model.search import JobFilter
@@ -20,7 +21,7 @@ ERROR_CHARS: Final = 500
 SUMMARY_BYTES: Final = 4 * RESULT_SUMMARY_CHARS
 """Enough bytes for a summary, whatever its characters take in UTF-8."""
 
-_NOT_KEPT: Final = ("priority_min", "priority_max", "idempotency_key", "text")
+_NOT_KEPT: Final = ("priority_min", "priority_max", "idempotency_key", "limit_key", "text")
 
 
 class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,9 @@ class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True):
     archived_at: datetime
     """When it left the store; the day of it is the archive's partition."""
     attempts: int = 0
+    failure_count: int = 0
+    first_failed_at: datetime | None = None
+    last_failed_at: datetime | None = None
     error: JobError | None = None
     """Its latest error, the message cut to 500 characters, without the traceback."""
     reason: str | None = None
@@ -56,7 +60,8 @@ class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True):
         """How long its latest attempt ran; None if it was never run."""
         if self.started_at is None:
             return None
-        return (self.completed_at - self.started_at).total_seconds()
+        # A clock that was repaired meanwhile may have told an earlier end.
+        return max(0.0, (self.completed_at - self.started_at).total_seconds())
 
 
 class ArchivePage(msgspec.Struct, frozen=True):
@@ -66,9 +71,49 @@ class ArchivePage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
+class ArchiveSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """When archived jobs ended, and how long they ran; all bounds are included."""
+
+    first_day: date | None = None
+    last_day: date | None = None
+    run_seconds_min: float | None = None
+    run_seconds_max: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("run_seconds_min", "run_seconds_max"):
+            value = getattr(self, name)
+            # The comparison also refuses NaN, which is neither above nor below anything.
+            if value is not None and not 0 <= value <= SECONDS_MAX:
+                raise InvalidJobError(f"{name} must be seconds from 0 to ten years, not {value!r}")
+
+    def has(self, job: ArchivedJob) -> bool:
+        """Whether a job fits. SQL stores say the same in SQL; a test compares the two."""
+        day, least, most = job.completed_at.date(), self.run_micros_min, self.run_micros_max
+        ran = None if job.run_seconds is None else round(job.run_seconds * 1e6)
+        return (
+            (self.first_day is None or day >= self.first_day)
+            and (self.last_day is None or day <= self.last_day)
+            and (least is None or (ran is not None and ran >= least))
+            and (most is None or (ran is not None and ran <= most))
+        )
+
+    @property
+    def run_micros_min(self) -> int | None:
+        return None if self.run_seconds_min is None else round(self.run_seconds_min * 1e6)
+
+    @property
+    def run_micros_max(self) -> int | None:
+        return None if self.run_seconds_max is None else round(self.run_seconds_max * 1e6)
+
+
+EVERYTHING: Final = ArchiveSpan()
+
+
 class ArchivePlace(NamedTuple):
     """Where an archived job stands: jobs are searched in this order, the last of them first."""
 
+    ran: int
+    """In microseconds, where the slowest come first; else 0."""
     day: int
     """Of the archiving, counted from 1970."""
     seq: int
@@ -76,14 +121,17 @@ class ArchivePlace(NamedTuple):
     @classmethod
     def at(cls, cursor: str) -> ArchivePlace:
         """The place that a cursor stands for: that of the last job shown."""
-        day, _, seq = cursor.partition(".")
-        if not (day.isdecimal() and seq.isdecimal()):
+        numbers = cursor.split(".")
+        # As many digits as a store's numbers have: a longer one was not given by any page.
+        if len(numbers) != 3 or not all(
+            each.isascii() and each.isdecimal() and len(each) <= 18 for each in numbers
+        ):
             raise not_a_cursor(cursor)
-        return cls(int(day), int(seq))
+        return cls(*map(int, numbers))
 
     @property
     def cursor(self) -> str:
-        return f"{self.day}.{self.seq}"
+        return f"{self.ran}.{self.day}.{self.seq}"
 
 
 def check_filter(where: JobFilter) -> None:

@@ -8,7 +8,6 @@ minutes become hours and days.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from math import ceil, sqrt
@@ -78,7 +77,9 @@ class Measurements(msgspec.Struct, frozen=True, array_like=True):
 
     def plus(self, other: Measurements) -> Measurements:
         """Both as one."""
-        buckets = dict(Counter(self.buckets) + Counter(other.buckets))
+        buckets = dict(self.buckets)
+        for bucket, jobs in other.buckets.items():
+            buckets[bucket] = buckets.get(bucket, 0) + jobs
         return Measurements(self.micros + other.micros, buckets)
 
     def mean_seconds(self) -> float | None:

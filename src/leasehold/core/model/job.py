@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Final, Literal, get_args
 
@@ -187,6 +187,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+_FIRST_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MOMENT: Final = datetime(9999, 12, 31, tzinfo=UTC)
 KNOWN_NAMES_MAX: Final = 10_000
 _KNOWN_NAMES: set[tuple[str, str]] = set()
 
@@ -233,6 +235,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """There was a result, and its time to live is over."""
     error: JobError | None = None
     """Its latest error, also of an attempt that was retried since."""
+    failure_count: int = 0
+    """Attempts that failed or whose worker was lost, over its whole life: a replay resets it not,
+    and it counts on when attempt records have reached their bound."""
+    first_failed_at: datetime | None = None
+    last_failed_at: datetime | None = None
     reason: str | None = None
     """Why it was cancelled, declared dead, or waits (snoozed, or released with a delay)."""
     progress: dict[str, Any] | None = None
@@ -343,10 +350,12 @@ class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     after: Status | None = None
     """Equal to `before` for events that only tell."""
     worker: str | None = None
+    """Whose lease it is about, the stale one's in a `version_mismatch`; None if about no lease."""
     lease_version: int = 0
     attempts: int = 0
     """Attempts spent after this event; it tells a replay that reset them from one that did not."""
     message: str = ""
+    """What happened, for people."""
 
 
 def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
@@ -384,6 +393,8 @@ def _is_plain(value: str) -> bool:
 def _check_moment(what: str, value: datetime) -> None:
     if value.utcoffset() is None:
         raise InvalidJobError(f"{what} must know its time zone, for instance UTC: {value}")
+    if not _FIRST_MOMENT <= value <= _LAST_MOMENT:
+        raise InvalidJobError(f"{what} must be from 1970 to 9999 (UTC): {value}")
 
 
 def _check_seconds(what: str, value: float) -> None:

@@ -16,6 +16,16 @@ from leasehold.env import from_micros
 from leasehold.errors import LeaseExpiredError, LeaseLostError
 
 
+class Consumer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who leases in a loop of its own, without having registered as a worker."""
+
+    queues: tuple[str, ...]
+    """All those it has leased from lately, in whichever calls."""
+    host: str | None = None
+    """None, as is `pid`, if it reaches the store over a network."""
+    pid: int | None = None
+
+
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who wants to lease what."""
 
@@ -29,10 +39,15 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """For jobs that name none of their own; None leaves it to the store's settings."""
     lease_seconds_by_task: dict[str, float] | None = None
     """For jobs of these tasks that name none of their own, before `lease_seconds`."""
+    lease_seconds_override: float | None = None
+    """For all jobs, whatever they, their queue or the store's settings say."""
     tasks: tuple[str, ...] | None = None
     """Only these tasks; None for any."""
     parent_id: str | None = None
     """Only jobs of this group."""
+    consumer: Consumer | None = None
+    """Enter the worker into the registry as a consumer, or note that it still is one. Whoever
+    leases many times a second says so now and then only."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,16 +141,19 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class StuckJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A running job that shows no sign of life, and who holds it since when."""
+    """A running job that shows no sign of life, or runs for too long, and who holds it."""
 
     job_id: str
     queue: str
     task: str
+    priority: int
     worker: str
     lease_version: int
     attempts: int
     started_at: datetime
+    """Since when it runs."""
     heartbeat_at: datetime
+    """Since when its holder is silent."""
     lease_expires_at: datetime
 
 

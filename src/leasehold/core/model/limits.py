@@ -13,7 +13,7 @@ BLOB_BYTES_MAX: Final = 1024 * 1024 * 1024
 NAME_LENGTH_MAX: Final = 255
 SECONDS_MAX: Final = 10 * 366 * 24 * 3600.0
 ATTEMPT_RECORDS_MAX: Final = 100
-"""Kept per job; the oldest go first, their history events stay."""
+"""Kept per job unless it is set otherwise; the oldest go first, their history events stay."""
 LOG_LINES_MAX: Final = 1000
 """Kept per job; the oldest go first."""
 LOG_LINE_LENGTH_MAX: Final = 4096

@@ -226,6 +226,11 @@ class QueueRule(NamedTuple):
     """Who deletes it, while it is being deleted."""
     problem: str | None = None
     """Why it cannot be read, if so: then nothing is leased or accepted, rather than by no rule."""
+    created_at: datetime | None = None
+    """When somebody created the queue; None if it came with its first job."""
+    created_by: str | None = None
+    changed_at: datetime | None = None
+    changed_by: str | None = None
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,6 +247,13 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks that their circuit breaker holds back here, and until when."""
     next_start_at: datetime | None = None
     """When the next job may start by `starts_per_second`, if not at once."""
+    created_at: datetime | None = None
+    """When somebody created it; where nobody did, when its first job came."""
+    created_by: str | None = None
+    """None for a queue that came with its first job."""
+    changed_at: datetime | None = None
+    """When its rules or its state were changed last, its creation included; None for never."""
+    changed_by: str | None = None
 
 
 def check_queue_name(name: str) -> None:

@@ -20,22 +20,49 @@ class Submitted(msgspec.Struct, frozen=True):
     """True when an earlier job with the same idempotency key was found: `id` is that job's."""
 
 
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as the registry knows it."""
+CURRENT_JOBS_MAX: Final = 100
+"""Of each worker, so many jobs are named."""
+
+
+class CurrentJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker holds."""
 
     id: str
-    host: str
-    pid: int
+    queue: str
+    task: str
+    attempts: int
+    """Spent so far, this one included."""
+    leased_at: datetime
+    lease_expires_at: datetime
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as the registry knows it, or a consumer: whoever leases in a loop of its own."""
+
+    id: str
+    host: str | None = None
+    """None, as is `pid`, of a consumer that reaches the store over a network."""
+    pid: int | None = None
     queues: tuple[str, ...]
     slots: int
+    """How many jobs it runs at once; of a consumer, how many it asked for the last time."""
     started_at: datetime
     heartbeat_at: datetime
     running: int = 0
     """How many leases it holds."""
+    is_consumer: bool = False
+    jobs: tuple[CurrentJob, ...] = ()
+    """What it holds, the first leased first; at most 100 of them."""
 
 
 SILENT_SECONDS: Final = 120.0
-"""A worker without a sign of life for longer is not taken to be at work."""
+"""A worker without a sign of life for longer is not taken to be at work; a consumer is gone."""
+
+
+def is_at_work(worker: WorkerInfo, now: datetime) -> bool:
+    """Whether it gave a sign of life lately. A consumer may say nothing while it runs a job."""
+    earliest = now - timedelta(seconds=SILENT_SECONDS)
+    return worker.heartbeat_at >= earliest or (worker.is_consumer and worker.running > 0)
 
 
 def at_work(
@@ -46,8 +73,12 @@ def at_work(
     The registry keeps both until a sweep has seen to their jobs; the file of a restored backup has
     the workers of the day it was made.
     """
-    earliest = now - timedelta(seconds=SILENT_SECONDS)
-    return [each for each in workers if each.id not in lost and each.heartbeat_at >= earliest]
+    return [each for each in workers if each.id not in lost and is_at_work(each, now)]
+
+
+def without_gone(workers: Iterable[WorkerInfo], now: datetime) -> list[WorkerInfo]:
+    """Without the consumers that are silent for too long: nobody else would take them out."""
+    return [each for each in workers if not each.is_consumer or is_at_work(each, now)]
 
 
 class WorkerLife(Protocol):
@@ -126,6 +157,9 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     detail: dict[str, Any]
     count: int
+    """How many jobs it was about; 0 for an order about a queue, a schedule or a setting."""
+    archived: bool = False
+    """It is older than audit records are kept, and is kept in the archive."""
 
 
 class Listener(Protocol):

@@ -30,6 +30,8 @@ LOCK_SHARE: Final = 0.05
 """The part of the time for which a clean-up may hold the write lock."""
 ABANDONED_SECONDS: Final = 60.0
 """A clean-up that was silent for so long was given up, or its process died."""
+SLOW_SECONDS: Final = 60.0
+"""A clean-up that takes longer is worth a warning."""
 CLEANUP_RECORDS_MAX: Final = 1000
 """Kept in a store; the oldest go first."""
 
@@ -47,8 +49,10 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letters wait for a person, unless you say otherwise."""
     archive_seconds: float | None = 90 * DAY_SECONDS
     """Whole days, counted from the day on which a job was archived; 0 keeps no archive."""
-    audit_seconds: float | None = (90 + 365) * DAY_SECONDS
-    """Ninety days, and a year on top for whoever looks into the past."""
+    audit_seconds: float | None = 90 * DAY_SECONDS
+    """Audit records; older ones go to the archive."""
+    audit_archive_seconds: float | None = 365 * DAY_SECONDS
+    """How long they are kept there; 0 keeps none."""
     history_events_max: int | None = 100_000
     """History events of completed jobs, all together. Beyond, the oldest lose theirs as a whole."""
     interval_seconds: float | None = 1 * DAY_SECONDS
@@ -86,6 +90,17 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
             if scope.dead:
                 found[Status.DEAD] = now
         return found
+
+    def audit_cutoff(self, now: datetime) -> datetime | None:
+        """Up to when audit records are due for the archive; None if they never are."""
+        return None if self.audit_seconds is None else now - timedelta(seconds=self.audit_seconds)
+
+    def audit_archive_cutoff(self, now: datetime) -> datetime | None:
+        """Up to when archived audit records are dropped; None if they never are."""
+        if self.audit_seconds is None or self.audit_archive_seconds is None:
+            return None
+        # Ten years each at most: their sum is within what a datetime can tell.
+        return now - timedelta(seconds=self.audit_seconds + self.audit_archive_seconds)
 
     def oldest_day(self, now: datetime) -> int | None:
         """The first day (counted from 1970) that the archive keeps; None if it keeps all."""
@@ -151,6 +166,10 @@ class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
     """Completed jobs that lost their history to its bound; the jobs stay."""
     archive_dropped: int = 0
     """Archived jobs whose day was over."""
+    audit_archived: int = 0
+    """Audit records that went to the archive."""
+    audit_dropped: int = 0
+    """Archived audit records whose time was over."""
     taken: int = 0
     """How much of the limit was used; what it counts depends on what was cleaned."""
     lock_seconds: float = 0.0
@@ -180,6 +199,8 @@ class CleanUp(msgspec.Struct, frozen=True, kw_only=True):
     results_dropped: int = 0
     histories_dropped: int = 0
     archive_dropped: int = 0
+    audit_archived: int = 0
+    audit_dropped: int = 0
     writes: int = 0
     lock_seconds: float = 0.0
     """For how long it held the write lock, all in all."""
@@ -194,6 +215,20 @@ class CleanUp(msgspec.Struct, frozen=True, kw_only=True):
         """From its begin to its latest write, pauses included."""
         return (self.active_at - self.started_at).total_seconds()
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it took, or takes, longer than anybody expects of one."""
+        return self.duration_seconds > SLOW_SECONDS
+
+    def __str__(self) -> str:
+        done = [(name, getattr(self, name)) for name in COUNTED]
+        counted = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in done if n)
+        return (
+            f"clean-up {self.run} ({self.mode}, by {self.actor}): {counted or 'nothing to do'}, in "
+            f"{self.duration_seconds:,.1f} s and {self.writes:,} writes, which held the write lock "
+            f"for {self.lock_seconds:,.1f} s"
+        )
+
 
 COUNTED: Final = (
     "completed",
@@ -203,6 +238,8 @@ COUNTED: Final = (
     "results_dropped",
     "histories_dropped",
     "archive_dropped",
+    "audit_archived",
+    "audit_dropped",
 )
 """What a report and a record both count."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -31,6 +31,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Every key given must be there with an equal value."""
     idempotency_key: str | None = None
     parent_id: str | None = None
+    limit_key: str | None = None
     error_text: str | None = None
     """Part of the latest error's type or message, in any case."""
     text: str | None = None
@@ -55,6 +56,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
             )
             and (self.idempotency_key is None or job.idempotency_key == self.idempotency_key)
             and (self.parent_id is None or job.parent_id == self.parent_id)
+            and (self.limit_key is None or job.limit_key == self.limit_key)
             and (self.error_text is None or mentions(error, self.error_text))
             and (
                 self.text is None
@@ -88,8 +90,59 @@ def lightened(job: Job, without: Collection[HeavyField]) -> Job:
     return msgspec.structs.replace(job, **changes) if changes else job
 
 
+COUNTED_MAX: Final = 10_000
+"""So many jobs are counted one by one at most."""
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many jobs fit a filter.
+
+    >>> print(Count(1234)), print(Count(10_000, is_exact=False))
+    1,234
+    at least 10,000
+    (None, None)
+    """
+
+    jobs: int
+    is_exact: bool = True
+    """Whether it is the number; else there are at least so many, and nobody counted on."""
+
+    def __str__(self) -> str:
+        return f"{self.jobs:,}" if self.is_exact else f"at least {self.jobs:,}"
+
+
+def check_count(counted_max: int) -> None:
+    """Refuse to count up to no number, or without a bound."""
+    if not 1 <= counted_max <= COUNTED_MAX:
+        raise InvalidJobError(
+            f"jobs are counted up to a number from 1 to {COUNTED_MAX:,}, not {counted_max}"
+        )
+
+
+def counted_up_to(found: int, counted_max: int) -> Count:
+    """The answer, where a store stopped one beyond the bound."""
+    return Count(min(found, counted_max), is_exact=found <= counted_max)
+
+
+def by_counters(
+    where: JobFilter, counts: Callable[[str | None], Mapping[Status, int]]
+) -> Count | None:
+    """How many jobs fit, if the counters of queues know it: the filter asks for nothing else.
+
+    `counts` tells how many jobs of a queue, or of all, stand in each status.
+    """
+    if where != JobFilter(queues=where.queues, statuses=where.statuses):
+        return None
+    queues = (None,) if where.queues is None else dict.fromkeys(where.queues)
+    statuses = set(Status if where.statuses is None else where.statuses)
+    standing = [counts(queue) for queue in queues]
+    return Count(sum(each[status] for each in standing for status in statuses))
+
+
 class Page(msgspec.Struct, frozen=True):
     """One page of a search, newest first, and where the next one starts (None at the end)."""
 
     jobs: list[Job]
     next_cursor: str | None = None
+    total: Count | None = None
+    """How many jobs fit on all pages together, if that was asked for."""

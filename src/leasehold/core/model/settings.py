@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.job import DEFAULT_LEASE_SECONDS, DEFAULT_MAX_RETRIES, Draft
-from leasehold.core.model.limits import EXTENSION_SECONDS_MAX, SECONDS_MAX
+from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX, EXTENSION_SECONDS_MAX, SECONDS_MAX
 from leasehold.core.model.retention import DAY_SECONDS, RetentionPolicy
 from leasehold.core.model.retry import DEFAULT_POLICY, DELAY_SECONDS_MAX, Exponential, RetryPolicy
 from leasehold.errors import InvalidSettingError
@@ -154,7 +154,7 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
         _number("max_retries", SettingKind.COUNT, DEFAULT_MAX_RETRIES, (0, 1_000_000), _SUBMIT,
                 "How often a job is tried again after its first attempt; 0 is never."),
         _seconds("backoff_base", DEFAULT_POLICY.initial_seconds, (0, DELAY_SECONDS_MAX), _SUBMIT,
-                 "The delay before the first retry."),
+                 "The delay before the first retry, in seconds (not the base of a power)."),
         _number("backoff_factor", SettingKind.NUMBER, DEFAULT_POLICY.factor, (1, 100), _SUBMIT,
                 "By how much each delay is longer than the one before."),
         _seconds("backoff_max", DEFAULT_POLICY.cap_seconds, (0, DELAY_SECONDS_MAX), _SUBMIT,
@@ -177,6 +177,9 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
                 "After how many failed heartbeats in a row a worker gives up its leases."),
         _seconds("sweep_interval", 60.0, (0.1, DAY_SECONDS), _WORKER,
                  "How often a worker looks for jobs whose holder was lost."),
+        _number("attempt_records_max", SettingKind.COUNT, ATTEMPT_RECORDS_MAX, (1, 1000),
+                "when an attempt begins or ends",
+                "How many attempt records are kept per job, the checkpoints of sweeps included."),
         _seconds("prune_interval", _KEPT.interval_seconds, (1, SECONDS_MAX), _CLEAN_UP,
                  "How long after the begin of one clean-up the next one may begin.", "never"),
         _seconds("retention_completed_seconds", _KEPT.completed_seconds, _RETENTION, _CLEAN_UP,
@@ -185,6 +188,11 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
                  "How long cancelled jobs are kept.", _FOR_EVER),
         _seconds("retention_dead_seconds", _KEPT.dead_seconds, _RETENTION, _CLEAN_UP,
                  "How long dead letters are kept.", "until a person decides"),
+        _seconds("retention_audit_seconds", _KEPT.audit_seconds, _RETENTION, _CLEAN_UP,
+                 "How long audit records are kept before they go to the archive.", _FOR_EVER),
+        _seconds("retention_audit_archive_seconds", _KEPT.audit_archive_seconds, _RETENTION,
+                 _CLEAN_UP, "How long audit records are kept in the archive; 0 keeps none.",
+                 _FOR_EVER),
     )
 }  # fmt: skip
 """Every setting there is, by name."""
@@ -252,6 +260,8 @@ _RETENTION_FIELDS: Final = {
     "retention_completed_seconds": "completed_seconds",
     "retention_cancelled_seconds": "cancelled_seconds",
     "retention_dead_seconds": "dead_seconds",
+    "retention_audit_seconds": "audit_seconds",
+    "retention_audit_archive_seconds": "audit_archive_seconds",
 }
 RETENTION_NAMES: Final = frozenset(_RETENTION_FIELDS)
 
@@ -275,6 +285,11 @@ def default_lease_seconds(values: SettingValues) -> float:
 def extension_seconds_max(values: SettingValues) -> float:
     """How long one lease may be kept alive by renewals."""
     return values.get("lease_extension_max") or EXTENSION_SECONDS_MAX
+
+
+def attempt_records_max(values: SettingValues) -> int:
+    """How many attempt records are kept per job."""
+    return int(values.get("attempt_records_max") or ATTEMPT_RECORDS_MAX)
 
 
 def retention_by(values: SettingValues, default: RetentionPolicy) -> RetentionPolicy:

@@ -180,9 +180,12 @@ def _sum_of(
 
 
 def growth(before: Span, totals: Span) -> Span:
-    """What happened between two looks at totals; the later ones have the measures of it."""
+    """What happened between two looks at totals; the later ones have the measures of it.
+
+    Totals never shrink: one that is lower than before was damaged, and has been begun anew.
+    """
     return Span(
-        **{name: getattr(totals, name) - getattr(before, name) for name in SUMMED},
+        **{name: max(0, getattr(totals, name) - getattr(before, name)) for name in SUMMED},
         pending_before=before.pending,
         pending=totals.pending,
         deepest=max(before.pending, totals.pending),

@@ -101,7 +101,8 @@ def _not_worth_it(look: CleanUpLook[K], order: Order) -> PruneReport | None:
         counts = look.counts(queue)
         apart.append((retention.over(policy), counts))
         ended = {status: jobs - counts[status] for status, jobs in ended.items()}
-    if is_worth_it(policy, ended, apart) or _has_old_archive(look, policy):
+    has_old = _has_old_archive(look, policy) or _has_old_audits(look, policy)
+    if has_old or is_worth_it(policy, ended, apart):
         return None
     return PruneReport(next_due_at=look.now + timedelta(seconds=policy.interval_seconds))
 
@@ -189,8 +190,6 @@ def _end(write: CleanUpWrite[K], record: CleanUp, order: Order) -> PruneReport:
     now = write.now
     record = msgspec.structs.replace(record, ended_at=now, active_at=now)
     write.save(Progress(record, Phase.OVER, Bookmark()))
-    if order.policy.audit_seconds is not None:
-        write.drop_audit(now - timedelta(seconds=order.policy.audit_seconds))
     # What a person asked for is audited as well.
     if record.mode is not CleanUpMode.DAILY:
         detail = {"mode": record.mode.value, "dead": order.scope.dead}
@@ -223,14 +222,29 @@ def _find(look: CleanUpLook[K], phase: Phase, after: Bookmark, order: Order) -> 
         )
     if phase is Phase.ARCHIVE:
         more = _has_old_archive(look, order.policy)
+    elif phase is Phase.AUDIT:
+        more = _has_old_audits(look, order.policy)
     else:
-        more = look.has_rest(everything=order.scope.emergency)
+        more = look.has_rest(order.scope)
     return Found(after=after if more else None)
 
 
 def _has_old_archive(look: CleanUpLook[K], policy: RetentionPolicy) -> bool:
     first, oldest = policy.oldest_day(look.now), look.oldest_archived_day()
     return first is not None and oldest is not None and oldest < first
+
+
+def _has_old_audits(look: CleanUpLook[K], policy: RetentionPolicy) -> bool:
+    kept_until, archived_until = (
+        policy.audit_cutoff(look.now),
+        policy.audit_archive_cutoff(look.now),
+    )
+    oldest = look.oldest_audits()
+    return _is_by(oldest.kept, kept_until) or _is_by(oldest.archived, archived_until)
+
+
+def _is_by(moment: datetime | None, until: datetime | None) -> bool:
+    return moment is not None and until is not None and moment <= until
 
 
 def _take(write: CleanUpWrite[K], phase: Phase, found: Found[K], order: Order) -> PruneReport:
@@ -245,10 +259,20 @@ def _take(write: CleanUpWrite[K], phase: Phase, found: Found[K], order: Order) -
         assert first is not None
         dropped = write.drop_archived(first, order.limit)
         report = PruneReport(archive_dropped=dropped, taken=dropped)
+    elif phase is Phase.AUDIT:
+        report = _take_audits(write, order)
     else:
-        everything = order.scope.emergency
-        report = PruneReport(taken=write.drop_rest(order.limit, everything=everything))
+        report = PruneReport(taken=write.drop_rest(order.limit, order.scope))
     return report
+
+
+def _take_audits(write: CleanUpWrite[K], order: Order) -> PruneReport:
+    policy, now, limit = order.policy, write.now, order.limit
+    until = policy.audit_cutoff(now)
+    moved = 0 if until is None else write.archive_audits(until, limit)
+    over = policy.audit_archive_cutoff(now)
+    dropped = 0 if over is None else write.drop_archived_audits(over, limit)
+    return PruneReport(audit_archived=moved, audit_dropped=dropped, taken=moved + dropped)
 
 
 def _take_jobs(write: CleanUpWrite[K], found: Found[K], order: Order) -> PruneReport:

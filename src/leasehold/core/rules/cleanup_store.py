@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp, PruneReport
+from leasehold.core.model.retention import CleanUp, PruneReport, Scope
 from leasehold.core.model.status import Status
 
 K = TypeVar("K")
@@ -25,9 +25,10 @@ class Phase(IntEnum):
     RESULTS = 3
     HISTORIES = 4
     ARCHIVE = 5
-    REST = 6
+    AUDIT = 6
+    REST = 7
     """What only the store knows of: keys of pruned jobs, unused room in a file."""
-    OVER = 7
+    OVER = 8
 
 
 class Bookmark(NamedTuple):
@@ -83,6 +84,13 @@ class Cutoffs(NamedTuple):
         return cutoff is not None and ended_at <= cutoff
 
 
+class OldestAudits(NamedTuple):
+    """When the oldest audit record was written, and the oldest archived one; None without any."""
+
+    kept: datetime | None
+    archived: datetime | None
+
+
 class CleanUpRecords(Protocol):
     """What a store is asked inside a write and outside."""
 
@@ -107,6 +115,8 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
 
     def oldest_archived_day(self) -> int | None: ...
 
+    def oldest_audits(self) -> OldestAudits: ...
+
     def find_ended(self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int) -> Found[K]:
         """The next jobs that ended by their cutoff, leaving out those that are still needed."""
 
@@ -116,8 +126,8 @@ class CleanUpLook(CleanUpRecords, Protocol[K]):
     def find_histories(self, events_max: int, after: Bookmark, limit: int) -> Found[K]:
         """The next completed jobs that have a history, beyond so many events of later ones."""
 
-    def has_rest(self, *, everything: bool) -> bool:
-        """Whether there is anything of its own to tidy up; in an emergency, everything."""
+    def has_rest(self, scope: Scope) -> bool:
+        """Whether there is anything of its own to tidy up, for such a clean-up."""
 
 
 class CleanUpWrite(CleanUpRecords, Protocol[K]):
@@ -139,11 +149,14 @@ class CleanUpWrite(CleanUpRecords, Protocol[K]):
     def drop_archived(self, first_day: int, limit: int) -> int:
         """Forget archived jobs of earlier days, up to so many; answers how many there were."""
 
-    def drop_rest(self, limit: int, *, everything: bool) -> int:
+    def drop_rest(self, limit: int, scope: Scope) -> int:
         """Tidy up so much of it; answers how much there was."""
 
-    def drop_audit(self, until: datetime) -> None:
-        """Forget audit records up to that moment, as many as one write may."""
+    def archive_audits(self, until: datetime, limit: int) -> int:
+        """Move audit records up to that moment to the archive, up to so many; answers how many."""
+
+    def drop_archived_audits(self, until: datetime, limit: int) -> int:
+        """Forget archived audit records up to that moment, up to so many; answers how many."""
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
 

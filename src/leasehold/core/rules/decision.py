@@ -49,6 +49,11 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """Whether the attempt came to an end by itself, so that its run time says something."""
 
     @property
+    def is_failure(self) -> bool:
+        """Whether the attempt failed, or its worker was lost; a cancelled one did neither."""
+        return self.error is not None and self.status is not Status.CANCELLED
+
+    @property
     def reason(self) -> str | None:
         """Why the job has ended, or waits; what else becomes of it needs no reason."""
         return self.message or None if self.status in _EXPLAINED else None

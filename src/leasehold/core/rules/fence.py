@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from leasehold.core.model.refusals import changes_status, lease_of_no_job, stale_lease
 from leasehold.core.model.status import TRANSITIONS, Event, Status
+from leasehold.core.rules.messages import refused_as_stale
 from leasehold.errors import LeaseLostError
 
 
@@ -38,7 +39,7 @@ class Histories(Protocol[J]):
         """Where a job stands; None if there is no such job."""
 
     def holder_under(self, job: J, version: int) -> str | None:
-        """Who held the job under a version that is over, as far as that is kept."""
+        """Who held the job under a version that is over; None if it was never granted."""
 
     def tell(
         self,
@@ -68,11 +69,9 @@ def refuse(histories: Histories[J], job_id: str, version: int) -> LeaseLostError
     """Refuse a stale holder; all that is written is that it was refused."""
     job = histories.standing(job_id)
     if job is not None:
-        message = (
-            f"refused: the caller's lease version is {version}, the latest is {job.lease_version}"
-        )
-        holder = (histories.holder_under(job, version), version)
-        histories.tell(job, Event.VERSION_MISMATCH, message, holder=holder)
+        worker = histories.holder_under(job, version)
+        message = refused_as_stale(worker, version, job.lease_version)
+        histories.tell(job, Event.VERSION_MISMATCH, message, holder=(worker, version))
     return lease_is_over(job_id, version, job)
 
 

@@ -60,10 +60,20 @@ _ABLE: Final[dict[type, frozenset[Status]]] = {
 """The statuses in which a job can take an order."""
 
 
+class OrderedJob(msgspec.Struct, frozen=True):
+    """A job that has taken an order, as it left it."""
+
+    id: str
+    status: Status
+    priority: int
+
+
 class Ordered(msgspec.Struct, frozen=True, kw_only=True):
     """What became of an order in one write."""
 
     changed: int = 0
+    jobs: list[OrderedJob] = []
+    """Those that it was done to; what else is to be known of them is for the store to say."""
     refused: dict[str, int] = {}
     """How many fitted, but could not take it: by the code of the error."""
     next_cursor: str | None = None
@@ -88,6 +98,7 @@ class FilterOrders(Protocol):
 
         - ORD-1  Each job gets what `cancel`, `replay`, `discard` or `reprioritize` would give it,
                  with one audit record for all of this write; only those that can take it are meant.
+                 The answer names them, as they were left.
         - ORD-2  While the answer has a cursor, more jobs fit: whoever asks again with it, until
                  there is none, has met every job that fitted all the while, and none twice.
         - ORD-3  Jobs that do not fit any more when the write comes to them are left alone. Those
@@ -130,6 +141,7 @@ def carry_out(
     kept_apart = [job for job in done if BLOB_CODEC in (job.codec, job.result_codec)]
     return Ordered(
         changed=len(done),
+        jobs=[OrderedJob(job.id, job.status, job.priority) for job in done],
         refused=dict(refused),
         blobs_left=kept_apart if isinstance(order, DiscardAll) else [],
     )

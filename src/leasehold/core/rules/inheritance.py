@@ -18,35 +18,11 @@ Clauses of the store contract:
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 J = TypeVar("J", int, str)
 """However a store names its jobs."""
-
-
-class Bases(Protocol[J]):
-    """The bases of jobs as a store keeps them, inside one write."""
-
-    def own_of(self, job: J) -> int:
-        """A job's own priority."""
-
-    def base_of(self, job: J) -> int: ...
-
-    def needs_of(self, job: J) -> Iterable[J]:
-        """What a job waits for, without what has ended and is only still to be told."""
-
-    def waiting_for(self, job: J) -> Iterable[tuple[J, int]]:
-        """Who waits for a job, and with what base."""
-
-    def write(self, bases: Mapping[J, int]) -> None:
-        """Keep new bases, and let those of the jobs that are pending stand where these put them."""
-
-    def suspect(self, jobs: Iterable[J]) -> None:
-        """Note that somebody may not raise these any more: `lower` looks at them before the write
-        ends.
-        """
 
 
 class Compared(NamedTuple, Generic[J]):
@@ -57,8 +33,19 @@ class Compared(NamedTuple, Generic[J]):
     """Each with its own base."""
 
 
-class SpreadingBases(Bases[J], Protocol[J]):
-    """The bases of jobs for a store that follows changes through as many writes as they take."""
+class Bases(Protocol[J]):
+    """The bases of jobs as a store keeps them, inside one of the writes that a change may take."""
+
+    def own_of(self, job: J) -> int:
+        """A job's own priority."""
+
+    def base_of(self, job: J) -> int: ...
+
+    def waiting_for(self, job: J) -> Iterable[tuple[J, int]]:
+        """Who waits for a job, and with what base."""
+
+    def write(self, bases: Mapping[J, int]) -> None:
+        """Keep new bases, and let those of the jobs that are pending stand where these put them."""
 
     def changed(self, job: J, base: int) -> None:
         """Note that a job's base has changed: what it waits for is to be compared with it."""
@@ -72,7 +59,7 @@ class SpreadingBases(Bases[J], Protocol[J]):
         """
 
 
-def spread(bases: SpreadingBases[J], limit: int) -> int:
+def spread(bases: Bases[J], limit: int) -> int:
     """Let changes reach so many of the jobs they may concern; answers how many more might be."""
     while limit > 0 and (suspect := bases.next_suspect()) is not None:
         _let_fall(bases, suspect, bases.base_of(suspect))
@@ -87,13 +74,13 @@ def spread(bases: SpreadingBases[J], limit: int) -> int:
     return limit
 
 
-def given_priority(bases: SpreadingBases[J], job: J, before: int) -> None:
+def given_priority(bases: Bases[J], job: J, before: int) -> None:
     """A job that counted with this base was given another priority of its own."""
     own = bases.own_of(job)
     _change(bases, job, own if own >= before else _highest(bases, job, before))
 
 
-def _let_fall(bases: SpreadingBases[J], job: J, before: int) -> None:
+def _let_fall(bases: Bases[J], job: J, before: int) -> None:
     after = _highest(bases, job, before)
     if after != before:
         _change(bases, job, after)
@@ -109,79 +96,6 @@ def _highest(bases: Bases[J], job: J, enough: int) -> int:
     return highest
 
 
-def _change(bases: SpreadingBases[J], job: J, base: int) -> None:
+def _change(bases: Bases[J], job: J, base: int) -> None:
     bases.write({job: base})
     bases.changed(job, base)
-
-
-def raise_needed(bases: Bases[J], waiting: Iterable[tuple[J, int]]) -> None:
-    """Raise what these wait for, who have begun to wait with these bases or have risen to them."""
-    bases.write(raised(waiting, bases.needs_of, bases.base_of))
-
-
-def reprioritized(bases: Bases[J], job: J, before: int) -> None:
-    """A job's own priority has changed: so may its base, and those of the jobs it waits for."""
-    after = max((bases.own_of(job), *(base for _, base in bases.waiting_for(job))))
-    bases.write({job: after})
-    if after > before:
-        raise_needed(bases, [(job, after)])
-    elif after < before:
-        bases.suspect(bases.needs_of(job))
-
-
-def lower(bases: Bases[J], suspects: Iterable[J]) -> None:
-    """Let those fall that were raised by somebody who does not wait for them any more."""
-    bases.write(lowered(suspects, bases.needs_of, bases.base_of, bases.own_of, bases.waiting_for))
-
-
-def raised(
-    waiting: Iterable[tuple[J, int]],
-    needs_of: Callable[[J], Iterable[J]],
-    base_of: Callable[[J], int],
-) -> dict[J, int]:
-    """The jobs that are raised, and to what, now that these wait with these bases.
-
-    The highest base is followed first, so each job is raised once, however many wait for it.
-
-    >>> chain = {"ship": ["pack"], "pack": ["pick"]}
-    >>> raised([("ship", 90)], lambda job: chain.get(job, []), {"pack": 20, "pick": 95}.__getitem__)
-    {'pack': 90}
-    """
-    found: dict[J, int] = {}
-    heap = [(-base, job) for job, base in waiting]
-    heapq.heapify(heap)
-    while heap:
-        negative, job = heapq.heappop(heap)
-        for needed in needs_of(job):
-            if -negative > (found[needed] if needed in found else base_of(needed)):
-                found[needed] = -negative
-                heapq.heappush(heap, (negative, needed))
-    return found
-
-
-def lowered(
-    suspects: Iterable[J],
-    needs_of: Callable[[J], Iterable[J]],
-    base_of: Callable[[J], int],
-    own_of: Callable[[J], int],
-    waiting_for: Callable[[J], Iterable[tuple[J, int]]],
-) -> dict[J, int]:
-    """The jobs whose bases fall, and to what, now that some no longer wait for these.
-
-    `waiting_for` tells who waits for a job, and with what base; it is read only until somebody is
-    found who keeps the job as high as it is.
-    """
-    found: dict[J, int] = {}
-    open_ends = list(suspects)
-    while open_ends:
-        job = open_ends.pop()
-        before = found[job] if job in found else base_of(job)
-        after = own_of(job)
-        for waiting, base in waiting_for(job):
-            if after >= before:
-                break
-            after = max(after, found.get(waiting, base))
-        if after < before:
-            found[job] = after
-            open_ends += needs_of(job)
-    return found

@@ -41,7 +41,7 @@ def is_late(start_by: int | None, lease_version: int, now: int) -> bool:
 class OpenQueue:
     """A queue that a lease looks into, and how many jobs more it may take from it."""
 
-    __slots__ = ("free", "limits_keys", "name", "paces_all", "paces_keys")
+    __slots__ = ("free", "is_paced", "limits_keys", "name", "paces_all", "paces_keys")
 
     def __init__(
         self, name: str, free: int = UNLIMITED, config: QueueConfig = DEFAULT_CONFIG
@@ -49,9 +49,11 @@ class OpenQueue:
         self.name = name
         self.free = free
         self.limits_keys = config.key_limits is not None
-        self.paces_all = config.start_rate is not None
-        """Whether its jobs have a start rate; or else, whether those that have a key do."""
-        self.paces_keys = config.key_start_rate is not None
+        self.paces_all = config.starts_per_second is not None
+        """Whether its jobs have a start rate, with a key or without."""
+        self.paces_keys = config.key_starts_per_second is not None
+        """Whether those that have a key have one."""
+        self.is_paced = self.paces_all or self.paces_keys
 
 
 class OpenLane:
@@ -125,10 +127,10 @@ class Walk:
                 self._turned_away_left -= 1
                 self.is_cut_short = self.is_over = self._turned_away_left <= 0
                 return _PARK
-            if self._left <= self._ahead and queue.paces_keys:
+            if queue.paces_keys and self._left <= self._ahead:
                 return self._wait_for_slot()
             self._free[queue.name, key] = free - 1
-        if self._left <= self._ahead and queue.paces_all:
+        if queue.paces_all and self._left <= self._ahead:
             return self._wait_for_slot()
         queue.free -= 1
         lane.is_over = lane.probe is not None

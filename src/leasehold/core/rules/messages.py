@@ -1,8 +1,16 @@
-"""What a job's history and its reasons say: the words, once for every store."""
+"""What a job's history and its reasons say: the words, once for every store.
+
+Most events are the same few words for every job. A store keeps what those are made of, and asks for
+the words when somebody reads (`event_words`).
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
+
+from leasehold.core.model.status import Event, Status
+from leasehold.env import from_micros
 
 
 def not_started_by(start_by: datetime) -> str:
@@ -26,3 +34,91 @@ def purged_by(actor: str) -> str:
 def queue_deleted(queue: str, actor: str) -> str:
     """Why a job is dead that waited in a queue when that was deleted by force."""
     return f"its queue {queue!r} was deleted by {actor}"
+
+
+def refused_as_stale(worker: str | None, version: int, latest: int) -> str:
+    """What the history says of a holder that spoke under a lease that is over."""
+    who = "a caller" if worker is None else worker
+    return f"refused: {who} spoke under lease version {version}, the latest is {latest}"
+
+
+# -- words that are made when somebody reads ---------------------------------------------------
+
+_BORN: Final = {
+    Status.PENDING: "submitted",
+    Status.SCHEDULED: "submitted, to run later",
+    Status.BLOCKED: "submitted, to wait for other jobs",
+}
+_ENDED: Final = {
+    Event.COMPLETED: "completed by {}",
+    Event.FAILED: "failed under {}",
+    Event.DEAD: "failed for good under {}",
+    Event.SNOOZED: "snoozed by {}",
+    Event.RELEASED: "handed back by {}",
+    Event.RECOVERED: "taken back from {}",
+    Event.CANCELLED: "cancelled while {} had it",
+    Event.CANCEL_REQUESTED: "{} was asked to stop it",
+    Event.HEARTBEAT_FAILED: "{} could not renew its lease",
+    Event.ABANDONED: "{} gave up its lease",
+}
+_OTHERWISE: Final = {
+    Event.UNBLOCKED: "waits for no other job any more",
+    Event.DEAD: "given up while it waited",
+    Event.CANCELLED: "cancelled while it waited",
+}
+
+
+def event_words(
+    event: Event,
+    before: Status | None,
+    after: Status,
+    worker: str | None,
+    *,
+    lease_ends_at: int | None = None,
+    held_micros: int | None = None,
+) -> str:
+    """What a person is told of an event about which nothing more particular was said.
+
+    `lease_ends_at` is when the lease that was granted was to end, `held_micros` how long it was
+    held when it did; both where the event is about that.
+
+    >>> event_words(Event.LEASED, Status.PENDING, Status.RUNNING, "w-1", lease_ends_at=300_000_000)
+    'leased by w-1 until 1970-01-01T00:05:00+00:00'
+    >>> event_words(
+    ...     Event.COMPLETED, Status.RUNNING, Status.COMPLETED, "w-1", held_micros=3_210_000
+    ... )
+    'completed by w-1 after 3.2 s'
+    """
+    if event is Event.CREATED:
+        return _BORN.get(after, "submitted")
+    if event is Event.PROMOTED:
+        return "due to be tried again" if before is Status.FAILED else "due"
+    if event is Event.LEASED:
+        until = "" if lease_ends_at is None else f" until {_at(lease_ends_at)}"
+        return f"leased by {worker}{until}"
+    if worker is None or event not in _ENDED:
+        return _OTHERWISE.get(event, event.replace("_", " "))
+    took = "" if held_micros is None else f" after {took_words(held_micros)}"
+    return _ENDED[event].format(worker) + took
+
+
+def took_words(micros: int) -> str:
+    """How long something took, as exactly as a person wants to know.
+
+    >>> [took_words(round(seconds * 1e6)) for seconds in (0.0123, 3.21, 75, 7384)]
+    ['12 ms', '3.2 s', '1 min 15 s', '2 h 3 min']
+    """
+    seconds = micros / 1e6
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def _at(micros: int) -> str:
+    return from_micros(micros).isoformat(timespec="seconds")

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from leasehold.core.model.histogram import Durations
-from leasehold.core.model.records import SILENT_SECONDS, WorkerTotals
+from leasehold.core.model.records import WorkerInfo, WorkerTotals, is_at_work
 from leasehold.core.model.span import (
     BANDS,
     COUNTED,
@@ -31,8 +31,6 @@ from leasehold.errors import InvalidWindowError
 
 WINDOW_SECONDS: Final = 3600.0
 """What metrics tell of, unless told otherwise."""
-ACTIVE_SECONDS: Final = SILENT_SECONDS
-"""A worker without a sign of life for longer is not counted as active."""
 RATE_MINUTES: Final = 5
 """Over how many minutes it is measured how fast jobs are leased, to estimate a start."""
 
@@ -140,8 +138,8 @@ class MetricsReader(SpanReader, Protocol):
     def oldest_available_at(self, queue: str | None) -> int | None:
         """Since when the pending job has been available that waits longest."""
 
-    def workers(self) -> Iterable[tuple[Sequence[str], int]]:
-        """The workers, each by its queues and its latest heartbeat."""
+    def workers(self) -> Iterable[WorkerInfo]:
+        """The workers and consumers of the registry that are not proved dead."""
 
 
 def metrics(reader: MetricsReader, queue: str | None, window_seconds: float) -> QueueMetrics:
@@ -216,15 +214,10 @@ def error_rate(span: Span) -> float:
     return span.failed / ended if ended else 0.0
 
 
-def active_workers(
-    workers: Iterable[tuple[Sequence[str], int]], queue: str | None, now: int
-) -> int:
-    """How many of these, given by their queues and latest heartbeat, work for the queue now."""
-    latest = now - round(ACTIVE_SECONDS * 1e6)
-    return sum(
-        heartbeat_at >= latest and (queue is None or queue in queues)
-        for queues, heartbeat_at in workers
-    )
+def active_workers(workers: Iterable[WorkerInfo], queue: str | None, now: int) -> int:
+    """How many of these work for the queue now."""
+    at = from_micros(now)
+    return sum(is_at_work(each, at) and (queue is None or queue in each.queues) for each in workers)
 
 
 def in_order(totals: Iterable[WorkerTotals]) -> list[WorkerTotals]:

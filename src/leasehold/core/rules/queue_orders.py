@@ -6,6 +6,7 @@ Decided once for every store, inside the write in which it is done.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -36,6 +37,9 @@ _ACTIONS: Final = {
 
 class QueueBook(Protocol[J]):
     """What a store knows of its queues and the jobs in them, inside one write."""
+
+    @property
+    def now(self) -> datetime: ...
 
     def rule_of(self, queue: str) -> QueueRule | None: ...
 
@@ -84,8 +88,9 @@ def create(book: QueueBook[J], queue: str, config: QueueConfig, actor: str) -> N
     check_queue_name(queue)
     known = book.rule_of(queue)
     if known is None:
-        book.set_rule(queue, QueueRule(config=config))
-        book.audit(actor, "create_queue", 1, {"queue": queue, "config": said(config)})
+        rule = QueueRule(config=config, created_at=book.now, created_by=actor)
+        book.set_rule(queue, _signed(book, rule, actor))
+        book.audit(actor, "create_queue", 0, {"queue": queue, "config": said(config)})
     elif known.state is QueueState.DELETING:
         raise being_deleted(queue)
     elif known.config != config:
@@ -95,9 +100,10 @@ def create(book: QueueBook[J], queue: str, config: QueueConfig, actor: str) -> N
 def update(book: QueueBook[J], queue: str, changes: Mapping[str, Any], actor: str) -> None:
     """Change some of a queue's rules."""
     known = _known(book, queue)
-    book.set_rule(queue, known._replace(config=known.config.changed(changes), problem=None))
+    changed = known._replace(config=known.config.changed(changes), problem=None)
+    book.set_rule(queue, _signed(book, changed, actor))
     detail = {"queue": queue, "changes": msgspec.to_builtins(dict(changes))}
-    book.audit(actor, "update_queue", 1, detail)
+    book.audit(actor, "update_queue", 0, detail)
 
 
 def set_state(book: QueueBook[J], queue: str, state: QueueState, actor: str) -> None:
@@ -105,8 +111,9 @@ def set_state(book: QueueBook[J], queue: str, state: QueueState, actor: str) -> 
     action = _ACTIONS.get(state)
     if action is None:
         raise InvalidQueueError(f"a queue is active, paused or draining, not {state}: delete it")
-    book.set_rule(queue, _known(book, queue)._replace(state=state, problem=None))
-    book.audit(actor, action, 1, {"queue": queue})
+    changed = _known(book, queue)._replace(state=state, problem=None)
+    book.set_rule(queue, _signed(book, changed, actor))
+    book.audit(actor, action, 0, {"queue": queue})
 
 
 def to_purge(queue: str, where: JobFilter) -> JobFilter | None:
@@ -149,7 +156,8 @@ def delete(book: QueueBook[J], queue: str, actor: str, *, force: bool) -> bool:
         _forget(book, queue, actor, force=force, buried=0)
         return True
     if known.state is not QueueState.DELETING:
-        book.set_rule(queue, known._replace(state=QueueState.DELETING, deleted_by=actor))
+        changed = known._replace(state=QueueState.DELETING, deleted_by=actor)
+        book.set_rule(queue, _signed(book, changed, actor))
     return False
 
 
@@ -176,7 +184,13 @@ def _forget(book: QueueBook[J], queue: str, actor: str, *, force: bool, buried: 
     book.audit(actor, "delete_queue", buried, {"queue": queue, "force": force})
 
 
+def _signed(book: QueueBook[J], rule: QueueRule, actor: str) -> QueueRule:
+    """The rule as it is kept: it tells who changed it last."""
+    return rule._replace(changed_at=book.now, changed_by=actor)
+
+
 def _known(book: QueueBook[J], queue: str, *, deleting: bool = False) -> QueueRule:
+    check_queue_name(queue)
     rule = book.rule_of(queue)
     if rule is None:
         if not book.has_held_jobs(queue):

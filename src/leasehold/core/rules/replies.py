@@ -6,6 +6,7 @@ sends it again under the same id, and is answered as the first time.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -35,8 +36,8 @@ class RepeatableStore(Protocol):
              what was done: after a crash both are there, or neither.
     - RPT-2  A request that was refused as a whole, with an error raised, has changed nothing and is
              not remembered: repeated, it is tried again.
-    - RPT-3  An id that was used for a request of another kind raises InvalidJobError, as does one
-             that is empty, too long or no text.
+    - RPT-3  An id that was used for another request, of another kind or with other contents, raises
+             InvalidJobError and changes nothing, as does one that is empty, too long or no text.
     - RPT-4  A renewal may be repeated without an id: it is granted again, and never less.
     """
 
@@ -75,12 +76,14 @@ class ExchangeReply(msgspec.Struct, frozen=True, tag="exchange"):
     next_tick_at: datetime | None
     settings_generation: int
     at: datetime | None
+    digest: bytes
 
 
 class SubmitReply(msgspec.Struct, frozen=True, tag="submit"):
     """A submit as it is remembered."""
 
     answers: list[Submitted | tuple[str, str, dict[str, Any]]]
+    digest: bytes
 
 
 _reply: Final = msgspec.msgpack.Decoder(ExchangeReply | SubmitReply)
@@ -97,7 +100,27 @@ def check_reply(data: bytes) -> None:
     _reply.decode(data)
 
 
-def keep_exchange(answer: Exchange) -> bytes:
+def digest_of_submit(drafts: Sequence[Draft], *, partial: bool) -> bytes:
+    """What tells a submit that is sent again from another one under its id."""
+    return _digest(drafts, partial)
+
+
+def digest_of_exchange(settlements: Sequence[Settlement], request: LeaseRequest | None) -> bytes:
+    """The same for an exchange."""
+    return _digest(settlements, request)
+
+
+def _digest(*asked: Any) -> bytes:
+    # A draft that was refused because of it may hold what is no data.
+    data = msgspec.msgpack.encode(asked, order="deterministic", enc_hook=_name_of_type)
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _name_of_type(value: object) -> str:
+    return type(value).__name__
+
+
+def keep_exchange(answer: Exchange, digest: bytes) -> bytes:
     """What to remember of an exchange."""
     reply = ExchangeReply(
         [_as_data(each) for each in answer.settled],
@@ -106,15 +129,18 @@ def keep_exchange(answer: Exchange) -> bytes:
         answer.next_tick_at,
         answer.settings_generation,
         answer.at,
+        digest,
     )
     return msgspec.msgpack.encode(reply)
 
 
-def exchange_again(data: bytes, get: Callable[[str], Job | None]) -> Exchange:
+def exchange_again(data: bytes, digest: bytes, get: Callable[[str], Job | None]) -> Exchange:
     """The answer to an exchange that was carried out before."""
     reply = _reply.decode(data)
     if not isinstance(reply, ExchangeReply):
-        raise _other_kind("submit")
+        raise _used_before("a submit")
+    if reply.digest != digest:
+        raise _used_before("an exchange with other contents")
     kept = ((each, get(each.job_id)) for each in reply.leases)
     return Exchange(
         [_from_data(each) for each in reply.settled],
@@ -126,16 +152,18 @@ def exchange_again(data: bytes, get: Callable[[str], Job | None]) -> Exchange:
     )
 
 
-def keep_submit(answers: Sequence[Submitted | LeaseholdError]) -> bytes:
+def keep_submit(answers: Sequence[Submitted | LeaseholdError], digest: bytes) -> bytes:
     """What to remember of a submit."""
-    return msgspec.msgpack.encode(SubmitReply([_as_data(each) for each in answers]))
+    return msgspec.msgpack.encode(SubmitReply([_as_data(each) for each in answers], digest))
 
 
-def submit_again(data: bytes) -> list[Submitted | LeaseholdError]:
+def submit_again(data: bytes, digest: bytes) -> list[Submitted | LeaseholdError]:
     """The answer to a submit that was carried out before."""
     reply = _reply.decode(data)
     if not isinstance(reply, SubmitReply):
-        raise _other_kind("exchange")
+        raise _used_before("an exchange")
+    if reply.digest != digest:
+        raise _used_before("a submit of other drafts")
     return [_from_data(each) for each in reply.answers]
 
 
@@ -181,5 +209,8 @@ def _lease_again(kept: LeaseKept, job: Job) -> Lease:
     )
 
 
-def _other_kind(kind: str) -> InvalidJobError:
-    return InvalidJobError(f"this request id was used for another request, of the kind {kind}")
+def _used_before(request: str) -> InvalidJobError:
+    return InvalidJobError(
+        f"this request id was used for {request}: send the same request again, or another one "
+        "under an id of its own"
+    )

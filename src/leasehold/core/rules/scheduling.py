@@ -108,7 +108,7 @@ def remove_schedule(shelf: ScheduleShelf, name: str, actor: str) -> Schedule:
     """Forget a schedule; its jobs stay. One that cannot be read can be removed too."""
     found = _found(shelf, name)
     shelf.remove(name)
-    shelf.audit(actor, "remove_schedule", 1, {"schedule": name})
+    shelf.audit(actor, "remove_schedule", 0, {"schedule": name})
     return found.shown() if isinstance(found, UnreadableSchedule) else found
 
 
@@ -171,7 +171,7 @@ def _jobs_in_the_way(
 
 def _change(shelf: ScheduleShelf, schedule: Schedule, action: str, actor: str) -> None:
     shelf.keep(schedule)
-    shelf.audit(actor, action, 1, {"schedule": schedule.name})
+    shelf.audit(actor, action, 0, {"schedule": schedule.name})
     shelf.wake()
 
 

@@ -11,6 +11,7 @@ from leasehold.core.model.settings import (
     SettingValue,
     SettingValues,
     StoredSettings,
+    attempt_records_max,
     check_setting,
     default_lease_seconds,
     draft_defaults,
@@ -20,7 +21,7 @@ from leasehold.core.model.settings import (
 
 
 class SettingsInForce(NamedTuple):
-    """What is set, and what that means for a submit and a lease."""
+    """What is set, and what that means for submits, leases and attempts."""
 
     generation: int
     values: SettingValues
@@ -28,6 +29,7 @@ class SettingsInForce(NamedTuple):
     """What a submit has to fill in; None, the usual case, if that is nothing."""
     lease_seconds: float
     extension_seconds_max: float
+    attempt_records_max: int
 
     @classmethod
     def of(cls, generation: int, values: SettingValues) -> SettingsInForce:
@@ -38,6 +40,7 @@ class SettingsInForce(NamedTuple):
             draft_defaults(values),
             default_lease_seconds(values),
             extension_seconds_max(values),
+            attempt_records_max(values),
         )
 
     def stored(self, defaults: SettingValues) -> StoredSettings:

@@ -35,7 +35,7 @@ def create_token(shelf: TokenShelf, draft: TokenDraft, digest: str, actor: str) 
         )
     token = Token.of(draft, from_micros(shelf.now), actor)
     shelf.add(token, digest)
-    shelf.audit(actor, "create_token", 1, _detail(token))
+    shelf.audit(actor, "create_token", 0, _detail(token))
     return token
 
 
@@ -45,7 +45,7 @@ def revoke_token(shelf: TokenShelf, name: str, actor: str) -> Token:
     if token is None:
         raise TokenNotFoundError(f"no token {name!r}: it never existed, or was revoked")
     shelf.remove(name)
-    shelf.audit(actor, "revoke_token", 1, _detail(token))
+    shelf.audit(actor, "revoke_token", 0, _detail(token))
     return token
 
 

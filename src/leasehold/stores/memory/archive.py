@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from datetime import date
 from typing import Final, NamedTuple
 
 from leasehold.core.model.archive import (
@@ -12,6 +11,7 @@ from leasehold.core.model.archive import (
     ArchivedJob,
     ArchivePage,
     ArchivePlace,
+    ArchiveSpan,
     check_filter,
     error_summary,
     fits,
@@ -24,7 +24,7 @@ from leasehold.core.model.retention import DAY_SECONDS
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
-from leasehold.stores.memory.record import Record, moment
+from leasehold.stores.memory.record import Failures, Record, moment
 
 ARCHIVED_MAX: Final = 10_000
 """Summaries kept; the first archived go first."""
@@ -36,7 +36,8 @@ class Summary(NamedTuple):
     archived by the million.
     """
 
-    place: ArchivePlace
+    day: int
+    seq: int
     id: str
     queue: str
     task: str
@@ -46,6 +47,7 @@ class Summary(NamedTuple):
     completed_at: int
     archived_at: int
     attempts: int
+    failures: Failures | None
     error: JobError | None
     reason: str | None
     result: bytes | None
@@ -73,7 +75,8 @@ class Archive:
             rows = self._days[day] = deque()
         rows.append(
             Summary(
-                ArchivePlace(day, record.seq),
+                day,
+                record.seq,
                 record.id,
                 draft.queue,
                 draft.task,
@@ -83,6 +86,7 @@ class Archive:
                 record.completed_at or 0,
                 now,
                 record.attempts,
+                record.failures,
                 error_summary(record.error),
                 record.reason,
                 None if result is None else result[:SUMMARY_BYTES],
@@ -113,30 +117,43 @@ class Archive:
     def search(
         self,
         where: JobFilter,
-        days: tuple[date | None, date | None],
+        span: ArchiveSpan,
         limit: int,
         cursor: str | None,
+        *,
+        slowest_first: bool,
     ) -> ArchivePage:
-        """Those that fit, archived last first. The cursor is the place of the last one shown."""
+        """Those that fit, in order. The cursor is the place of the last one shown."""
         check_page(limit)
         check_filter(where)
         before = None if cursor is None else ArchivePlace.at(cursor)
         found: list[ArchivedJob] = []
         last = ""
-        for row in self._latest_first():
-            if before is not None and row.place >= before:
+        for place, row in self._slowest_first() if slowest_first else self._in_order():
+            if before is not None and place >= before:
                 continue
             job = _job(row)
-            if _ended_between(job, days) and fits(where, job):
+            if span.has(job) and fits(where, job):
                 if len(found) == limit:
                     return ArchivePage(found, last)
                 found.append(job)
-                last = row.place.cursor
+                last = place.cursor
         return ArchivePage(found)
 
     def _latest_first(self) -> Iterator[Summary]:
         for day in sorted(self._days, reverse=True):
-            yield from sorted(self._days[day], key=lambda row: -row.place.seq)
+            yield from sorted(self._days[day], key=lambda row: -row.seq)
+
+    def _in_order(self) -> Iterator[tuple[ArchivePlace, Summary]]:
+        return ((ArchivePlace(0, row.day, row.seq), row) for row in self._latest_first())
+
+    def _slowest_first(self) -> Iterator[tuple[ArchivePlace, Summary]]:
+        ran = [
+            (ArchivePlace(max(0, row.completed_at - row.started_at), row.day, row.seq), row)
+            for row in self._latest_first()
+            if row.started_at is not None
+        ]
+        return iter(sorted(ran, key=lambda each: each[0], reverse=True))
 
     def _drop_first(self) -> None:
         day = next(iter(self._days))
@@ -144,12 +161,6 @@ class Archive:
         self._count -= 1
         if not self._days[day]:
             del self._days[day]
-
-
-def _ended_between(job: ArchivedJob, days: tuple[date | None, date | None]) -> bool:
-    first, last = days
-    day = job.completed_at.date()
-    return (first is None or day >= first) and (last is None or day <= last)
 
 
 def _job(row: Summary) -> ArchivedJob:
@@ -163,6 +174,9 @@ def _job(row: Summary) -> ArchivedJob:
         completed_at=from_micros(row.completed_at),
         archived_at=from_micros(row.archived_at),
         attempts=row.attempts,
+        failure_count=0 if row.failures is None else row.failures.count,
+        first_failed_at=None if row.failures is None else from_micros(row.failures.first_at),
+        last_failed_at=None if row.failures is None else from_micros(row.failures.last_at),
         error=row.error,
         reason=row.reason,
         result_summary=summary_of(row.result, row.codec),

@@ -1,66 +1,127 @@
 """The order in which jobs are served: heaps whose dead entries are left behind and swept up later.
 
 Taking a job out of the middle of a heap is slow, so nobody does: the job forgets its entry, and an
-entry that its job has forgotten is dropped when it comes to the top, or when the heap is rebuilt.
+entry that its job has forgotten is dead. It is dropped when it comes to the top, or when the heaps
+of its queue are rebuilt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
+
+import msgspec
 
 from leasehold.core.model.priority import Scoring, score
 from leasehold.stores.memory.record import Entry, Record
 
 REBUILD_ENTRIES_MIN: Final = 100
-"""A smaller heap is never worth rebuilding."""
+"""The heaps of a queue that hold fewer entries than this are never worth rebuilding."""
+REBUILD_LIVE_SHARE: Final = 0.5
+"""Heaps are rebuilt when a smaller share of their entries is alive."""
+
+
+class HeapFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How healthy the heaps of a queue are, or of all queues, and when they are rebuilt."""
+
+    size: int = 0
+    """Entries, dead ones included."""
+    dead: int = 0
+    """Entries of jobs that are not waiting there any more."""
+    rebuilds: int = 0
+    last_rebuild_at: datetime | None = None
+    rebuild_entries_min: int = REBUILD_ENTRIES_MIN
+    rebuild_live_share: float = REBUILD_LIVE_SHARE
+
+    @property
+    def live(self) -> int:
+        return self.size - self.dead
+
+    @property
+    def health(self) -> float:
+        """The share of entries that are alive, from 0 to 1; 1 when there are none."""
+        return self.live / self.size if self.size else 1.0
+
+
+class HeapCount:
+    """The entries of all heaps of one queue, counted together, and the rebuilds so far."""
+
+    __slots__ = ("dead", "rebuilds", "rebuilt_at", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.dead = 0
+        self.rebuilds = 0
+        self.rebuilt_at: int | None = None
 
 
 class LazyHeap:
-    """Entries in order, the forgotten ones among them."""
+    """Entries in order, the dead ones among them."""
 
-    __slots__ = ("entries", "live")
+    __slots__ = ("count", "entries", "live")
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, count: HeapCount, entries: Iterable[Entry] = ()) -> None:
+        self.count = count
         self.entries = list(entries)
         self.live = len(self.entries)
+        count.size += self.live
         heapify(self.entries)
 
     def add(self, entry: Entry) -> None:
         heappush(self.entries, entry)
         self.live += 1
+        self.count.size += 1
 
     def first(self) -> Entry | None:
-        """The best entry that is not forgotten. It stays in the heap until its job forgets it."""
+        """The best entry that is alive. It stays in the heap until its job forgets it."""
         entries = self.entries
         while entries:
             entry = entries[0]
             if entry[2].stamp == entry[1]:
                 return entry
             heappop(entries)
+            count = self.count
+            count.size -= 1
+            count.dead -= 1
         return None
 
     def one_was_forgotten(self) -> None:
-        """Keep count, and rebuild the heap when fewer than half of its entries are alive."""
         self.live -= 1
-        if len(self.entries) >= REBUILD_ENTRIES_MIN and self.live * 2 < len(self.entries):
-            self.entries = [entry for entry in self.entries if entry[2].stamp == entry[1]]
-            heapify(self.entries)
+        self.count.dead += 1
+
+    def rebuild(self) -> None:
+        """Drop the dead entries."""
+        live = [entry for entry in self.entries if entry[2].stamp == entry[1]]
+        dropped = len(self.entries) - len(live)
+        if dropped:
+            heapify(live)
+            self.entries = live
+            self.count.size -= dropped
+            self.count.dead -= dropped
+
+    def close(self) -> None:
+        """Give up the heap: what it held does not count any more, whoever still looks into it."""
+        self.count.size -= len(self.entries)
+        self.count.dead -= len(self.entries) - self.live
+        self.entries = []
+        self.live = 0
 
 
 class Tiers:
     """Ready jobs in their order: a heap per tier, within which the order never changes."""
 
-    __slots__ = ("heaps",)
+    __slots__ = ("count", "heaps")
 
-    def __init__(self) -> None:
+    def __init__(self, count: HeapCount) -> None:
+        self.count = count
         self.heaps: dict[int, LazyHeap] = {}
 
     def add(self, tier: int, entry: Entry) -> None:
         heap = self.heaps.get(tier)
         if heap is None:
-            self.heaps[tier] = LazyHeap((entry,))
+            self.heaps[tier] = LazyHeap(self.count, (entry,))
         else:
             heap.add(entry)
 
@@ -70,7 +131,14 @@ class Tiers:
         # Tiers of deadlines come and go without number: an empty heap must not stay. The last one
         # does, so that a queue which is empty now and then makes no new one each time.
         if not heap.live and len(self.heaps) > 1:
+            heap.close()
             del self.heaps[tier]
+
+    def close(self) -> None:
+        """Give up all heaps."""
+        for heap in self.heaps.values():
+            heap.close()
+        self.heaps = {}
 
     @property
     def live(self) -> int:

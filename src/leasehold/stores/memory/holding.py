@@ -26,6 +26,11 @@ class Histories:
         return self._state.records.get(job_id)
 
     def holder_under(self, job: Record, version: int) -> str | None:
+        leases = (row for row in job.history if row[1] is Event.LEASED and row[5] == version)
+        held = next(leases, None)
+        if held is not None:
+            return held[4]
+        # Of a job whose history was dropped, attempt records may be left.
         return next((row.worker for row in job.attempt_rows if row.version == version), None)
 
     def tell(

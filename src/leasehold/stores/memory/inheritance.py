@@ -14,7 +14,7 @@ from leasehold.stores.memory.state import State
 
 
 class Bases:
-    """See `leasehold.core.rules.inheritance.SpreadingBases`; jobs go by their ids."""
+    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their ids."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -24,11 +24,6 @@ class Bases:
 
     def base_of(self, job_id: str) -> int:
         return self._state.records[job_id].base
-
-    def needs_of(self, job_id: str) -> list[str]:
-        records = self._state.records
-        needed = records[job_id].blocked_by or ()
-        return [each for each in needed if not records[each].status.is_terminal]
 
     def waiting_for(self, job_id: str) -> Iterator[tuple[str, int]]:
         for waiting in self._state.links.blocking.get(job_id, ()):
@@ -44,11 +39,8 @@ class Bases:
                 state.queues[record.draft.queue].lanes.place_anew(record, state.now)
                 state.wake()
 
-    def suspect(self, jobs: Iterable[str]) -> None:
-        self._state.links.lowered.update(jobs)
-
     def changed(self, job_id: str, base: int) -> None:
-        seq, needs = self._state.records[job_id].seq, self.needs_of(job_id)
+        seq, needs = self._state.records[job_id].seq, self._needs_of(job_id)
         if needs:
             heappush(self._state.links.changed, (-base, seq, job_id, needs))
 
@@ -76,6 +68,11 @@ class Bases:
             compared = [(each, records[each].base) for each in some if each in blocked_by]
             return Compared(record.base, compared)
         return None
+
+    def _needs_of(self, job_id: str) -> list[str]:
+        records = self._state.records
+        needed = records[job_id].blocked_by or ()
+        return [each for each in needed if not records[each].status.is_terminal]
 
 
 def raise_needed(state: State, records: Iterable[Record]) -> None:

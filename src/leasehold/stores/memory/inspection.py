@@ -36,6 +36,11 @@ def _wrong_counts(state: State) -> Iterator[str]:
             yield f"queue {name} has {ready} live entries for its pending jobs"
         if delayed != queue.counts[Status.SCHEDULED] + queue.counts[Status.FAILED]:
             yield f"queue {name} has {delayed} live entries for its delayed jobs"
+        heaps = queue.lanes.heaps()
+        size = sum(len(heap.entries) for heap in heaps)
+        dead = size - sum(heap.live for heap in heaps)
+        if (size, dead) != (queue.lanes.count.size, queue.lanes.count.dead):
+            yield f"queue {name} miscounts its {size} heap entries, {dead} of them dead"
         by_priority = Counter(
             record.priority
             for record in state.records.values()

@@ -13,7 +13,7 @@ from leasehold.core.model.priority import DEFAULT_SCORING, Scoring, default_tier
 from leasehold.core.model.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.memory.buckets import Buckets
-from leasehold.stores.memory.heaps import LazyHeap, Stream, Tiers
+from leasehold.stores.memory.heaps import REBUILD_ENTRIES_MIN, HeapCount, LazyHeap, Stream, Tiers
 from leasehold.stores.memory.parking import NOTHING, Shelf
 from leasehold.stores.memory.record import Entry, Record
 
@@ -28,14 +28,16 @@ class Lanes:
     """The jobs of one queue that wait: the ready ones by tier, the delayed ones by due time."""
 
     __slots__ = (
-        "_by_age", "_narrow", "_stamp", "_to_place", "crossing", "delayed", "key_limits",
+        "_by_age", "_narrow", "_stamp", "_to_place", "count", "crossing", "delayed", "key_limits",
         "pending_by_priority", "ready", "scoring", "shelf",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.ready = Tiers()
-        self.delayed = LazyHeap()
-        self.crossing = LazyHeap()
+        self.count = HeapCount()
+        """Of all heaps below."""
+        self.ready = Tiers(self.count)
+        self.delayed = LazyHeap(self.count)
+        self.crossing = LazyHeap(self.count)
         """Ready jobs that will belong into another tier, by when."""
         self.scoring = DEFAULT_SCORING
         self.key_limits: KeyLimits | None = None
@@ -185,9 +187,11 @@ class Lanes:
             left -= 1
         if self.shelf is not None and not self._to_place:
             if self.key_limits is None:
+                self.shelf.close()
                 self.shelf = None
             else:
                 self.shelf.fill_some(left)
+        self.tidy(now)
         return not left or self.follows_a_change
 
     def rescore(self, scoring: Scoring) -> None:
@@ -256,7 +260,8 @@ class Lanes:
         """When the job became available that waits longest."""
         if self._by_age is None:
             self._by_age = LazyHeap(
-                (record.available_at, record.stamp, record) for record in self.records()
+                self.count,
+                ((record.available_at, record.stamp, record) for record in self.records()),
             )
         oldest = self._by_age.first()
         return None if oldest is None else oldest[0]
@@ -274,8 +279,21 @@ class Lanes:
                         self._add_narrow(self._narrow, entry)
         return self._narrow
 
+    def tidy(self, now: int) -> None:
+        """Rebuild the heaps when fewer than half of their entries, all together, are alive."""
+        count = self.count
+        if count.dead * 2 > count.size >= REBUILD_ENTRIES_MIN:
+            self.rebuild(now)
+
+    def rebuild(self, now: int) -> None:
+        """Drop the dead entries of every heap."""
+        for heap in self.heaps():
+            heap.rebuild()
+        self.count.rebuilds += 1
+        self.count.rebuilt_at = now
+
     def heaps(self) -> list[LazyHeap]:
-        """Every heap there is, to see how healthy they are."""
+        """Every heap there is."""
         by_age = [] if self._by_age is None else [self._by_age]
         narrow = [tiers for group in (self._narrow or {}).values() for tiers in group.values()]
         narrow += [] if self.shelf is None else self.shelf.tiers()
@@ -286,12 +304,11 @@ class Lanes:
             *(heap for tiers in (self.ready, *narrow) for heap in tiers.heaps.values()),
         ]
 
-    @staticmethod
-    def _add_narrow(narrow: dict[str | None, dict[str, Tiers]], entry: Entry) -> None:
+    def _add_narrow(self, narrow: dict[str | None, dict[str, Tiers]], entry: Entry) -> None:
         record = entry[2]
         for group in _groups(record):
             by_task = narrow.setdefault(group, {})
-            by_task.setdefault(record.draft.task, Tiers()).add(record.tier, entry)
+            by_task.setdefault(record.draft.task, Tiers(self.count)).add(record.tier, entry)
 
     @staticmethod
     def _forget_narrow(narrow: dict[str | None, dict[str, Tiers]], record: Record) -> None:
@@ -301,6 +318,7 @@ class Lanes:
             tiers.one_was_forgotten(record.tier)
             if not tiers.live:
                 # Groups come and go without number: an empty heap must not stay.
+                tiers.close()
                 del by_task[record.draft.task]
                 if not by_task:
                     del narrow[group]

@@ -9,7 +9,7 @@ from typing import Final
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PROMOTED_AT_ONCE
 from leasehold.core.model.lease import Lease, LeaseRequest
-from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX, UNLIMITED
+from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.outcome import Complete, Fail, Outcome
 from leasehold.core.model.queue_config import DEFAULT_CONFIG
 from leasehold.core.model.span import WAIT_OF_PRIORITY
@@ -101,17 +101,18 @@ def _pass(
                 free_of_key = partial(walk.free_of_key, queue.name)
                 streams += queue.state.lanes.parked_streams(tasks, parent_id, free_of_key)
     by_task = request.lease_seconds_by_task or {}
+    overridden = request.lease_seconds_override is not None
     for record in in_order(streams, state.now):
         draft = record.draft
         queue = queues[draft.queue]
         lane = queue.lanes.get(draft.task) or _lane(state, queue, draft.task)
         verdict = walk.judge(lane, record.start_by, record.lease_version, draft.limit_key)
         if verdict is TAKE:
-            if queue.paces_all or queue.paces_keys:
+            if queue.is_paced:
                 assert queue.state.rule is not None
                 config = queue.state.rule.config
                 count_starts(BucketBook(state), queue.name, config, (draft.limit_key,))
-            own = draft.lease_seconds or by_task.get(draft.task)
+            own = None if overridden else draft.lease_seconds or by_task.get(draft.task)
             micros = lease_micros if own is None else round(own * 1e6)
             leases.append(_grant(state, record, request.worker, now, micros))
             queue.state.totals.leased += 1
@@ -222,9 +223,10 @@ def _grant(state: State, record: Record, worker: str, now: datetime, micros: int
     record.expires_at = state.now + micros
     record.reason = None
     record.attempt_rows.append(AttemptRow(version, record.attempts, worker, state.now))
-    if len(record.attempt_rows) > ATTEMPT_RECORDS_MAX:
-        del record.attempt_rows[0]
-    state.step(record, Event.LEASED, Status.RUNNING)
+    surplus = len(record.attempt_rows) - state.settings.attempt_records_max
+    if surplus > 0:
+        del record.attempt_rows[:surplus]
+    state.step(record, Event.LEASED, Status.RUNNING, record.expires_at)
     return Lease(
         job_id=record.id,
         version=version,

@@ -9,6 +9,7 @@ from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.lease import lease, next_due
 from leasehold.stores.memory.record import moment
+from leasehold.stores.memory.registry import note_consumer
 from leasehold.stores.memory.schedules import fire_due
 from leasehold.stores.memory.settling import settle
 from leasehold.stores.memory.state import State
@@ -20,15 +21,16 @@ def exchange(
     """Settle what was run, then lease what comes next."""
     # Worked out first: a lease time that is not a number must fail before anything is settled.
     generation = state.settings.generation
-    lease_micros = (
-        0
-        if request is None
-        else round((request.lease_seconds or state.settings.lease_seconds) * 1e6)
-    )
+    lease_micros = 0
+    if request is not None:
+        seconds = request.lease_seconds_override or request.lease_seconds
+        lease_micros = round((seconds or state.settings.lease_seconds) * 1e6)
     now = from_micros(state.now)
     settled = [settle(state, settlement, now) for settlement in settlements]
     if request is None:
         return Exchange(settled, [], settings_generation=generation, at=now)
+    if request.consumer is not None and request.limit > 0:
+        note_consumer(state, request)
     # First, since what was settled and what is due may make others available.
     if state.links.ended:
         dependents.resolve(state)

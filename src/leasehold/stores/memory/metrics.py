@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import band_of
 from leasehold.core.model.status import Status
-from leasehold.env import to_micros
+from leasehold.stores.memory import registry
 from leasehold.stores.memory.meter import Spans
 from leasehold.stores.memory.state import State
 
@@ -33,6 +34,5 @@ class Look(Spans):
         oldest = [each.lanes.oldest_available_at() for _, each in self.chosen(queue)]
         return min((at for at in oldest if at is not None), default=None)
 
-    def workers(self) -> Iterator[tuple[Sequence[str], int]]:
-        for info in self._state.workers.values():
-            yield info.queues, to_micros(info.heartbeat_at)
+    def workers(self) -> list[WorkerInfo]:
+        return registry.workers(self._state)

@@ -17,7 +17,7 @@ from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.rules import parking
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.memory.buckets import Buckets
-from leasehold.stores.memory.heaps import Tiers
+from leasehold.stores.memory.heaps import HeapCount, Tiers
 from leasehold.stores.memory.record import Record
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class Account:
 
     __slots__ = ("key", "parked", "shown", "task")
 
-    def __init__(self, key: str, task: str) -> None:
+    def __init__(self, key: str, task: str, count: HeapCount) -> None:
         self.key = key
         self.task = task
         self.shown: dict[int, list[Job]] = {}
         """By tier, in order."""
-        self.parked = Tiers()
+        self.parked = Tiers(count)
 
 
 class Shelf:
@@ -196,7 +196,7 @@ class Shelf:
         account.parked.add(tier, entry)
         if record.draft.parent_id is not None:
             group = self._groups.setdefault(record.draft.parent_id, {})
-            group.setdefault(account, Tiers()).add(tier, entry)
+            group.setdefault(account, Tiers(self._lanes.count)).add(tier, entry)
 
     def show(self, account: Account, tier: int, job: Job) -> None:
         self._forget_parked(account, job[2])
@@ -216,6 +216,7 @@ class Shelf:
 
     def close_if_unused(self, account: Account) -> None:
         if not account.shown and not account.parked.live:
+            account.parked.close()
             by_task = self._accounts[account.key]
             by_task.pop(account.task, None)
             if not by_task:
@@ -234,8 +235,13 @@ class Shelf:
             if tasks is None or account.task in tasks:
                 yield account.key, tiers
 
+    def close(self) -> None:
+        """Give up the shelf, on which nothing stands any more."""
+        for tiers in self.tiers():
+            tiers.close()
+
     def tiers(self) -> list[Tiers]:
-        """All heaps, to see how healthy they are."""
+        """All heaps."""
         groups = [tiers for group in self._groups.values() for tiers in group.values()]
         return [*(account.parked for account in self._all_accounts()), *groups]
 
@@ -269,7 +275,7 @@ class Shelf:
         by_task = self._accounts.setdefault(key, {})
         account = by_task.get(task)
         if account is None:
-            account = by_task[task] = Account(key, task)
+            account = by_task[task] = Account(key, task, self._lanes.count)
         return account
 
     def _all_accounts(self) -> Iterator[Account]:
@@ -291,6 +297,7 @@ class Shelf:
             group = self._groups[record.draft.parent_id]
             group[account].one_was_forgotten(record.tier)
             if not group[account].live:
+                group[account].close()
                 del group[account]
                 if not group:
                     del self._groups[record.draft.parent_id]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from heapq import heappop
 from typing import Any
 
+import msgspec
+
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp, PruneReport, RetentionPolicy, Scope
+from leasehold.core.model.retention import CleanUp, CleanUpMode, PruneReport, RetentionPolicy, Scope
 from leasehold.core.model.status import Status
 from leasehold.core.rules import cleaning
 from leasehold.core.rules.cleanup_store import (
@@ -19,11 +22,13 @@ from leasehold.core.rules.cleanup_store import (
     Cutoffs,
     EndedJob,
     Found,
+    OldestAudits,
     Progress,
 )
 from leasehold.env import from_micros
+from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.record import Record
-from leasehold.stores.memory.state import State
+from leasehold.stores.memory.state import NumberedAudit, State
 
 
 def prune(
@@ -76,6 +81,12 @@ class Keeper:
     def oldest_archived_day(self) -> int | None:
         return self._state.archive.oldest_day
 
+    def oldest_audits(self) -> OldestAudits:
+        kept, archived = self._state.audit, self._state.audit_archive
+        return OldestAudits(
+            kept[0][1].at if kept else None, archived[0][1].at if archived else None
+        )
+
     def find_ended(
         self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
     ) -> Found[Record]:
@@ -111,8 +122,15 @@ class Keeper:
                 found.append(record)
         return found
 
-    def has_rest(self, *, everything: bool) -> bool:  # noqa: ARG002 - there is no file.
-        return False  # Every submit drops the keys that have expired.
+    def has_rest(self, scope: Scope) -> bool:
+        # Whoever asks for a clean-up gets one of the heaps too; else they are rebuilt when they
+        # need it. Keys that have expired are dropped by every submit.
+        return scope.mode is not CleanUpMode.DAILY and self._unhealthy() is not None
+
+    def _unhealthy(self) -> Lanes | None:
+        """A queue whose heaps hold dead entries."""
+        lanes = (queue.lanes for queue in self._state.queues.values())
+        return next((each for each in lanes if each.count.dead), None)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -142,16 +160,34 @@ class Keeper:
     def drop_archived(self, first_day: int, limit: int) -> int:
         return self._state.archive.drop_old(first_day, limit)
 
-    def drop_rest(self, _: int, *, everything: bool) -> int:  # noqa: ARG002 - as above.
-        return 0
+    def drop_rest(self, limit: int, scope: Scope) -> int:  # noqa: ARG002 - one queue at a time.
+        lanes = self._unhealthy()
+        if lanes is None:
+            return 0
+        dead = lanes.count.dead
+        lanes.rebuild(self._state.now)
+        return dead
 
-    def drop_audit(self, until: datetime) -> None:
-        audit = self._state.audit
-        while audit and audit[0].at <= until:
-            audit.popleft()
+    def archive_audits(self, until: datetime, limit: int) -> int:
+        taken = _taken(self._state.audit, until, limit)
+        self._state.audit_archive.extend(
+            (number, msgspec.structs.replace(record, archived=True)) for number, record in taken
+        )
+        return len(taken)
+
+    def drop_archived_audits(self, until: datetime, limit: int) -> int:
+        return len(_taken(self._state.audit_archive, until, limit))
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         self._state.note_action(actor, action, detail, count)
+
+
+def _taken(audits: deque[NumberedAudit], until: datetime, limit: int) -> list[NumberedAudit]:
+    """The oldest records up to that moment, taken out."""
+    taken: list[NumberedAudit] = []
+    while audits and audits[0][1].at <= until and len(taken) < limit:
+        taken.append(audits.popleft())
+    return taken
 
 
 def _found(records: list[Record], after: Bookmark, limit: int) -> Found[Record]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -61,6 +62,10 @@ class QueueBook:
 
     def __init__(self, state: State) -> None:
         self._state = state
+
+    @property
+    def now(self) -> datetime:
+        return from_micros(self._state.now)
 
     def rule_of(self, queue: str) -> QueueRule | None:
         known = self._state.queues.get(queue)
@@ -172,6 +177,10 @@ def _info(state: State, name: str) -> QueueInfo:
             if (at := breaker.next_probe_at(state.now)) is not None
         },
         next_start_at=moment(next_start_at(BucketBook(state), name, rule.config)),
+        created_at=rule.created_at or moment(queue.since),
+        created_by=rule.created_by,
+        changed_at=rule.changed_at,
+        changed_by=rule.changed_by,
     )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
 from heapq import nsmallest
-from itertools import count, islice
-
-import msgspec
+from itertools import islice
 
 from leasehold.core.model.job import Attempt, HistoryEvent, Job
 from leasehold.core.model.joblog import JobLog
@@ -19,10 +18,19 @@ from leasehold.core.model.pages import (
     history_page,
     log_page,
 )
-from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.refusals import check_page, not_a_cursor
 from leasehold.core.model.retention import without_old_result
-from leasehold.core.model.search import HeavyField, JobFilter, Page, check_left_out, lightened
+from leasehold.core.model.search import (
+    Count,
+    HeavyField,
+    JobFilter,
+    Page,
+    by_counters,
+    check_count,
+    check_left_out,
+    counted_up_to,
+    lightened,
+)
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import order_of
@@ -64,6 +72,21 @@ def search(
                 found.append(record)
                 jobs.append(lightened(job, without) if without else job)
     return Page(jobs)
+
+
+def count(state: State, where: JobFilter, counted_max: int) -> Count:
+    """How many jobs fit, counted up to one more than the bound."""
+    check_count(counted_max)
+    known = by_counters(where, lambda queue: state.stats(queue).counts)
+    if known is not None:
+        return known
+    found = 0
+    for record in _candidates(state, where):
+        if _may_match(where, record) and where.matches(_seen(state, record)):
+            found += 1
+            if found > counted_max:
+                break
+    return counted_up_to(found, counted_max)
 
 
 def find_fitting(
@@ -125,11 +148,18 @@ def page_of_log(state: State, job_id: str, limit: int, cursor: str | None) -> Lo
     return log_page(later[: limit + 1], after, limit)
 
 
-def page_of_audit(state: State, limit: int, cursor: str | None) -> AuditPage:
-    before = check_cursor(limit, cursor)
-    newest_first = zip(count(state.audited, -1), reversed(state.audit))
-    older = (each for each in newest_first if before is None or each[0] < before)
-    return audit_page(list(islice(older, limit + 1)), limit)
+def page_of_audit(
+    state: State, since: datetime | None, before: datetime | None, limit: int, cursor: str | None
+) -> AuditPage:
+    below = check_cursor(limit, cursor)
+    fitting = (
+        (number, record)
+        for number, record in state.audits()
+        if (below is None or number < below)
+        and (since is None or record.at >= since)
+        and (before is None or record.at < before)
+    )
+    return audit_page(list(islice(fitting, limit + 1)), limit)
 
 
 def log(state: State, job_id: str) -> JobLog:
@@ -137,14 +167,6 @@ def log(state: State, job_id: str) -> JobLog:
     if record is None or record.log is None:
         return JobLog([])
     return JobLog(list(record.log.lines), record.log.dropped)
-
-
-def workers(state: State) -> list[WorkerInfo]:
-    held = [record.worker for record in state.running.values()]
-    return [
-        msgspec.structs.replace(info, running=held.count(info.id))
-        for info in state.workers.values()
-    ]
 
 
 def _candidates(state: State, where: JobFilter) -> Iterator[Record]:

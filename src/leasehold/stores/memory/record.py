@@ -10,13 +10,23 @@ from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import LogTail
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.messages import event_words
 from leasehold.env import from_micros
 
 Entry = tuple[int, int, "Record"]
 """A record's place in a heap: the order, a number that no other entry has, and the record."""
 
-EventRow = tuple[int, Event, Status | None, Status, str | None, int, int, str]
-"""at, event, before, after, worker, lease version, attempts, message."""
+EventRow = tuple[int, Event, Status | None, Status, str | None, int, int, str | int]
+"""at, event, before, after, worker, lease version, attempts, and the message: what was said, or, of
+a lease, when it was to end. The words are made when somebody reads."""
+
+
+class Failures(msgspec.Struct, gc=False):
+    """How often a job has failed, and when."""
+
+    count: int
+    first_at: int
+    last_at: int
 
 
 class AttemptRow(msgspec.Struct, gc=False):
@@ -70,6 +80,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     result: bytes | None = None
     result_codec: str = "json"
     error: JobError | None = None
+    failures: Failures | None = None
     reason: str | None = None
     progress: bytes | None = None
     log: LogTail | None = None
@@ -122,6 +133,7 @@ def record_of(draft: Draft, *, seq: int, now: int, run_at: int) -> Record:
 def snapshot(record: Record) -> Job:
     """The job as it is now, for a caller to keep."""
     draft = record.draft
+    failures = record.failures
     held = record.status is Status.RUNNING
     return Job(
         id=record.id,
@@ -154,6 +166,9 @@ def snapshot(record: Record) -> Job:
         result_data=record.result,
         result_codec=record.result_codec,
         error=record.error,
+        failure_count=0 if failures is None else failures.count,
+        first_failed_at=None if failures is None else from_micros(failures.first_at),
+        last_failed_at=None if failures is None else from_micros(failures.last_at),
         reason=record.reason,
         progress=None if record.progress is None else msgspec.json.decode(record.progress),
         metadata=None if draft.metadata is None else dict(draft.metadata),
@@ -189,23 +204,33 @@ def attempts_of(record: Record) -> list[Attempt]:
 
 def history_of(record: Record) -> list[HistoryEvent]:
     """Everything that happened to the job, oldest first."""
-    return [
-        HistoryEvent(
-            job_id=record.id,
-            sequence=sequence,
-            at=from_micros(at),
-            event=event,
-            before=before,
-            after=after,
-            worker=worker,
-            lease_version=version,
-            attempts=attempts,
-            message=message,
+    events = []
+    leased_at = 0
+    for sequence, row in enumerate(record.history, start=1):
+        at, event, before, after, worker, version, attempts, message = row
+        if event is Event.LEASED:
+            leased_at = at
+        if not message or isinstance(message, int):
+            # An attempt ends once, after its own lease and before the next.
+            held_micros = at - leased_at if before is Status.RUNNING is not after else None
+            message = event_words(
+                event, before, after, worker, lease_ends_at=message or None, held_micros=held_micros
+            )
+        events.append(
+            HistoryEvent(
+                job_id=record.id,
+                sequence=sequence,
+                at=from_micros(at),
+                event=event,
+                before=before,
+                after=after,
+                worker=worker,
+                lease_version=version,
+                attempts=attempts,
+                message=message,
+            )
         )
-        for sequence, (at, event, before, after, worker, version, attempts, message) in enumerate(
-            record.history, start=1
-        )
-    ]
+    return events
 
 
 def moment(micros: int | None) -> datetime | None:

@@ -72,16 +72,24 @@ def recover(state: State, jobs: Sequence[str]) -> SweepReport:
     return msgspec.structs.replace(report, scan_ms=elapsed_ms)
 
 
-def stuck(state: State, silent_seconds: float) -> list[StuckJob]:
-    """Running jobs without a sign of life for so long, the longest first."""
-    latest = state.now - round(silent_seconds * 1e6)
-    silent = [record for record in state.running.values() if record.heartbeat_at <= latest]
-    silent.sort(key=lambda record: (record.heartbeat_at, record.seq))
+def stuck(
+    state: State, silent_seconds: float | None, running_seconds: float | None
+) -> list[StuckJob]:
+    """Running jobs that are silent or run for so long, those silent for longest first."""
+    silent_since = _before(state, silent_seconds)
+    runs_since = _before(state, running_seconds)
+    found = [
+        record
+        for record in state.running.values()
+        if record.heartbeat_at <= silent_since or record.acquired_at <= runs_since
+    ]
+    found.sort(key=lambda record: (record.heartbeat_at, record.acquired_at, record.seq))
     return [
         StuckJob(
             job_id=record.id,
             queue=record.draft.queue,
             task=record.draft.task,
+            priority=record.priority,
             worker=record.worker or "",
             lease_version=record.lease_version,
             attempts=record.attempts,
@@ -89,8 +97,12 @@ def stuck(state: State, silent_seconds: float) -> list[StuckJob]:
             heartbeat_at=from_micros(record.heartbeat_at),
             lease_expires_at=from_micros(record.expires_at),
         )
-        for record in silent
+        for record in found
     ]
+
+
+def _before(state: State, seconds: float | None) -> float:
+    return -1 if seconds is None else state.now - seconds * 1e6
 
 
 def promote_some(state: State) -> int:

@@ -9,6 +9,7 @@ from leasehold.core.model.records import Submitted
 from leasehold.core.rules.replies import (
     REPLIES_KEPT_SECONDS,
     REPLIES_MAX,
+    digest_of_exchange,
     exchange_again,
     keep_exchange,
     keep_submit,
@@ -26,21 +27,24 @@ def exchange_once(
     state: State, request_id: str, settlements: Sequence[Settlement], request: LeaseRequest | None
 ) -> Exchange:
     """An exchange, or the answer to it when it was carried out before."""
+    digest = digest_of_exchange(settlements, request)
     before = _find(state, request_id)
     if before is not None:
-        return exchange_again(before, lambda job_id: reading.get(state, job_id))
+        return exchange_again(before, digest, lambda job_id: reading.get(state, job_id))
     answer = exchange(state, settlements, request)
-    _keep(state, request_id, keep_exchange(answer))
+    _keep(state, request_id, keep_exchange(answer, digest))
     return answer
 
 
-def submit_once(state: State, request_id: str, submit: Callable[[State], Answers]) -> Answers:
+def submit_once(
+    state: State, request_id: str, digest: bytes, submit: Callable[[State], Answers]
+) -> Answers:
     """A submit, or the answer to it when it was carried out before."""
     before = _find(state, request_id)
     if before is not None:
-        return submit_again(before)
+        return submit_again(before, digest)
     answers = submit(state)
-    _keep(state, request_id, keep_submit(answers))
+    _keep(state, request_id, keep_submit(answers, digest))
     return answers
 
 

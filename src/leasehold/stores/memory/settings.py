@@ -29,7 +29,7 @@ def carry_out(state: State, change: SettingChange | None, actor: str) -> StoredS
         values = {**known.values, change.name: change.value}
         kept = {name: value for name, value in values.items() if value is not UNSET}
         state.settings = SettingsInForce.of(known.generation + 1, kept)
-        state.note_action(actor, change.action, change.detail, 1)
+        state.note_action(actor, change.action, change.detail, 0)
         state.note_change("setting", change.name)
         state.retention_changed()
         # Whoever works should look at them.

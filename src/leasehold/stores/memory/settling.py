@@ -17,7 +17,7 @@ from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.memory.holding import refuse
 from leasehold.stores.memory.lease import tell_breaker
-from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.record import Failures, Record
 from leasehold.stores.memory.state import State
 
 # Enum members are slow to look up in Python 3.11, and these are asked for once per job.
@@ -53,6 +53,14 @@ def settle(state: State, settlement: Settlement, now: datetime) -> Settled | Lea
     return end_attempt(state, record, decision)
 
 
+def note_failure(record: Record, now: int) -> None:
+    """Count a failed attempt, which the job remembers longer than the attempt's own record."""
+    if record.failures is None:
+        record.failures = Failures(0, now, now)
+    record.failures.count += 1
+    record.failures.last_at = now
+
+
 def end_attempt(
     state: State, record: Record, decision: Decision, *, checkpoint: bool = False
 ) -> Settled:
@@ -70,6 +78,8 @@ def end_attempt(
         row.heartbeat_at = record.heartbeat_at
     if decision.error is not None:
         record.error = decision.error
+        if decision.is_failure:
+            note_failure(record, state.now)
     if decision.run_at is not None:
         record.run_at = to_micros(decision.run_at)
     elif decision.status is Status.PENDING:

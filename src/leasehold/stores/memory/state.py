@@ -7,7 +7,7 @@ checked its input before it changes anything is atomic.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.feed import Feed
 from leasehold.stores.memory.finished import Finished
+from leasehold.stores.memory.heaps import HeapFigures
 from leasehold.stores.memory.lanes import Lanes
 from leasehold.stores.memory.links import Links
 from leasehold.stores.memory.meter import Meter, Spans
@@ -56,6 +57,9 @@ AUDIT_RECORDS_MAX: Final = 10_000
 TRIM_INTERVAL_MICROS: Final = 1_000_000
 TRIM_BATCH: Final = 1000
 """How many jobs one call forgets at most, so that nobody waits long for it."""
+
+
+NumberedAudit = tuple[int, AuditRecord]
 
 
 class Totals(msgspec.Struct):
@@ -80,11 +84,13 @@ class MemoryQueue:
     """One queue: who waits in it, and its figures."""
 
     __slots__ = (
-        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule",
+        "breakers", "buckets", "counts", "drain", "lanes", "meter", "rule", "since",
         "submitted_by_priority", "totals",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self.since: int | None = None
+        """When its first job came."""
         self.lanes = Lanes()
         self.breakers: dict[str, BreakerState] = {}
         """By task, only of those that failed since they last completed."""
@@ -157,8 +163,9 @@ class State:
         self.workers: dict[str, WorkerInfo] = {}
         self.worked = Workers()
         self.failures = Failures()
-        self.audit: deque[AuditRecord] = deque(maxlen=AUDIT_RECORDS_MAX)
-        self.audited = 0  # the number of the latest of them
+        self.audit: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self.audit_archive: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)
+        self._audited = 0  # the number of the latest of them
         self.feed: Feed | None = None
         """The latest changes, while somebody follows them."""
         self.feed_ended_at = 0
@@ -238,6 +245,8 @@ class State:
         queue = self.queue(record.draft.queue)
         queue.counts[record.status] += 1
         queue.totals.submitted += 1
+        if queue.since is None:
+            queue.since = self.now
         queue.submitted_by_priority[record.priority] += 1
         self.tell(record, Event.CREATED, before=None)
         self._enter(queue, record)
@@ -256,7 +265,7 @@ class State:
                 found[record.id] = record
         return list(found.values())
 
-    def step(self, record: Record, event: Event, after: Status, message: str = "") -> None:
+    def step(self, record: Record, event: Event, after: Status, message: str | int = "") -> None:
         """Change a job's status, if the table allows it, with all that hangs on it."""
         before = record.status
         check(event, before, after, record.id)
@@ -308,7 +317,7 @@ class State:
         event: Event,
         *,
         before: Status | None,
-        message: str = "",
+        message: str | int = "",
         holder: tuple[str | None, int] | None = None,
     ) -> None:
         """Write one event to a job's history; `holder` and version default to the job's own."""
@@ -325,6 +334,7 @@ class State:
         status = record.status
         if status is PENDING:
             queue.lanes.forget_ready(record)
+            queue.lanes.tidy(self.now)
         elif status is RUNNING:
             del self.running[record.id]
         elif status in TERMINAL:
@@ -336,6 +346,7 @@ class State:
             self.links.unblock(record)
         else:
             queue.lanes.forget_delayed(record)
+            queue.lanes.tidy(self.now)
 
     def _enter(self, queue: MemoryQueue, record: Record) -> None:
         status = record.status
@@ -486,16 +497,16 @@ class State:
 
     def note_action(self, actor: str, action: str, detail: Mapping[str, Any], count: int) -> None:
         """Write an administrative action to the audit log."""
-        self.audited += 1
-        self.audit.append(
-            AuditRecord(
-                at=from_micros(self.now),
-                actor=actor,
-                action=action,
-                detail=dict(detail),
-                count=count,
-            )
+        self._audited += 1
+        record = AuditRecord(
+            at=from_micros(self.now), actor=actor, action=action, detail=dict(detail), count=count
         )
+        self.audit.append((self._audited, record))
+
+    def audits(self) -> Iterator[NumberedAudit]:
+        """The administrative actions, newest first, archived ones included."""
+        yield from reversed(self.audit)
+        yield from reversed(self.audit_archive)
 
     def note_change(self, kind: ChangeKind, name: str) -> None:
         """Tell followers that something which is no job has changed."""
@@ -513,7 +524,14 @@ class State:
             },
         )
 
-    def heap_entries(self) -> tuple[int, int]:
-        """How many heap entries are alive, and how many there are."""
-        heaps = [heap for queue in self.queues.values() for heap in queue.lanes.heaps()]
-        return sum(heap.live for heap in heaps), sum(len(heap.entries) for heap in heaps)
+    def heap_figures(self, name: str | None) -> HeapFigures:
+        """How healthy the heaps of a queue are, or of all."""
+        names = list(self.queues) if name is None else [name] if name in self.queues else []
+        counts = [self.queues[each].lanes.count for each in names]
+        rebuilt_at = max((each.rebuilt_at or 0 for each in counts), default=0)
+        return HeapFigures(
+            size=sum(count.size for count in counts),
+            dead=sum(count.dead for count in counts),
+            rebuilds=sum(count.rebuilds for count in counts),
+            last_rebuild_at=from_micros(rebuilt_at) if rebuilt_at else None,
+        )

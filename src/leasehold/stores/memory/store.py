@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -16,7 +16,7 @@ import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import Connection, JobTransaction
-from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.failure import Failure
@@ -55,7 +55,7 @@ from leasehold.core.model.retention import (
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
@@ -71,7 +71,7 @@ from leasehold.core.rules.filter_orders import (
 )
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.recovery import recover_one
-from leasehold.core.rules.replies import check_request_id
+from leasehold.core.rules.replies import check_request_id, digest_of_submit
 from leasehold.core.rules.settings_in_force import setting_to_set, setting_to_unset
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.env import SYSTEM, Env, from_micros
@@ -87,12 +87,14 @@ from leasehold.stores.memory import (
     queues,
     reading,
     recovery,
+    registry,
     replies,
     settings,
     submission,
     tokens,
 )
 from leasehold.stores.memory.admin import Desk
+from leasehold.stores.memory.heaps import HeapFigures
 from leasehold.stores.memory.metrics import Look
 from leasehold.stores.memory.record import moment, snapshot
 from leasehold.stores.memory.schedules import Shelf, fire_due
@@ -173,7 +175,8 @@ class MemoryStore:
                 submission.submit(state, sorted_out.good, sorted_out.refused, partial=partial)
             )
 
-        return sorted_out.woven(self._run(replies.submit_once, request_id, submit))
+        digest = digest_of_submit(drafts, partial=partial)
+        return sorted_out.woven(self._run(replies.submit_once, request_id, digest, submit))
 
     def submit_within(
         self,
@@ -233,6 +236,7 @@ class MemoryStore:
         for jobs in batched(self._look(recovery.expired), RECOVERED_AT_ONCE):
             report = report.plus(self._run(recovery.recover, jobs))
         self._run(recovery.cancel_late_jobs)
+        self._run(registry.forget_consumers)
         self._run(feed.end_if_unfollowed)
         for queue in self._look(queues.being_deleted_now):
             self._bury(queue)
@@ -251,8 +255,10 @@ class MemoryStore:
             )
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        return self._look(recovery.stuck, silent_seconds)
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        return self._look(recovery.stuck, silent_seconds, running_seconds)
 
     def promote(self) -> int:
         promoted = 0
@@ -263,16 +269,11 @@ class MemoryStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> _Registration:
-        def enter(state: State) -> None:
-            now = from_micros(state.now)
-            state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
-            state.note_change("worker", info.id)
-
-        self._run(enter)
+        self._run(registry.enter, info)
         return _Registration(lambda: self._leave(info.id))
 
     def workers(self) -> list[WorkerInfo]:
-        return self._look(reading.workers)
+        return self._look(registry.workers)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -338,6 +339,9 @@ class MemoryStore:
     ) -> Page:
         return self._look(reading.search, where, limit, cursor, without)
 
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        return self._look(reading.count, where, counted_max)
+
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._look(reading.find_ids, prefix, limit)
 
@@ -358,8 +362,15 @@ class MemoryStore:
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         return self._look(reading.page_of_log, job_id, limit, cursor)
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        return self._look(reading.page_of_audit, limit, cursor)
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        return self._look(reading.page_of_audit, since, before, limit, cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return self._look(feed.changes, cursor, limit)
@@ -411,7 +422,9 @@ class MemoryStore:
         return self._look(lambda state: sorted(state.queues))
 
     def audit_log(self, limit: int = 100) -> list[AuditRecord]:
-        return self._look(lambda state: list(reversed(state.audit))[:limit])
+        return self._look(
+            lambda state: [record for _, record in islice(state.audits(), max(0, limit))]
+        )
 
     # -- schedules ---------------------------------------------------------------------------
 
@@ -572,13 +585,15 @@ class MemoryStore:
         self,
         where: JobFilter,
         *,
-        first_day: date | None = None,
-        last_day: date | None = None,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
         return self._look(
-            lambda state: state.archive.search(where, (first_day, last_day), limit, cursor)
+            lambda state: state.archive.search(
+                where, span, limit, cursor, slowest_first=slowest_first
+            )
         )
 
     # -- the store itself --------------------------------------------------------------------
@@ -620,13 +635,13 @@ class MemoryStore:
                 "durability": "none: jobs end with the process",
                 "jobs": len(state.records),
                 "capacity": state.capacity,
-                "heap_health": _health(state),
+                "heap": _heap_document(state),
             }
         )
 
-    def health(self) -> float:
-        """The share of heap entries that are alive, from 0 to 1; 1 when there are none."""
-        return self._look(_health)
+    def heap(self, queue: str | None = None) -> HeapFigures:
+        """How healthy the heaps of a queue are, or of all, and when they are rebuilt."""
+        return self._look(State.heap_figures, queue)
 
     def close(self) -> None:
         with SHIELD, self._lock:
@@ -699,8 +714,7 @@ class MemoryStore:
     def _leave(self, worker: str) -> None:
         # Not through _run: a worker may leave in peace after its store was closed.
         with SHIELD, self._lock:
-            if self._state.workers.pop(worker, None) is not None:
-                self._state.note_change("worker", worker)
+            registry.leave(self._state, worker)
 
 
 class _Registration:
@@ -715,9 +729,9 @@ class _Registration:
         self._leave()
 
 
-def _health(state: State) -> float:
-    live, total = state.heap_entries()
-    return live / total if total else 1.0
+def _heap_document(state: State) -> dict[str, Any]:
+    figures = state.heap_figures(None)
+    return {**msgspec.structs.asdict(figures), "live": figures.live, "health": figures.health}
 
 
 def _publish(news: News, listeners: list[Listener]) -> None:

@@ -145,6 +145,7 @@ class Intake(BucketBook):
 
     def count_rejected(self, drafts: Sequence[Draft], *, rate_limited: bool) -> None:
         for draft in drafts:
-            totals = self._state.queue(draft.queue).totals
-            totals.rejected += 1
-            totals.rate_limited += rate_limited
+            queue = self._state.queue(draft.queue)
+            queue.totals.rejected += 1
+            queue.totals.rate_limited += rate_limited
+            queue.since = queue.since or self._state.now

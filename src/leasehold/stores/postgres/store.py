@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
-from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.failure import Failure
@@ -47,7 +47,7 @@ from leasehold.core.model.retention import (
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
@@ -75,11 +75,11 @@ from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import archive, cleanup, pruning
-from leasehold.stores.postgres.leasing import recover, renew, sweep, workers
+from leasehold.stores.postgres.leasing import recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.people import Desk
 from leasehold.stores.postgres.leasing.state import Histories
-from leasehold.stores.postgres.reading import inspection, jobs, read, records
+from leasehold.stores.postgres.reading import history, inspection, jobs, read, records
 from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.reading.tallies import Failures, worker_totals
@@ -183,10 +183,12 @@ class PostgresStore(WithoutLocalVerbs):
             )
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
         with self._database.read() as db:
-            before = self._database.now(db) - round(silent_seconds * 1e6)
-            return recover.stuck_jobs(db, before)
+            now = self._database.now(db)
+            return recover.stuck_jobs(db, now, silent_seconds, running_seconds)
 
     def promote(self) -> int:
         return sweep.promote(self._database)
@@ -194,11 +196,11 @@ class PostgresStore(WithoutLocalVerbs):
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> SessionLife:
-        return workers.register(self._database, info)
+        return registry.register(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
         with self._database.read() as db:
-            return records.workers(db)
+            return records.workers(db, self._database.now(db))
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet."""
@@ -271,17 +273,21 @@ class PostgresStore(WithoutLocalVerbs):
     ) -> Page:
         return jobs.search(self._database, where, limit, cursor, without)
 
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        with self._database.read() as db:
+            return read.count(db, where, counted_max)
+
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         with self._database.read() as db:
             return read.find_ids(db, prefix, limit)
 
     def attempts(self, job_id: str) -> list[Attempt]:
         with self._database.read() as db:
-            return read.attempts(db, job_id)
+            return history.attempts(db, job_id)
 
     def history(self, job_id: str) -> list[HistoryEvent]:
         with self._database.read() as db:
-            return read.history(db, job_id)
+            return history.history(db, job_id)
 
     def log(self, job_id: str) -> JobLog:
         with self._database.read() as db:
@@ -291,15 +297,22 @@ class PostgresStore(WithoutLocalVerbs):
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
         with self._database.read() as db:
-            return read.page_of_history(db, job_id, limit, cursor)
+            return history.page_of_history(db, job_id, limit, cursor)
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         with self._database.read() as db:
             return records.page_of_log(db, job_id, limit, cursor)
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
         with self._database.read() as db:
-            return records.page_of_audit(db, limit, cursor)
+            return records.page_of_audit(db, since, before, limit, cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return jobs.changes(self._database, cursor, limit)
@@ -484,13 +497,13 @@ class PostgresStore(WithoutLocalVerbs):
         self,
         where: JobFilter,
         *,
-        first_day: date | None = None,
-        last_day: date | None = None,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
         with self._database.read() as db:
-            return archive.search(db, where, (first_day, last_day), limit, cursor)
+            return archive.search(db, where, span, limit, cursor, slowest_first=slowest_first)
 
     # -- the store itself --------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import Connection
-from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.failure import Failure
@@ -51,7 +51,7 @@ from leasehold.core.model.retention import (
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
@@ -81,11 +81,11 @@ from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import archive, pruning
-from leasehold.stores.sqlite.leasing import recover, renew
+from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import inspection, jobs, read, records
+from leasehold.stores.sqlite.reading import history, inspection, jobs, read, records
 from leasehold.stores.sqlite.reading.metrics import Look
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.reading.tallies import Failures, worker_totals
@@ -197,10 +197,13 @@ class SQLiteStore:
             )
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        silent = round(silent_seconds * 1e6)
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
         return self._database.look(
-            lambda db: recover.stuck_jobs(db, self._database.now(db) - silent)
+            lambda db: recover.stuck_jobs(
+                db, self._database.now(db), silent_seconds, running_seconds
+            )
         )
 
     def promote(self) -> int:
@@ -212,10 +215,10 @@ class SQLiteStore:
     # -- workers -----------------------------------------------------------------------------
 
     def register_worker(self, info: WorkerInfo) -> LockedLife:
-        return recover.register_worker(self._database, info)
+        return registry.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
-        return self._database.look(records.workers)
+        return self._database.look(lambda db: records.workers(db, self._database.now(db)))
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
@@ -286,14 +289,17 @@ class SQLiteStore:
     ) -> Page:
         return jobs.search(self._database, where, limit, cursor, without)
 
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        return self._database.look(lambda db: read.count(db, where, counted_max))
+
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._database.look(lambda db: read.find_ids(db, prefix, limit))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        return self._database.look(lambda db: read.attempts(db, job_id))
+        return self._database.look(lambda db: history.attempts(db, job_id))
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        return self._database.look(lambda db: read.history(db, job_id))
+        return self._database.look(lambda db: history.history(db, job_id))
 
     def log(self, job_id: str) -> JobLog:
         return self._database.look(lambda db: records.log(db, job_id))
@@ -301,13 +307,22 @@ class SQLiteStore:
     def history_page(
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        return self._database.look(lambda db: read.page_of_history(db, job_id, limit, cursor))
+        return self._database.look(lambda db: history.page_of_history(db, job_id, limit, cursor))
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         return self._database.look(lambda db: records.page_of_log(db, job_id, limit, cursor))
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        return self._database.look(lambda db: records.page_of_audit(db, limit, cursor))
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        return self._database.look(
+            lambda db: records.page_of_audit(db, since, before, limit, cursor)
+        )
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return jobs.changes(self._database, cursor, limit)
@@ -490,13 +505,13 @@ class SQLiteStore:
         self,
         where: JobFilter,
         *,
-        first_day: date | None = None,
-        last_day: date | None = None,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
         return self._database.look(
-            lambda db: archive.search(db, where, (first_day, last_day), limit, cursor)
+            lambda db: archive.search(db, where, span, limit, cursor, slowest_first=slowest_first)
         )
 
     # -- applications' transactions ----------------------------------------------------------

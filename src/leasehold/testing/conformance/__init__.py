@@ -23,11 +23,14 @@ pytest.register_assert_rewrite(
 
 from leasehold.testing.conformance.admitting import AdmittingClauses  # noqa: E402
 from leasehold.testing.conformance.admitting_callers import AdmittingCallersClauses  # noqa: E402
+from leasehold.testing.conformance.archive_orders import ArchiveOrderClauses  # noqa: E402
 from leasehold.testing.conformance.archiving import ArchivingClauses  # noqa: E402
 from leasehold.testing.conformance.base import MakeStore  # noqa: E402
 from leasehold.testing.conformance.breaking import BreakingClauses  # noqa: E402
 from leasehold.testing.conformance.clocking import ClockClauses  # noqa: E402
 from leasehold.testing.conformance.configuring import ConfiguringClauses  # noqa: E402
+from leasehold.testing.conformance.consuming import ConsumingClauses  # noqa: E402
+from leasehold.testing.conformance.counting import CountingClauses  # noqa: E402
 from leasehold.testing.conformance.dependency_ends import DependencyEndsClauses  # noqa: E402
 from leasehold.testing.conformance.depending import DependingClauses  # noqa: E402
 from leasehold.testing.conformance.expiring import ExpiringClauses  # noqa: E402
@@ -61,8 +64,10 @@ from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: 
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.searching import SearchingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
+from leasehold.testing.conformance.signing import SigningClauses  # noqa: E402
 from leasehold.testing.conformance.starting import StartingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.telling import TellingClauses  # noqa: E402
 from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
 from leasehold.testing.conformance.timelines import TimelineClauses  # noqa: E402
 from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
@@ -86,6 +91,9 @@ class StoreConformance(
     RetainingClauses,
     ExpiringClauses,
     ArchivingClauses,
+    ArchiveOrderClauses,
+    SigningClauses,
+    CountingClauses,
     RetainingByQueueClauses,
     WakingClauses,
     SchedulingClauses,
@@ -117,6 +125,8 @@ class StoreConformance(
     SearchingClauses,
     ParkingClauses,
     TextClauses,
+    TellingClauses,
+    ConsumingClauses,
     StartingClauses,
     PacingClauses,
 ):

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.archive import ArchiveSpan
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Settlement
 from leasehold.core.model.outcome import Complete, JobError
@@ -101,12 +102,11 @@ class ArchivingClauses(ConformanceBase):
         ]:
             assert [job.id for job in store.search_archive(where).jobs] == names, where
         today, yesterday = clock.now().date(), first.date()
-        assert [job.id for job in store.search_archive(JobFilter(), first_day=today).jobs] == ["d"]
-        page = store.search_archive(JobFilter(), last_day=yesterday, limit=2)
+        since, until = ArchiveSpan(first_day=today), ArchiveSpan(last_day=yesterday)
+        assert [job.id for job in store.search_archive(JobFilter(), span=since).jobs] == ["d"]
+        page = store.search_archive(JobFilter(), span=until, limit=2)
         assert [job.id for job in page.jobs] == ["c", "b"]
-        page = store.search_archive(
-            JobFilter(), last_day=yesterday, limit=2, cursor=page.next_cursor
-        )
+        page = store.search_archive(JobFilter(), span=until, limit=2, cursor=page.next_cursor)
         assert ([job.id for job in page.jobs], page.next_cursor) == (["a"], None)
 
     def test_ret_13_not_for_what_it_does_not_keep(self, store: Store) -> None:
@@ -114,6 +114,7 @@ class ArchivingClauses(ConformanceBase):
             JobFilter(text="x"),
             JobFilter(priority_min=1),
             JobFilter(idempotency_key="key"),
+            JobFilter(limit_key="key"),
         ):
             with pytest.raises(InvalidJobError, match="the archive keeps no"):
                 store.search_archive(where)

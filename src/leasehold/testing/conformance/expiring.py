@@ -178,17 +178,6 @@ class ExpiringClauses(ConformanceBase):
         [audit] = [record for record in store.audit_log() if record.action == "prune"]
         assert (audit.actor, audit.count, audit.detail["mode"]) == ("me", 0, "emergency")
 
-    def test_ret_9_old_audit_records_go(self, store: Store, clock: ManualClock) -> None:
-        kill(store, "dead")
-        store.discard(["dead"], actor="me")
-        policy = RetentionPolicy(audit_seconds=100, worth_cleaning=0)
-        clock.advance(99)
-        clean(store, policy, Scope())
-        assert len(store.audit_log()) == 1
-        clock.advance(DAY)
-        clean(store, policy, Scope())
-        assert store.audit_log() == []
-
     def test_ret_11_old_days_are_dropped(self, store: Store, clock: ManualClock) -> None:
         policy = RetentionPolicy(archive_seconds=2 * DAY, worth_cleaning=0)
         for day in range(3):

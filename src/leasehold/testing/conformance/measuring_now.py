@@ -9,11 +9,8 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
 from leasehold.core.model.span import BANDS
-from leasehold.core.rules.metrics import (
-    ACTIVE_SECONDS,
-)
 from leasehold.env import Env, ManualClock
 from leasehold.testing.conformance.base import (
     FAILURE,
@@ -194,7 +191,7 @@ class MeasuringNowClauses(ConformanceBase):
         assert [store.metrics(queue).active_workers for queue in ("a", "b", "c", None)] == [
             2, 1, 0, 2,
         ]  # fmt: skip
-        clock.advance(ACTIVE_SECONDS)
+        clock.advance(SILENT_SECONDS)
         store.renew("one", [])
         clock.advance(1)
         assert [store.metrics(queue).active_workers for queue in ("a", "b", None)] == [1, 0, 1]

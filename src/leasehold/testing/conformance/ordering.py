@@ -13,6 +13,7 @@ from leasehold.core.rules.filter_orders import (
     DiscardAll,
     Order,
     Ordered,
+    OrderedJob,
     ReplayAll,
     ReprioritizeAll,
 )
@@ -43,7 +44,8 @@ class OrderingClauses(ConformanceBase):
         lease_one(store)
         submit(store, draft("waiting"), draft("other", queue="other"))
         done = order(store, CancelAll("enough"), JobFilter(queues=("default",)))
-        assert done == Ordered(changed=2)
+        stopped = OrderedJob("waiting", Status.CANCELLED, 50)
+        assert done == Ordered(changed=2, jobs=[stopped, OrderedJob("running", Status.RUNNING, 50)])
         assert get(store, "waiting").status is Status.CANCELLED
         assert get(store, "waiting").reason == "enough"
         assert get(store, "running").cancel_requested == "enough"
@@ -99,7 +101,8 @@ class OrderingClauses(ConformanceBase):
         submit(store, draft("root"), draft("leaf", depends_on=("root",)))
         store.cancel(["root"], reason="", actor="ann")
         done = order(store, ReplayAll(), JobFilter(ids=("leaf", "again")))
-        assert done == Ordered(changed=1, refused={"invalid_transition": 1})
+        again = OrderedJob("again", Status.PENDING, 50)
+        assert done == Ordered(changed=1, jobs=[again], refused={"invalid_transition": 1})
 
     def test_ord_4_replays_begin_with_the_oldest(self, store: Store) -> None:
         submit(store, draft("root"), draft("leaf", depends_on=("root",)))
@@ -109,7 +112,7 @@ class OrderingClauses(ConformanceBase):
         assert first.changed == 1
         assert get(store, "root").status is Status.PENDING
         second = store.order(ReplayAll(), ALL, actor="ann", limit=1, cursor=first.next_cursor)
-        assert second == Ordered(changed=1)
+        assert second == Ordered(changed=1, jobs=[OrderedJob("leaf", Status.BLOCKED, 50)])
         assert get(store, "leaf").status is Status.BLOCKED
 
     def test_ord_4_cancels_begin_with_the_latest(self, store: Store) -> None:

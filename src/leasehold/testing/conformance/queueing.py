@@ -167,11 +167,11 @@ class QueueingClauses(ConformanceBase):
         store.delete_queue("mail", force=True, actor="eve")
         log = store.audit_log()[::-1]
         assert [(record.action, record.actor, record.count) for record in log] == [
-            ("create_queue", "ann", 1),
-            ("update_queue", "bob", 1),
-            ("pause_queue", "me", 1),
-            ("drain_queue", "me", 1),
-            ("resume_queue", "me", 1),
+            ("create_queue", "ann", 0),
+            ("update_queue", "bob", 0),
+            ("pause_queue", "me", 0),
+            ("drain_queue", "me", 0),
+            ("resume_queue", "me", 0),
             ("purge_queue", "eve", 1),
             ("delete_queue", "eve", 1),
         ]

@@ -112,11 +112,25 @@ class RepeatingClauses(ConformanceBase):
 
     def test_rpt_3_one_id_is_for_one_kind_of_request(self, store: Store) -> None:
         store.submit_once("r", [draft()])
-        with pytest.raises(InvalidJobError, match="another request"):
+        with pytest.raises(InvalidJobError, match="used for a submit"):
             store.exchange_once("r", (), REQUEST)
         store.exchange_once("e")
-        with pytest.raises(InvalidJobError, match="another request"):
+        with pytest.raises(InvalidJobError, match="used for an exchange"):
             store.submit_once("e", [draft("other")])
+        assert store.get("other") is None
+
+    def test_rpt_3_and_for_one_request_of_that_kind(self, store: Store) -> None:
+        first = store.submit_once("r", [draft()])
+        for other in ([draft("other")], [draft(payload=b"[7]")], [draft(), draft("other")], []):
+            with pytest.raises(InvalidJobError, match="submit of other drafts"):
+                store.submit_once("r", other)
+        with pytest.raises(InvalidJobError, match="submit of other drafts"):
+            store.submit_once("r", [draft()], partial=True)
+        assert store.submit_once("r", [draft()]) == first
+        (lease,) = store.exchange_once("e", (), REQUEST).leases
+        with pytest.raises(InvalidJobError, match="exchange with other contents"):
+            store.exchange_once("e", [Settlement("job", lease.version, Complete())], REQUEST)
+        assert get(store).status is Status.RUNNING
         assert store.get("other") is None
 
     @pytest.mark.parametrize("request_id", ["", "x" * 1000, "\ud800"])

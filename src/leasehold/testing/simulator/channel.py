@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.transactions import Connection, JobTransaction
-from leasehold.core.model.archive import ArchivedJob, ArchivePage
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.failure import Failure
@@ -48,7 +48,7 @@ from leasehold.core.model.retention import (
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
-from leasehold.core.model.search import HeavyField, JobFilter, Page
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
@@ -187,8 +187,12 @@ class Channel:
             reason=reason,
         )
 
-    def stuck(self, silent_seconds: float) -> list[StuckJob]:
-        return self._call("stuck", silent_seconds=silent_seconds)  # type: ignore[no-any-return]
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        return self._call(  # type: ignore[no-any-return]
+            "stuck", silent_seconds=silent_seconds, running_seconds=running_seconds
+        )
 
     def promote(self) -> int:
         return self._call("promote")  # type: ignore[no-any-return]
@@ -287,6 +291,9 @@ class Channel:
     ) -> Page:
         return self._world.store.search(where, limit=limit, cursor=cursor, without=without)
 
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        return self._world.store.count(where, counted_max=counted_max)
+
     def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         return self._world.store.find_ids(prefix, limit=limit)
 
@@ -307,8 +314,15 @@ class Channel:
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         return self._world.store.log_page(job_id, limit=limit, cursor=cursor)
 
-    def audit_page(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
-        return self._world.store.audit_page(limit=limit, cursor=cursor)
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        return self._world.store.audit_page(since=since, before=before, limit=limit, cursor=cursor)
 
     def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
         return self._world.store.changes(cursor, limit=limit)
@@ -386,13 +400,13 @@ class Channel:
         self,
         where: JobFilter,
         *,
-        first_day: date | None = None,
-        last_day: date | None = None,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
         limit: int = 100,
         cursor: str | None = None,
     ) -> ArchivePage:
         return self._world.store.search_archive(
-            where, first_day=first_day, last_day=last_day, limit=limit, cursor=cursor
+            where, span=span, slowest_first=slowest_first, limit=limit, cursor=cursor
         )
 
     def prune(

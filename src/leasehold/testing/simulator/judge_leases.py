@@ -251,13 +251,23 @@ def judge_recover_one(
         raise broken("S6", job_id, f"a supervisor took it: {expected} expected, not {answer}")
 
 
-def judge_stuck(model: Model, answer: Sequence[StuckJob], silent_seconds: float) -> None:
-    before = model.now - timedelta(seconds=silent_seconds)
+def judge_stuck(
+    model: Model,
+    answer: Sequence[StuckJob],
+    silent_seconds: float | None,
+    running_seconds: float | None = None,
+) -> None:
+    def is_over(since: datetime | None, seconds: float | None) -> bool:
+        if since is None or seconds is None:
+            return False
+        return since <= model.now - timedelta(seconds=seconds)
+
     expected = {
         (job.id, job.version)
         for job in model.jobs.values()
-        if job.status is Status.RUNNING and job.heartbeat_at is not None
-        if job.heartbeat_at <= before
+        if job.status is Status.RUNNING
+        if is_over(job.heartbeat_at, silent_seconds) or is_over(job.acquired_at, running_seconds)
     }
     if {(stuck.job_id, stuck.lease_version) for stuck in answer} != expected:
-        raise broken("L1", None, f"stuck for {silent_seconds} s are {expected}, not {answer}")
+        bounds = f"silent for {silent_seconds} s, or running for {running_seconds} s"
+        raise broken("L1", None, f"{bounds} are {expected}, not {answer}")

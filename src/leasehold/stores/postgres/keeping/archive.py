@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,6 +14,7 @@ from leasehold.core.model.archive import (
     ArchivedJob,
     ArchivePage,
     ArchivePlace,
+    ArchiveSpan,
     check_filter,
 )
 from leasehold.core.model.outcome import JobError
@@ -25,6 +25,7 @@ from leasehold.core.model.text import mentions
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.reading.where import Clause, numbered
 from leasehold.stores.postgres.schema.codes import STATUS_CODE, STATUS_OF
+from leasehold.stores.postgres.schema.rows import moment
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, unnested
 
@@ -40,10 +41,12 @@ ARCHIVE: Final = f"""
                 AND (job.result_ttl_seconds IS NULL
                      OR finished.finished_at + job.result_ttl_seconds * 1000000 > $3)
             THEN substr(finished.result, 1, {SUMMARY_BYTES}) END,
-        job.metadata, job.parent_id
+        job.metadata, job.parent_id,
+        coalesce(failed_job.count, 0), failed_job.first_at, failed_job.last_at
     FROM finished
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
+    LEFT JOIN failed_job ON failed_job.seq = job.seq
     LEFT JOIN attempt AS failed ON failed.seq = job.seq AND failed.version = (
         SELECT max(version) FROM attempt
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
@@ -53,7 +56,7 @@ INSERT: Final = f"""
     INSERT INTO archive SELECT * FROM {
     unnested(
         "bigint bigint text text text bigint bigint bigint bigint bigint bigint text text text "
-        "text text text"
+        "text text text bigint bigint bigint"
     )
 }
 """  # noqa: S608  # our own names
@@ -86,6 +89,10 @@ class ArchiveRow(NamedTuple):
     result: str | None
     metadata: str | None
     parent_id: str | None
+    failure_count: int
+    first_failed_at: int | None
+    last_failed_at: int | None
+    run_micros: int | None
 
 
 _COLUMNS: Final = ", ".join(ArchiveRow._fields)
@@ -114,47 +121,71 @@ def find(db: Connection, job_id: str) -> ArchivedJob | None:
 def search(
     db: Connection,
     where: JobFilter,
-    days: tuple[date | None, date | None],
+    span: ArchiveSpan,
     limit: int,
     cursor: str | None,
+    *,
+    slowest_first: bool,
 ) -> ArchivePage:
-    """Archived jobs that fit, those archived last first."""
+    """Archived jobs that fit, those archived last, or those that ran longest, first."""
     check_page(limit)
     check_filter(where)
-    seen = None if cursor is None else ArchivePlace.at(cursor)
-    rows = _walk(db, where, days, limit + 1, seen)
+    order = _SLOWEST if slowest_first else _LATEST
+    seen = None if cursor is None else ArchivePlace.at(cursor)[-len(order.columns) :]
+    rows = _walk(db, where, span, order, limit + 1, seen)
     jobs = [_job(row) for row in rows[:limit]]
     if len(rows) <= limit:
         return ArchivePage(jobs)
     last = rows[limit - 1]
-    return ArchivePage(jobs, ArchivePlace(last.day, last.seq).cursor)
+    ran = (last.run_micros or 0) if slowest_first else 0
+    return ArchivePage(jobs, ArchivePlace(ran, last.day, last.seq).cursor)
+
+
+class _Order(NamedTuple):
+    """An order of search. Rows stand in it in an index, of one task and of all."""
+
+    columns: tuple[str, ...]
+    clauses: tuple[Clause, ...] = ()
+
+    def below(self, values: list[Any], seen: tuple[int, ...]) -> str:
+        """Holds for what comes after a place, which is added to the values."""
+        first = len(values) + 1
+        values += seen
+        places = ", ".join(f"${n}" for n in range(first, first + len(seen)))
+        return f"({', '.join(self.columns)}) < ({places})"
+
+
+_LATEST: Final = _Order(("day", "seq"))
+_SLOWEST: Final = _Order(("run_micros", "day", "seq"), (("run_micros >= {}", 0),))
 
 
 def _walk(
     db: Connection,
     where: JobFilter,
-    days: tuple[date | None, date | None],
+    span: ArchiveSpan,
+    order: _Order,
     limit: int,
-    seen: tuple[int, int] | None,
+    seen: tuple[int, ...] | None,
 ) -> list[ArchiveRow]:
     """The next that fit; texts and metadata are compared here, page by page."""
     found: list[ArchiveRow] = []
     page = max(limit, COMPARED_AT_ONCE)
+    by = ", ".join(f"{column} DESC" for column in order.columns)
     while True:
-        clauses, values = numbered([*_of_the_days(days), *_of_the_job(where)])
+        clauses, values = numbered([*order.clauses, *_of_the_span(span), *_of_the_job(where)])
         if seen is not None:
-            clauses.append(f"(day, seq) < (${len(values) + 1}, ${len(values) + 2})")
-            values += seen
+            clauses.append(order.below(values, seen))
         condition = " AND ".join(clauses) or "true"
         rows = db.execute(
             f"SELECT {_COLUMNS} FROM archive WHERE {condition} "  # noqa: S608  # our own names
-            f"ORDER BY day DESC, seq DESC LIMIT ${len(values) + 1}",
+            f"ORDER BY {by} LIMIT ${len(values) + 1}",
             (*values, page),
         ).fetchall()
         found += [row for row in map(ArchiveRow._make, rows) if _fits(row, where)]
         if len(rows) < page or len(found) >= limit:
             return found[:limit]
-        seen = rows[-1][0], rows[-1][1]
+        last = ArchiveRow._make(rows[-1])
+        seen = tuple(getattr(last, column) for column in order.columns)
 
 
 def _fits(row: ArchiveRow, where: JobFilter) -> bool:
@@ -170,16 +201,19 @@ def _fits(row: ArchiveRow, where: JobFilter) -> bool:
 _DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
 
 
-def _of_the_days(days: tuple[date | None, date | None]) -> list[Clause]:
-    """The days on which jobs ended; none was archived before the day on which it ended."""
+def _of_the_span(span: ArchiveSpan) -> list[Clause]:
     clauses: list[Clause] = []
-    first, last = days
-    if first is not None:
-        start = day_number(first)
+    if span.first_day is not None:
+        # None was archived before the day on which it ended.
+        start = day_number(span.first_day)
         clauses += [("day >= {}", start), ("finished_at >= {}", start * _DAY_MICROS)]
-    if last is not None:
-        end = day_number(last + timedelta(days=1))
-        clauses.append(("finished_at < {}", end * _DAY_MICROS))
+    if span.last_day is not None:
+        end = (day_number(span.last_day) + 1) * _DAY_MICROS
+        clauses.append(("finished_at < {}", end))
+    if span.run_micros_min is not None:
+        clauses.append(("run_micros >= {}", span.run_micros_min))
+    if span.run_micros_max is not None:
+        clauses.append(("run_micros <= {}", span.run_micros_max))
     return clauses
 
 
@@ -205,10 +239,13 @@ def _job(row: ArchiveRow) -> ArchivedJob:
         task=row.task,
         status=STATUS_OF[row.status],
         created_at=from_micros(row.created_at),
-        started_at=None if row.started_at is None else from_micros(row.started_at),
+        started_at=moment(row.started_at),
         completed_at=from_micros(row.finished_at),
         archived_at=from_micros(row.archived_at),
         attempts=row.attempts,
+        failure_count=row.failure_count,
+        first_failed_at=moment(row.first_failed_at),
+        last_failed_at=moment(row.last_failed_at),
         error=error,
         reason=row.reason,
         result_summary=row.result,

@@ -14,7 +14,7 @@ FORGET_KEYS: Final = """
         AND idempotency.key = job.idempotency_key AND idempotency.seq = job.seq
 """
 RECORDS_OF_A_JOB: Final = (
-    "attempt", "event", "progress", "log", "dependent", "dependency", "raised", "job",
+    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised", "job",
 )  # fmt: skip
 
 

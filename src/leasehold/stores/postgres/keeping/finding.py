@@ -7,13 +7,14 @@ since writes go side by side; so where a walk goes on is a moment and a number.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp
+from leasehold.core.model.retention import CleanUp, Scope
 from leasehold.core.model.status import Status
-from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, Progress
+from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, OldestAudits, Progress
 from leasehold.env import from_micros
 from leasehold.stores.postgres.keeping import archive, cleanup
 from leasehold.stores.postgres.rules.known import load
@@ -65,6 +66,7 @@ HISTORY_BOUND: Final = """
         ) AS latest
     ) AS summed WHERE total > $1
 """
+OLDEST_AUDIT: Final = "SELECT at FROM {} ORDER BY n LIMIT 1"
 OLD_KEYS: Final = "SELECT seq FROM pruned_key WHERE expires_at <= $1 LIMIT $2"
 ALL: Final = Cutoffs(MOMENT_MAX, {})
 """For what does not go by the age of the job."""
@@ -99,6 +101,13 @@ class Look:
         row = self._db.execute(archive.OLDEST).fetchone()
         return None if row is None else row[0]
 
+    def oldest_audits(self) -> OldestAudits:
+        return OldestAudits(self._oldest("audit"), self._oldest("audit_archive"))
+
+    def _oldest(self, table: str) -> datetime | None:
+        row: Any = self._db.execute(OLDEST_AUDIT.format(table)).fetchone()
+        return None if row is None else from_micros(row[0])
+
     def find_ended(
         self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
     ) -> Found[int]:
@@ -116,7 +125,7 @@ class Look:
         after = after._replace(bound=bound)
         return self._walk(HISTORIES, (bound,), ALL, after, limit)
 
-    def has_rest(self, *, everything: bool) -> bool:  # noqa: ARG002  # there is nothing else here
+    def has_rest(self, scope: Scope) -> bool:  # noqa: ARG002  # there is nothing else here
         # Unused pages are the server's own affair: it vacuums by itself.
         return self._db.execute(OLD_KEYS, (self._now, 1)).fetchone() is not None
 

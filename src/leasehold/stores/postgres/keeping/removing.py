@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import DAY_SECONDS, CleanUp
+from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.keeping import archive, cleanup
@@ -60,10 +60,18 @@ DROP_RESULTS: Final = """
     UPDATE finished SET result = NULL, result_codec = NULL
     WHERE status = 5 AND seq = ANY($1)
 """
-# Audit records are numbered in the order of their time; a thousand a day are enough.
-DROP_AUDIT: Final = """
-    DELETE FROM audit WHERE n IN (SELECT n FROM (SELECT n, at FROM audit ORDER BY n LIMIT 1000)
-                                  AS oldest WHERE at <= $1)
+# Audit records are numbered in the order of their time.
+ARCHIVE_AUDITS: Final = """
+    WITH moved AS (
+        DELETE FROM audit WHERE n IN (
+            SELECT n FROM (SELECT n, at FROM audit ORDER BY n LIMIT $2) AS oldest WHERE at <= $1)
+        RETURNING n, at, actor, action, count, detail)
+    INSERT INTO audit_archive SELECT * FROM moved
+"""
+DROP_ARCHIVED_AUDITS: Final = """
+    DELETE FROM audit_archive WHERE n IN (
+        SELECT n FROM (SELECT n, at FROM audit_archive ORDER BY n LIMIT $2) AS oldest
+        WHERE at <= $1)
 """
 
 
@@ -122,7 +130,7 @@ class Removal:
     def drop_archived(self, first_day: int, limit: int) -> int:
         return self._step.db.changed(archive.DROP, (first_day, limit))
 
-    def drop_rest(self, limit: int, *, everything: bool) -> int:  # noqa: ARG002  # as there
+    def drop_rest(self, limit: int, scope: Scope) -> int:  # noqa: ARG002  # as there
         """Idempotency keys of pruned jobs that do not count any more."""
         rows: Any = self._step.execute(OLD_KEYS, (self._step.now, limit))
         if seqs := [seq for (seq,) in rows]:
@@ -131,8 +139,11 @@ class Removal:
             return len(seqs)
         return 0
 
-    def drop_audit(self, until: datetime) -> None:
-        self._step.execute(DROP_AUDIT, (to_micros(until),))
+    def archive_audits(self, until: datetime, limit: int) -> int:
+        return self._step.db.changed(ARCHIVE_AUDITS, (to_micros(until), limit))
+
+    def drop_archived_audits(self, until: datetime, limit: int) -> int:
+        return self._step.db.changed(DROP_ARCHIVED_AUDITS, (to_micros(until), limit))
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         audit(self._step, actor, action, count, detail)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.lease import Settled
-from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Status
@@ -32,31 +31,36 @@ END_LEASES: Final = f"""
         ) AS guarded)
     DELETE FROM running USING held WHERE running.seq = held.seq
     RETURNING running.seq, running.version, worker, acquired_at, attempts, events, leased_event,
-              available_at, cancel_reason, expires_at, heartbeat_at
+              available_at, cancel_reason, expires_at, heartbeat_at, lease_micros
 """  # noqa: S608  # our own names
 INSERT_ATTEMPTS: Final = f"""
     INSERT INTO attempt SELECT * FROM {
     unnested(
         "bigint bigint bigint text bigint bigint bigint bigint bigint bigint bigint text text text "
-        "text bytea bigint bigint"
+        "text bytea bigint bigint bigint"
     )
 }
+"""  # noqa: S608  # our own names
+COUNT_FAILURES: Final = f"""
+    INSERT INTO failed_job
+    SELECT seq, 1, at, at FROM {unnested("bigint bigint")} AS failed (seq, at)
+    ON CONFLICT (seq) DO UPDATE SET count = failed_job.count + 1, last_at = excluded.last_at
 """  # noqa: S608  # our own names
 SURPLUS_ATTEMPT: Final = """
     SELECT version FROM attempt WHERE seq = $1 ORDER BY version DESC LIMIT 1 OFFSET $2
 """
-# An attempt record stands for two history events; they stay when the record itself has to go.
+# An attempt record stands for two history events; they stay when the record itself has to go. The
+# first one's message is then when the lease was to end.
 KEEP_ITS_EVENTS: Final = """
     INSERT INTO event
-    SELECT seq, leased_event, started_at, 3, 2, 3, number, worker, version, NULL
+    SELECT seq, leased_event, started_at, 3, 2, 3, number, worker, version,
+           (started_at + lease_micros)::text
         FROM attempt WHERE seq = $1 AND version <= $2
     UNION ALL
     SELECT seq, ended_event, ended_at, outcome, 3, after, attempts, worker, version, message
         FROM attempt WHERE seq = $1 AND version <= $2
 """
 DROP_ATTEMPTS: Final = "DELETE FROM attempt WHERE seq = $1 AND version <= $2"
-EVENTS_OF_RECORDS_MAX: Final = 2 * ATTEMPT_RECORDS_MAX
-"""A job with no more events than that cannot have too many attempt records."""
 INSERT_WAITING: Final = f"""
     INSERT INTO waiting SELECT * FROM {
     unnested("bigint bigint bigint bigint bigint bigint bigint text")
@@ -84,6 +88,7 @@ class Held(NamedTuple):
     cancel_reason: str | None
     expires_at: int
     heartbeat_at: int
+    lease_micros: int
 
 
 _Kind = tuple[int, Status, tuple[str, ...], bool, str]
@@ -98,6 +103,8 @@ class Ends:
         "_counted",
         "_ended",
         "_entries",
+        "_events_max",
+        "_failed",
         "_finished",
         "_step",
         "_surplus",
@@ -111,8 +118,11 @@ class Ends:
         self._ended: list[str] = []
         self._waiting: list[tuple[Any, ...]] = []
         self._entries: list[Entry] = []
+        self._failed: list[tuple[int, int]] = []
+        self._events_max = 2 * step.settings.attempt_records_max
+        """A job with no more events than that cannot have too many attempt records."""
         self._surplus: list[int] = []
-        """Jobs that may have too many attempt records."""
+        """Jobs that may have."""
         self._counted: dict[_Kind, list[int]] = {}
         """How long each attempt had its lease."""
 
@@ -133,7 +143,7 @@ class Ends:
         code = STATUS_CODE[status]
         (
             seq, version, worker, acquired_at, number, events, leased_event, available_at, _,
-            expires_at, heartbeat_at,
+            expires_at, heartbeat_at, lease_micros,
         ) = held  # fmt: skip
         n = events + 1
         self._attempts.append(
@@ -156,9 +166,12 @@ class Ends:
                 None if complete is None else complete.note,
                 expires_at if checkpoint else None,
                 heartbeat_at if checkpoint else None,
+                lease_micros,
             )
         )
-        if n > EVENTS_OF_RECORDS_MAX:
+        if error is not None and decision.is_failure:
+            self._failed.append((seq, now))
+        if n > self._events_max:
             self._surplus.append(seq)
         if status is Status.PENDING:
             self._entries.append(entry(step, seq, version=version, attempts=attempts, events=n))
@@ -204,6 +217,7 @@ class Ends:
         """Write it all."""
         step = self._step
         step.many(INSERT_ATTEMPTS, self._attempts)
+        step.many(COUNT_FAILURES, self._failed)
         for seq in self._surplus:
             _trim_attempts(step, seq)
         step.many(INSERT_FINISHED, self._finished)
@@ -228,7 +242,7 @@ def entry(step: Step, seq: int, *, version: int, attempts: int, events: int) -> 
 
 
 def _trim_attempts(step: Step, seq: int) -> None:
-    surplus = step.execute(SURPLUS_ATTEMPT, (seq, ATTEMPT_RECORDS_MAX)).fetchone()
+    surplus = step.execute(SURPLUS_ATTEMPT, (seq, step.settings.attempt_records_max)).fetchone()
     if surplus is not None:
         step.execute(KEEP_ITS_EVENTS, (seq, surplus[0]))
         step.execute(DROP_ATTEMPTS, (seq, surplus[0]))

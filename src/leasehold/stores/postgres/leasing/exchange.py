@@ -6,10 +6,16 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
-from leasehold.core.rules.replies import check_request_id, exchange_again, keep_exchange
+from leasehold.core.rules.replies import (
+    check_request_id,
+    digest_of_exchange,
+    exchange_again,
+    keep_exchange,
+)
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import lease as leasing
 from leasehold.stores.postgres.leasing import settle
+from leasehold.stores.postgres.leasing.registry import note_consumer
 from leasehold.stores.postgres.reading.read import read_job
 from leasehold.stores.postgres.rules.schedules import fire_due, shelf
 from leasehold.stores.postgres.submitting import dependents
@@ -37,6 +43,7 @@ def _side_by_side(queues: Iterable[str], step: Step) -> bool:
     return not (
         found.somebody_waits
         or found.some_unresolved
+        or found.some_inheriting
         or found.some_rescoring
         or found.is_followed
         or any(moment is not None and moment <= step.now for moment in due)
@@ -52,13 +59,14 @@ def exchange_once(
 ) -> Exchange:
     """The same, or the answer to it when it was carried out before under this id."""
     check_request_id(request_id)
+    digest = digest_of_exchange(settlements, request)
 
     def operation(step: Step) -> Exchange:
         before = replies.find(step.db, request_id, step.now)
         if before is not None:
-            return exchange_again(before, partial(read_job, step.db))
+            return exchange_again(before, digest, partial(read_job, step.db))
         answer = _exchange(database, step, settlements, request)
-        replies.keep(step, request_id, keep_exchange(answer))
+        replies.keep(step, request_id, keep_exchange(answer, digest))
         return answer
 
     return database.write(operation, go_on=request is None)
@@ -74,6 +82,8 @@ def _exchange(
     generation, at = step.settings.generation, from_micros(step.now)
     if request is None or request.limit <= 0:
         return Exchange(settled, [], settings_generation=generation, at=at)
+    if request.consumer is not None:
+        note_consumer(step, request)
     # First, since what was settled and what is due may make others available.
     dependents.resolve(step)
     tick = step.found.next_tick

@@ -26,7 +26,7 @@ from leasehold.stores.postgres.writing.step import Step
 
 GRANT: Final = f"""
     INSERT INTO running SELECT * FROM {
-    unnested("bigint bigint text bigint bigint bigint bigint bigint bigint bigint")
+    unnested("bigint bigint text bigint bigint bigint bigint bigint bigint bigint text bigint")
 }
 """  # noqa: S608  # our own names
 
@@ -46,15 +46,16 @@ def read(
     granted: list[Granted] = []
     unreadable: list[tuple[Candidate, str]] = []
     by_task = request.lease_seconds_by_task or {}
+    override = request.lease_seconds_override
     default_seconds = request.lease_seconds or step.settings.lease_seconds
     versions = step.take_versions(len(jobs)) if jobs else []
     for job, version in zip(jobs, versions, strict=True):
         lane = lanes[job.lane]
         queue, task = lane.queue.name, lane.task
-        seconds = job.lease_seconds or by_task.get(task) or default_seconds
+        seconds = override or job.lease_seconds or by_task.get(task) or default_seconds
         expiry = expiries.get(seconds)
         if expiry is None:
-            expiry = expiries[seconds] = from_micros(_end_of(now, seconds))
+            expiry = expiries[seconds] = from_micros(now + round(seconds * 1e6))
         try:
             lease = Lease(
                 job_id=job.id,
@@ -113,9 +114,10 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
     step.many(
         GRANT,
         [
-            (job.seq, lease.version, lease.worker, now, _end_of(now, lease.lease_seconds), now,
-             lease.attempt, job.events + 1, job.events + 1, job.available_at)
+            (job.seq, lease.version, lease.worker, now, now + micros, now, lease.attempt,
+             job.events + 1, job.events + 1, job.available_at, None, micros)
             for job, lease in granted
+            for micros in (round(lease.lease_seconds * 1e6),)
         ],
     )  # fmt: skip
     if step.rules.paced:
@@ -129,7 +131,3 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
         )
         parking.granted(step, keys)
         step.newly_shown.difference_update(placed)
-
-
-def _end_of(now: int, lease_seconds: float) -> int:
-    return now + round(lease_seconds * 1e6)

@@ -99,7 +99,8 @@ REST: Final = """
 """
 RESTED: Final = f"""
     DELETE FROM resting WHERE (queue, key) IN (
-        SELECT queue, key FROM resting WHERE until <= $1 ORDER BY until LIMIT {RESTED_AT_ONCE})
+        SELECT queue, key FROM resting WHERE queue = ANY($1) AND until <= $2
+        ORDER BY until LIMIT {RESTED_AT_ONCE})
     RETURNING queue, key
 """  # noqa: S608  # our own number
 NOTHING: Final = KeyLimits(0, None)
@@ -282,9 +283,10 @@ def granted(step: Step, jobs: Mapping[tuple[str, str, int], int]) -> None:
         parking.look_again(Shelf(step), keys)
 
 
-def wake_rested(step: Step) -> bool:
+def wake_rested(step: Step, queues: Iterable[str]) -> bool:
     """Show what may be leased of keys that have rested, so many; whether there may be more."""
-    rested: list[Any] = step.execute(RESTED, (step.now,)).fetchall()
+    ruled = [queue for queue in queues if queue in step.rules]
+    rested: list[Any] = step.execute(RESTED, (ruled, step.now)).fetchall() if ruled else []
     if rested:
         # Whoever waits for this moment knows it from its last lease, and need not be told.
         news = set(step.newly_shown)

@@ -14,12 +14,14 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.budget import LATE_AT_ONCE
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import lease, parking
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Held
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
+from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.writing.step import Step
@@ -37,13 +39,13 @@ STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at FOR UP
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
 STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"
-FORGET_WORKERS: Final = "DELETE FROM worker WHERE id = ANY($1)"
 # A worker whose death cannot be proved is forgotten a day after its last sign of life, once it
-# holds nothing.
-SILENT: Final = """
-    SELECT id FROM worker WHERE heartbeat_at < $1 AND id NOT IN (SELECT worker FROM running)
-"""
-FORGET_SILENT: Final = "DELETE FROM worker WHERE id = ANY($1) AND heartbeat_at < $2"
+# holds nothing; a consumer long before.
+_IS_SILENT: Final = "heartbeat_at < CASE WHEN is_consumer THEN $1 ELSE $2 END"
+SILENT: Final = f"""
+    SELECT id FROM worker WHERE {_IS_SILENT} AND id NOT IN (SELECT worker FROM running)
+"""  # noqa: S608  # our own names
+FORGET_SILENT: Final = f"DELETE FROM worker WHERE id = ANY($3) AND {_IS_SILENT}"  # noqa: S608  # as above
 # Many whose time is over have started, or ended, before: a reader finds those that have not.
 LATE: Final = f"""
     SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id, job.start_by,
@@ -54,10 +56,10 @@ LATE: Final = f"""
 STILL_LATE: Final = f"{LATE} AND job.seq = ANY($2)"
 SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 STUCK: Final = """
-    SELECT job.id, queue, task, worker, running.version, attempts, acquired_at, heartbeat_at,
-           expires_at
+    SELECT job.id, queue, task, priority, worker, running.version, attempts, acquired_at,
+           heartbeat_at, expires_at
     FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
-    WHERE heartbeat_at <= $1 ORDER BY heartbeat_at
+    WHERE heartbeat_at <= $1 OR acquired_at <= $2 ORDER BY heartbeat_at, acquired_at, seq
 """
 
 
@@ -75,9 +77,14 @@ class Suspects(NamedTuple):
 def find(db: Connection, now: int, dead: Collection[str]) -> Suspects:
     """The jobs whose holders may be lost, and the workers that were silent for long."""
     jobs = [seq for (seq,) in db.execute(LOST, (now, sorted(dead)))]
-    silent = [worker for (worker,) in db.execute(SILENT, (now - WORKER_SILENT_MICROS_MAX,))]
+    silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
     late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
     return Suspects(frozenset(dead), jobs, late, silent)
+
+
+def _silent_since(now: int) -> tuple[int, int]:
+    """Since when a consumer, and a worker, must have been silent to be forgotten."""
+    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 
 class HeldRow(NamedTuple):
@@ -125,8 +132,7 @@ def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -
     holding = {worker for (worker,) in step.execute(STILL_HOLDING)}
     done = sorted(set(dead) - holding)
     step.execute(FORGET_WORKERS, (done,))
-    before = step.now - WORKER_SILENT_MICROS_MAX
-    step.execute(FORGET_SILENT, (list(silent), before))
+    step.execute(FORGET_SILENT, (*_silent_since(step.now), list(silent)))
     return SweepReport(workers_proved_dead=tuple(done))
 
 
@@ -136,13 +142,20 @@ def cancel_late(step: Step, jobs: Sequence[int]) -> None:
     lease.cancel_late(step, [lease.Late(*row) for row in rows])
 
 
-def stuck_jobs(db: Connection, before: int) -> list[StuckJob]:
-    """Running jobs without a heartbeat since then, longest first."""
+def stuck_jobs(
+    db: Connection, now: int, silent_seconds: float | None, running_seconds: float | None
+) -> list[StuckJob]:
+    """Running jobs that are silent or run for so long, those silent for longest first."""
+    bounds = [
+        -1 if seconds is None else now - round(seconds * 1e6)
+        for seconds in (silent_seconds, running_seconds)
+    ]
     return [
         StuckJob(
             job_id=job_id,
             queue=queue,
             task=task,
+            priority=priority,
             worker=worker,
             lease_version=version,
             attempts=attempts,
@@ -151,14 +164,7 @@ def stuck_jobs(db: Connection, before: int) -> list[StuckJob]:
             lease_expires_at=from_micros(expires_at),
         )
         for (
-            job_id,
-            queue,
-            task,
-            worker,
-            version,
-            attempts,
-            acquired_at,
-            heartbeat_at,
+            job_id, queue, task, priority, worker, version, attempts, acquired_at, heartbeat_at,
             expires_at,
-        ) in db.execute(STUCK, (before,))
-    ]
+        ) in db.execute(STUCK, bounds)
+    ]  # fmt: skip

@@ -16,7 +16,7 @@ from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 
 HELD: Final = """
-    SELECT job.id, running.version, seq, job.lane, acquired_at, expires_at, moved_by, cancel_reason
+    SELECT job.id, running.version, seq, job.lane, acquired_at, expires_at, 0, cancel_reason
     FROM job JOIN running USING (seq)
     WHERE job.id = ANY($1) ORDER BY seq FOR UPDATE OF running
 """

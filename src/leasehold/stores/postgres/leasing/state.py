@@ -71,7 +71,13 @@ def _state_of(which: str) -> str:
 
 STATE_BY_NUMBER: Final = _state_of("job.seq")
 STATE_BY_ID: Final = _state_of("job.id")
-HOLDER_UNDER: Final = "SELECT worker FROM attempt WHERE seq = $1 AND version = $2"
+# The events of a job are looked through only if the attempt's record had to go.
+HOLDER_UNDER: Final = f"""
+    SELECT worker FROM attempt WHERE seq = $1 AND version = $2
+    UNION ALL SELECT worker FROM event
+        WHERE seq = $1 AND version = $2 AND event = {EVENT_CODE[Event.LEASED]}
+    LIMIT 1
+"""  # noqa: S608  # our own number
 INSERT_FINISHED: Final = f"""
     INSERT INTO finished SELECT * FROM {
     unnested("bigint bigint bigint bigint bigint bigint bigint bigint bytea text text")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
+from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import BANDS, SUMMED, band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.sampling import Resolution, since_last_look
+from leasehold.stores.postgres.reading.records import who_works
 from leasehold.stores.postgres.reading.sampling import Spans
-from leasehold.stores.postgres.schema.rows import queues_of
 from leasehold.stores.postgres.server.connection import Connection, Cursor
 from leasehold.stores.postgres.submitting.lanes import STATS, stats_of
 
@@ -19,7 +20,6 @@ BY_PRIORITY: Final = (  # every name in it is our own
     f"SELECT {', '.join(f'coalesce(sum(pending_{band}), 0)::bigint' for band in BANDS)} "  # noqa: S608
     "FROM lane_now WHERE queue = coalesce($1, queue)"
 )
-WORKERS: Final = "SELECT id, queues, heartbeat_at FROM worker"
 # Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
 PENDING_LANES: Final = """
     SELECT id FROM lane WHERE queue = coalesce($1, queue)
@@ -63,10 +63,8 @@ class Look(Spans):
         row: Any = self._db.execute(BY_PRIORITY, (queue,)).fetchone()
         return dict(zip(BANDS, row, strict=True))
 
-    def workers(self) -> Iterator[tuple[Sequence[str], int]]:
-        for worker, queues, heartbeat_at in self._db.execute(WORKERS):
-            if worker not in self._lost:
-                yield queues_of(queues), heartbeat_at
+    def workers(self) -> list[WorkerInfo]:
+        return [each for each in who_works(self._db, self.now) if each.id not in self._lost]
 
     def oldest_available_at(self, queue: str | None) -> int | None:
         """When the pending job that waits longest became available.

@@ -1,47 +1,33 @@
-"""Reading: snapshots, searches, attempts, history. Never a write, never a wait for one."""
+"""Reading: snapshots and searches. Never a write, never a wait for one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from leasehold.core.model.job import Attempt, HistoryEvent, Job
-from leasehold.core.model.outcome import JobError
-from leasehold.core.model.pages import HistoryPage, check_cursor, history_page
+from leasehold.core.model.job import Job
+from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.priority import DEFAULT_SCORING
 from leasehold.core.model.refusals import check_page, not_a_cursor
-from leasehold.core.model.search import HeavyField, JobFilter, Page, check_left_out, lightened
-from leasehold.core.model.status import Event, Status
-from leasehold.env import from_micros
+from leasehold.core.model.search import (
+    Count,
+    HeavyField,
+    JobFilter,
+    Page,
+    by_counters,
+    check_count,
+    check_left_out,
+    counted_up_to,
+    lightened,
+)
 from leasehold.stores.postgres.leasing.order import Lane, for_counting, in_order
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
-from leasehold.stores.postgres.schema.codes import EVENT_OF, STATUS_OF
-from leasehold.stores.postgres.schema.job_row import JOB, job_without, jobs_of
-from leasehold.stores.postgres.schema.rows import document_of
+from leasehold.stores.postgres.schema.job_row import IDS, JOB, job_without, jobs_of
 from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.submitting.lanes import stats
 
-# Events are numbered in the order of leases: a page of them needs no more rows than events.
-_ATTEMPTS: Final = """
-    SELECT version, number, worker, started_at, ended_at, outcome, after, attempts, leased_event,
-           ended_event, message, error_type, error_message, traceback, note, expires_at,
-           heartbeat_at
-    FROM attempt WHERE seq = $1 AND ended_event > $2 ORDER BY version LIMIT $3
-"""
-_RUNNING_ATTEMPT: Final = """
-    SELECT version, attempts, worker, acquired_at, expires_at, heartbeat_at, leased_event
-    FROM running WHERE seq = $1
-"""
-_EVENTS: Final = """
-    SELECT n, at, event, before, after, attempts, worker, version, message
-    FROM event WHERE seq = $1 AND n > $2 ORDER BY n LIMIT $3
-"""
-_IS_KEPT: Final = """
-    SELECT events = 1 + 2 * (SELECT count(*) FROM attempt WHERE seq = $1)
-        + (SELECT count(*) FROM event WHERE seq = $1)
-    FROM finished WHERE seq = $1
-"""
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
         LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
@@ -50,7 +36,6 @@ _PENDING: Final = f"""
 _LANES: Final = """
     SELECT id FROM lane WHERE queue = $1 UNION ALL SELECT -id FROM key_lane WHERE queue = $1
 """
-_CREATED: Final = "SELECT seq, created_at, born FROM job WHERE id = $1"
 FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 LAST_CHARACTER: Final = "\U0010ffff"
 """No id goes on with it: it is not printable."""
@@ -148,6 +133,23 @@ def _walk(
         seen = rows[-1][0]
 
 
+def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
+    """How many jobs fit, counted up to one more than the bound."""
+    check_count(counted_max)
+    known = by_counters(where, lambda queue: stats(db, queue).counts)
+    if known is not None:
+        return known
+    if compares_texts(where):
+        return counted_up_to(len(_walk(db, where, JOB, counted_max + 1, None)), counted_max)
+    clauses, values = conditions(where)
+    condition = " AND ".join(clauses) or "true"
+    found: Any = db.execute(
+        f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ${len(values) + 1}) AS fitting",  # noqa: S608  # our own names
+        (*values, counted_max + 1),
+    ).fetchone()
+    return counted_up_to(found[0], counted_max)
+
+
 def find_fitting(
     db: Connection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
 ) -> tuple[list[str], str | None]:
@@ -158,139 +160,3 @@ def find_fitting(
     return [job.id for _, job in found[:limit]], (
         str(found[limit - 1][0]) if len(found) > limit else None
     )
-
-
-def attempts(db: Connection, job_id: str) -> list[Attempt]:
-    """A job's attempts, oldest first."""
-    found = db.execute(_CREATED, (job_id,)).fetchone()
-    if found is None:
-        return []
-    listed = [
-        Attempt(
-            job_id=job_id,
-            lease_version=version,
-            number=number,
-            worker=worker,
-            started_at=from_micros(started_at),
-            ended_at=from_micros(ended_at),
-            outcome=EVENT_OF[outcome],
-            error=None
-            if error_type is None
-            else JobError(error_type, error_message or "", traceback),
-            message=message or "",
-            note=document_of(note),
-            lease_expires_at=_moment(expires_at),
-            heartbeat_at=_moment(heartbeat_at),
-        )
-        for (
-            version,
-            number,
-            worker,
-            started_at,
-            ended_at,
-            outcome,
-            _,
-            _,
-            _,
-            _,
-            message,
-            error_type,
-            error_message,
-            traceback,
-            note,
-            expires_at,
-            heartbeat_at,
-        ) in db.execute(_ATTEMPTS, (found[0], 0, None))
-        if outcome in EVENT_OF
-    ]
-    for version, number, worker, acquired_at, expires_at, heartbeat_at, _ in db.execute(
-        _RUNNING_ATTEMPT, (found[0],)
-    ):
-        listed.append(
-            Attempt(
-                job_id=job_id,
-                lease_version=version,
-                number=number,
-                worker=worker,
-                started_at=from_micros(acquired_at),
-                lease_expires_at=from_micros(expires_at),
-                heartbeat_at=from_micros(heartbeat_at),
-            )
-        )
-    return listed
-
-
-def page_of_history(db: Connection, job_id: str, limit: int, cursor: str | None) -> HistoryPage:
-    """A part of what happened to a job."""
-    since = check_cursor(limit, cursor) or 0
-    return history_page(history(db, job_id, since, limit + 1), limit)
-
-
-def history(
-    db: Connection, job_id: str, since: int = 0, limit: int | None = None
-) -> list[HistoryEvent]:
-    """What happened to a job after an event, woven from its own row, its attempts and its events.
-
-    Of each no more rows are read than events are wanted.
-    """
-    found = db.execute(_CREATED, (job_id,)).fetchone()
-    if found is None:
-        return []
-    seq, created_at, born = found
-
-    def event(
-        n: int,
-        at: int,
-        what: Event,
-        before: Status | None,
-        after: Status,
-        attempts: int,
-        worker: str | None = None,
-        version: int = 0,
-        message: str | None = None,
-    ) -> HistoryEvent:
-        return HistoryEvent(
-            job_id=job_id,
-            sequence=n,
-            at=from_micros(at),
-            event=what,
-            before=before,
-            after=after,
-            attempts=attempts,
-            worker=worker,
-            lease_version=version,
-            message=message or "",
-        )
-
-    def leased(n: int, at: int, attempts: int, worker: str, version: int) -> HistoryEvent:
-        return event(n, at, Event.LEASED, Status.PENDING, Status.RUNNING, attempts, worker, version)
-
-    told = [event(1, created_at, Event.CREATED, None, STATUS_OF.get(born, Status.PENDING), 0)]
-    rows_max = limit
-    for row in db.execute(_ATTEMPTS, (seq, since, rows_max)):
-        version, number, worker, start, end, outcome, after, spent, first, last, message = row[:11]
-        told.append(leased(first, start, number, worker, version))
-        end_event = EVENT_OF.get(outcome)
-        if end_event is None or after not in STATUS_OF:
-            continue  # A newer version's: what it says cannot be told.
-        told.append(
-            event(
-                last, end, end_event, Status.RUNNING, STATUS_OF[after], spent, worker, version,
-                message,
-            )
-        )  # fmt: skip
-    for version, number, worker, start, _, _, first in db.execute(_RUNNING_ATTEMPT, (seq,)):
-        told.append(leased(first, start, number, worker, version))
-    for n, at, what, before, after, *rest in db.execute(_EVENTS, (seq, since, rows_max)):
-        if what in EVENT_OF and before in STATUS_OF and after in STATUS_OF:
-            told.append(event(n, at, EVENT_OF[what], STATUS_OF[before], STATUS_OF[after], *rest))
-    kept: Any = db.execute(_IS_KEPT, (seq,)).fetchone()
-    if kept is not None and not kept[0]:
-        # A history that was dropped to keep the bound is gone as a whole.
-        return []
-    wanted = [entry for entry in told if entry.sequence > since]
-    return sorted(wanted, key=lambda entry: entry.sequence)[:limit]
-
-
-def _moment(micros: int | None) -> Any:
-    return None if micros is None else from_micros(micros)

@@ -41,7 +41,7 @@ KEPT_OF_QUEUE: Final = f"""
 """  # noqa: S608  # our own names
 KEEP: Final = f"""
     INSERT INTO span (resolution, queue, at, {_NAMES})
-    SELECT * FROM {unnested("bigint text bigint" + " bigint" * (len(_COLUMNS) - 1) + " text")}
+    SELECT * FROM {unnested("bigint text bigint" + " bigint" * (len(_COLUMNS) - 1) + " bytea")}
     ON CONFLICT (resolution, queue, at) DO UPDATE
     SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)}
 """  # noqa: S608  # our own names
@@ -53,7 +53,7 @@ FORGET: Final = f"""
 FORGET_MEASURED: Final = "DELETE FROM measured"
 NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = $1"
 
-_decode = msgspec.json.Decoder(dict[int, Measurements]).decode
+_decode = msgspec.msgpack.Decoder(dict[int, Measurements]).decode
 
 
 class Spans:
@@ -114,4 +114,4 @@ class Spans:
 
 def _row(span: Span) -> tuple[Any, ...]:
     *figures, measures = msgspec.structs.astuple(span)
-    return (*figures, msgspec.json.encode(measures).decode())
+    return (*figures, msgspec.msgpack.encode(measures))

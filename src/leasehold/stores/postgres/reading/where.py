@@ -45,6 +45,7 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
         ("job.created_at < {}", where.created_before and to_micros(where.created_before)),
         ("job.idempotency_key = {}", where.idempotency_key),
         ("job.parent_id = {}", where.parent_id),
+        ("job.limit_key = {}", where.limit_key),
         ("job.id = ANY({})", _list(where.ids)),
         ("lane.queue = ANY({})", _list(where.queues)),
         ("lane.task = ANY({})", _list(where.tasks)),

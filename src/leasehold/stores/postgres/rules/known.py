@@ -9,10 +9,12 @@ import msgspec
 
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
-from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of
+from leasehold.stores.postgres.schema.rows import UNREADABLE, moment, problem_of
 from leasehold.stores.postgres.server.connection import Connection
 
-LOAD: Final = "SELECT name, state, config FROM queue"
+LOAD: Final = """
+    SELECT name, state, config, created_at, created_by, changed_at, changed_by FROM queue
+"""
 DELETED_BY: Final = " by "
 """Stands between the state `deleting` and who deletes the queue."""
 
@@ -59,9 +61,15 @@ def unreadable_rules(db: Connection) -> Iterator[str]:
 
 
 def _rule_of(row: tuple[Any, ...]) -> tuple[str, QueueRule]:
-    queue, state, config = row
+    queue, state, config, created_at, created_by, changed_at, changed_by = row
     try:
         told, _, actor = state.partition(DELETED_BY)
-        return queue, QueueRule(QueueState(told), _decode(config), actor or None)
+        rule = QueueRule(QueueState(told), _decode(config), actor or None)
     except UNREADABLE as error:
-        return queue, QueueRule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
+        rule = QueueRule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
+    return queue, rule._replace(
+        created_at=moment(created_at),
+        created_by=created_by,
+        changed_at=moment(changed_at),
+        changed_by=changed_by,
+    )

@@ -14,7 +14,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.starting import key_starts, next_start_at
-from leasehold.env import from_micros
+from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.keeping.erase import erase_all
 from leasehold.stores.postgres.leasing import people, rebalance
 from leasehold.stores.postgres.leasing.state import Ending, end_all_waiting, states_of
@@ -25,16 +25,18 @@ from leasehold.stores.postgres.submitting.gate import BucketBook
 from leasehold.stores.postgres.writing.step import Step
 
 KEEP_RULE: Final = """
-    INSERT INTO queue (name, state, config) VALUES ($1, $2, $3)
-    ON CONFLICT (name) DO UPDATE SET state = excluded.state, config = excluded.config
+    INSERT INTO queue (name, state, config, created_at, created_by, changed_at, changed_by)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (name) DO UPDATE SET state = excluded.state, config = excluded.config,
+        changed_at = excluded.changed_at, changed_by = excluded.changed_by
 """
 FORGET_RULE: Final = "DELETE FROM queue WHERE name = $1"
 FORGET_BUCKETS: Final = "DELETE FROM bucket WHERE queue = $1"
 KNOWN: Final = "SELECT 1 FROM lane WHERE queue = $1 LIMIT 1"
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (
-    f"SELECT queue, {', '.join(f'sum({status.value})::bigint' for status in Status)} "  # noqa: S608  # our own names
-    "FROM lane_now WHERE queue = coalesce($1, queue) GROUP BY queue"
+    f"SELECT queue, {', '.join(f'sum({status.value})::bigint' for status in Status)}, "  # noqa: S608  # our own names
+    "min(made_at) FROM lane_now WHERE queue = coalesce($1, queue) GROUP BY queue"
 )
 HELD: Final = """
     SELECT queue, task, held_until FROM lane
@@ -82,6 +84,10 @@ class QueueBook:
     def __init__(self, step: Step) -> None:
         self._step = step
 
+    @property
+    def now(self) -> datetime:
+        return from_micros(self._step.now)
+
     def rule_of(self, queue: str) -> QueueRule | None:
         return self._step.rules.get(queue)
 
@@ -96,7 +102,10 @@ class QueueBook:
         state = rule.state.value
         if rule.deleted_by is not None:
             state += DELETED_BY + rule.deleted_by
-        step.execute(KEEP_RULE, (queue, state, msgspec.json.encode(rule.config).decode()))
+        config = msgspec.json.encode(rule.config).decode()
+        created, changed = _micros(rule.created_at), _micros(rule.changed_at)
+        signed = created, rule.created_by, changed, rule.changed_by
+        step.execute(KEEP_RULE, (queue, state, config, *signed))
         step.rules_changed()
         limits = before.config.key_limits, rule.config.key_limits
         rebalance.limits_changed(step, queue, *limits)
@@ -174,9 +183,11 @@ def infos(db: Connection, now: int, queue: str | None = None) -> list[QueueInfo]
     """What is known of one queue, if anything, or of all of them, by name."""
     rules = load(db)
     figures: Any = db.execute(FIGURES, (queue,))
-    counts: dict[str, dict[Status, int]] = {
-        name: dict(zip(Status, sums, strict=True)) for name, *sums in figures
-    }
+    counts: dict[str, dict[Status, int]] = {}
+    since: dict[str, datetime] = {}
+    for name, *sums, first in figures:
+        counts[name] = dict(zip(Status, sums, strict=True))
+        since[name] = from_micros(first)
     held: dict[str, dict[str, datetime]] = {}
     rows: Any = db.execute(HELD, (queue, now))
     for name, task, until in rows:
@@ -188,7 +199,8 @@ def infos(db: Connection, now: int, queue: str | None = None) -> list[QueueInfo]
             name,
             rules.get(name) or QueueRule(),
             counts.get(name) or dict.fromkeys(Status, 0),
-            held.get(name),
+            held.get(name) or {},
+            since.get(name),
             book,
         )
         for name in sorted(names)
@@ -199,7 +211,8 @@ def _info(
     name: str,
     known: QueueRule,
     counts: dict[Status, int],
-    held: dict[str, datetime] | None,
+    held: dict[str, datetime],
+    since: datetime | None,
     book: BucketBook,
 ) -> QueueInfo:
     next_at = next_start_at(book, name, known.config)
@@ -210,9 +223,17 @@ def _info(
         pending=counts[Status.PENDING],
         running=counts[Status.RUNNING],
         counts=counts,
-        held_until=held or {},
+        held_until=held,
         next_start_at=None if next_at is None else from_micros(next_at),
+        created_at=known.created_at or since,
+        created_by=known.created_by,
+        changed_at=known.changed_at,
+        changed_by=known.changed_by,
     )
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment)
 
 
 def key_info(db: Connection, now: int, queue: str, key: str) -> KeyInfo:

@@ -6,12 +6,14 @@ Guard of a new token: its name is looked for inside the write.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from leasehold.core.model.tokens import Token
 from leasehold.env import from_micros
+from leasehold.errors import StoreCorruptError
 from leasehold.stores.postgres.leasing.people import audit
 from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of
 from leasehold.stores.postgres.server.connection import Connection
@@ -25,6 +27,7 @@ BY_NAME: Final = "SELECT document FROM token WHERE name = $1"
 BY_DIGEST: Final = "SELECT document FROM token WHERE digest = $1"
 ADD: Final = "INSERT INTO token VALUES ($1, $2, $3)"
 REMOVE: Final = "DELETE FROM token WHERE name = $1"
+KEY_BYTES: Final = 32
 READ_KEY: Final = "SELECT value FROM meta WHERE key = 'signing_key'"
 # Guard: the first to need the key makes it, for good.
 MAKE_KEY: Final = "INSERT INTO meta VALUES ('signing_key', $1) ON CONFLICT DO NOTHING"
@@ -68,7 +71,7 @@ def signing_key(database: Database) -> bytes:
     if not known:
         made = database.env.new_secret() + database.env.new_secret()
         known = database.write(lambda step: _make_key(step, made))
-    return bytes.fromhex(str(known[0][0]))
+    return _key_of(known[0][0])
 
 
 def unreadable_tokens(db: Connection) -> list[str]:
@@ -78,6 +81,18 @@ def unreadable_tokens(db: Connection) -> list[str]:
         for name, each in _read(db)
         if isinstance(each, Exception)
     ]
+
+
+def _key_of(text: str) -> bytes:
+    """The stored key; a shorter one, which could be guessed, is no better than garbage."""
+    with suppress(*UNREADABLE):
+        key = bytes.fromhex(text)
+        if len(key) == KEY_BYTES:
+            return key
+    raise StoreCorruptError(
+        "the store's signing key (meta.value of 'signing_key') cannot be read: restore a backup, "
+        "or delete that row, and another key is made; clients of the service then lose their leases"
+    )
 
 
 def _make_key(step: Step, made: str) -> list[Any]:

@@ -17,6 +17,7 @@ from leasehold.stores.postgres.schema.codes import POLICY_OF, STATUS_OF
 from leasehold.stores.postgres.schema.rows import (
     UNREADABLE,
     metadata_of,
+    moment,
     problem_of,
     retry_of,
 )
@@ -63,6 +64,9 @@ _COLUMNS: Final = {
     "policy": "dependent.policy",
     "base": "raised.base",
     "limit_key": "job.limit_key",
+    "failure_count": "coalesce(failed_job.count, 0)",
+    "first_failed_at": "failed_job.first_at",
+    "last_failed_at": "failed_job.last_at",
 }
 """What a snapshot is made of, by name."""
 
@@ -78,6 +82,7 @@ _FROM: Final = f"""
     LEFT JOIN raised ON raised.seq = job.seq
     LEFT JOIN progress ON progress.seq = job.seq
     LEFT JOIN dependent ON dependent.seq = job.seq
+    LEFT JOIN failed_job ON failed_job.seq = job.seq
 """
 JOB: Final = f"SELECT {', '.join(_COLUMNS.values())} {_FROM}"
 """One row per job, for `jobs_of`."""
@@ -157,6 +162,9 @@ class JobRow(NamedTuple):
     policy: Any
     base: Any
     limit_key: Any
+    failure_count: Any
+    first_failed_at: Any
+    last_failed_at: Any
 
 
 def jobs_of(db: Connection, rows: Sequence[Any]) -> list[Job]:
@@ -211,26 +219,29 @@ def _job(
         created_at=from_micros(row.created_at),
         updated_at=from_micros(max(updated_at, row.created_at)),
         run_at=from_micros(row.available_at),
-        deadline=_moment(row.deadline),
-        started_at=_moment(started_at),
-        completed_at=_moment(row.finished_at),
+        deadline=moment(row.deadline),
+        started_at=moment(started_at),
+        completed_at=moment(row.finished_at),
         attempts=row.attempts,
         max_retries=row.max_retries,
         allowance=row.allowance,
         retry=read(retry_of, row.retry),
         timeout_seconds=row.timeout_seconds,
         lease_seconds=row.lease_seconds,
-        start_by=_moment(row.start_by),
+        start_by=moment(row.start_by),
         result_ttl_seconds=row.result_ttl_seconds,
         worker=row.worker,
         lease_version=row.version,
-        lease_acquired_at=_moment(row.acquired_at),
-        lease_expires_at=_moment(row.expires_at),
-        heartbeat_at=_moment(row.heartbeat_at),
+        lease_acquired_at=moment(row.acquired_at),
+        lease_expires_at=moment(row.expires_at),
+        heartbeat_at=moment(row.heartbeat_at),
         cancel_requested=row.cancel_reason,
         result_data=row.result,
         result_codec=row.result_codec or "json",
         error=error,
+        failure_count=row.failure_count,
+        first_failed_at=moment(row.first_failed_at),
+        last_failed_at=moment(row.last_failed_at),
         reason=row.reason,
         progress=read(msgspec.json.decode, row.progress),
         metadata=read(metadata_of, row.metadata),
@@ -245,7 +256,3 @@ def _job(
         return job
     said = JobError(ERROR_TYPE, set_aside_reason("; ".join(problems)))
     return msgspec.structs.replace(job, error=said)
-
-
-def _moment(micros: int | None) -> Any:
-    return None if micros is None else from_micros(micros)

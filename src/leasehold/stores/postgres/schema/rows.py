@@ -6,11 +6,13 @@ version.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final, get_args
 
 import msgspec
 
 from leasehold.core.model.retry import RetryPolicy
+from leasehold.env import from_micros
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
 """What making values of a row may raise if the row is not as it should be."""
@@ -42,6 +44,11 @@ def metadata_of(text: str) -> dict[str, Any]:
         return _metadata.decode(text)
     except msgspec.MsgspecError as error:
         raise ValueError(f"bad metadata: {error}") from None
+
+
+def moment(micros: int | None) -> datetime | None:
+    """A stored moment, where there is one."""
+    return None if micros is None else from_micros(micros)
 
 
 def problem_of(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +11,7 @@ from leasehold.core.model.schedule import Schedule, ScheduleDraft
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros
 from leasehold.errors import InvalidScheduleError
-from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of
+from leasehold.stores.postgres.schema.rows import UNREADABLE, moment, problem_of
 from leasehold.stores.postgres.server.connection import Connection
 
 COLUMNS: Final = (
@@ -40,10 +39,10 @@ def schedule_of(row: tuple[Any, ...]) -> Schedule | UnreadableSchedule:
             draft=_decode_draft(values["draft"]),
             created_at=from_micros(values["created_at"]),
             updated_at=from_micros(values["updated_at"]),
-            next_at=_moment(values["next_at"]),
-            due_at=_moment(values["due_at"]),
+            next_at=moment(values["next_at"]),
+            due_at=moment(values["due_at"]),
             paused=bool(values["paused"]),
-            last_at=_moment(values["last_at"]),
+            last_at=moment(values["last_at"]),
             last_job_id=values["last_job_id"],
             fired=values["fired"],
             error=values["error"],
@@ -62,7 +61,3 @@ def unreadable_schedules(db: Connection) -> Iterator[str]:
         found = schedule_of(row)
         if isinstance(found, UnreadableSchedule):
             yield f"{found.error}; it is not fired"
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)

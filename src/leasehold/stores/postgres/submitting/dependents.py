@@ -182,8 +182,8 @@ def resolve(step: Step) -> None:
         if links.next_ended() is not None:
             # Workers are woken, since their next exchange goes on with it.
             step.hints.unresolved = step.hints.ready = True
-    if step.lowered:
-        inheritance.lower(step)
+    if step.lowered or step.inheriting or step.some_inheriting:
+        inheritance.spread(step)
 
 
 def some_to_tell(step: Step) -> bool:

@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.rules.dependencies import SortedOut
-from leasehold.core.rules.replies import check_request_id, keep_submit, submit_again
+from leasehold.core.rules.replies import (
+    check_request_id,
+    digest_of_submit,
+    keep_submit,
+    submit_again,
+)
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.submitting.submit import submit as submit_in
@@ -42,19 +47,20 @@ def submit_once(
 ) -> list[Submitted | LeaseholdError]:
     """The same, or the answer to it when it was carried out before under this id."""
     check_request_id(request_id)
+    digest = digest_of_submit(drafts, partial=partial)
     with database.read() as db:
         before = replies.find(db, request_id, database.now(db))
     if before is not None:
-        return SortedOut.of(drafts).woven(submit_again(before))
+        return SortedOut.of(drafts).woven(submit_again(before, digest))
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         def once(step: Step) -> Stored:
             before = replies.find(step.db, request_id, step.now)
             if before is not None:
-                return submit_again(before)
+                return submit_again(before, digest)
             answers = operation(step)
             if not isinstance(answers, LeaseholdError):
-                replies.keep(step, request_id, keep_submit(answers))
+                replies.keep(step, request_id, keep_submit(answers, digest))
             return answers
 
         return database.write(once)

@@ -2,16 +2,21 @@
 
 Guard: who waits for whom is told by `blocker`, in the same write. A row in `raised` goes when
 nobody above the job waits for it any more, or when it has ended and all who wait have been told.
+
+One write compares so many jobs with those that wait for them; what is left then has rows in
+`inheriting`, and the next write goes on from there, whichever process makes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from leasehold.core.rules import inheritance
+from leasehold.core.rules.inheritance import Compared
 from leasehold.stores.postgres.leasing import ready
-from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.server.connection import Connection, unnested
 from leasehold.stores.postgres.writing.step import Step
 
 # Who of the jobs with these numbers waits for one that stands lower.
@@ -24,10 +29,23 @@ WAITING_ABOVE: Final = """
         AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
 """
 # What has ended waits for nothing, and is not put anywhere any more.
-NEEDS: Final = """
-    SELECT needs FROM blocker
-    WHERE seq = $1 AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
+NEEDS_FROM: Final = """
+    SELECT needs, coalesce(raised.base, job.priority)
+    FROM blocker JOIN job ON job.seq = needs LEFT JOIN raised ON raised.seq = needs
+    WHERE blocker.seq = $1 AND needs > $2
+        AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
+    ORDER BY needs LIMIT $3
 """
+SOME_LEFT: Final = "SELECT EXISTS (SELECT 1 FROM inheriting)"
+TAKE_SOME: Final = """
+    DELETE FROM inheriting WHERE seq IN (SELECT seq FROM inheriting ORDER BY seq LIMIT $1)
+    RETURNING seq, compared_to, is_suspect
+"""
+KEEP: Final = f"""
+    INSERT INTO inheriting SELECT * FROM {unnested("bigint bigint boolean")}
+    ON CONFLICT (seq) DO UPDATE SET is_suspect = inheriting.is_suspect OR excluded.is_suspect,
+        compared_to = least(inheriting.compared_to, excluded.compared_to)
+"""  # noqa: S608  # our own names
 RAISED_NEEDS: Final = """
     SELECT needs FROM blocker JOIN raised ON raised.seq = needs WHERE blocker.seq = ANY($1)
 """
@@ -77,9 +95,6 @@ class Bases:
     def base_of(self, seq: int) -> int:
         return self._number(BASE, seq)
 
-    def needs_of(self, seq: int) -> list[int]:
-        return [needed for (needed,) in _all(self._step, NEEDS, seq)]
-
     def waiting_for(self, seq: int) -> Iterable[tuple[int, int]]:
         found: Any = self._step.execute(WAITING_FOR, (seq,))
         return found  # type: ignore[no-any-return]  # rows of two numbers, read as they are asked for
@@ -96,25 +111,86 @@ class Bases:
                 ready.move(step, [standing])
                 step.hints.ready = True
 
-    def suspect(self, jobs: Iterable[int]) -> None:
-        self._step.lowered.update(jobs)
-
     def _number(self, statement: str, seq: int) -> int:
         row: Any = self._step.execute(statement, (seq,)).fetchone()
         return int(row[0])
+
+    def changed(self, seq: int, base: int) -> None:
+        heappush(self._step.inheriting, (-base, seq, 0))
+
+    def next_suspect(self) -> int | None:
+        step = self._step
+        while step.lowered:
+            seq = step.lowered.pop()
+            # Some may be gone by now: a purge takes those that wait and those they wait for.
+            if _all(step, OWN, seq):
+                return seq
+        return None
+
+    def next_to_compare(self, limit: int) -> Compared[int] | None:
+        inheriting = self._step.inheriting
+        while inheriting:
+            negative, seq, compared_to = heappop(inheriting)
+            rows: list[Any] = self._step.execute(NEEDS_FROM, (seq, compared_to, limit)).fetchall()
+            # One that has changed once more since is in the list once more.
+            if not rows or self.base_of(seq) != -negative:
+                continue
+            if len(rows) == limit:
+                heappush(inheriting, (negative, seq, rows[-1][0]))
+            return Compared(-negative, rows)
+        return None
+
+    def take_up(self, limit: int) -> None:
+        """Go on with what earlier writes have left."""
+        step = self._step
+        for seq, compared_to, is_suspect in step.execute(TAKE_SOME, (limit,)).fetchall():
+            if is_suspect:
+                step.lowered.add(seq)
+            if compared_to is not None and _all(step, OWN, seq):
+                heappush(step.inheriting, (-self.base_of(seq), seq, compared_to))
+
+    def leave(self) -> None:
+        """Leave the rest to the next write."""
+        step = self._step
+        step.many(KEEP, [(seq, None, True) for seq in sorted(step.lowered)])
+        # Of one that stands there twice, the comparison that got less far counts.
+        places: dict[int, int] = {}
+        for _, seq, after in step.inheriting:
+            places[seq] = min(after, places.get(seq, after))
+        step.many(KEEP, [(seq, after, False) for seq, after in sorted(places.items())])
+        step.lowered = set()
+        step.inheriting = []
+
+
+def spread(step: Step) -> None:
+    """Let changes of bases reach whom they concern, in this operation or an earlier write."""
+    bases = Bases(step)
+    if step.some_inheriting:
+        bases.take_up(step.inherited_left)
+    step.inherited_left = inheritance.spread(bases, step.inherited_left)
+    if step.lowered or step.inheriting or step.some_inheriting:
+        bases.leave()
+        step.some_inheriting = bool(_all(step, SOME_LEFT)[0][0])
+        if step.some_inheriting:
+            # Workers are woken, since their next exchange goes on with it.
+            step.hints.unresolved = step.hints.ready = True
 
 
 def raise_needed(step: Step, seqs: Sequence[int]) -> None:
     """Raise what the jobs with these numbers, which have begun to wait, wait for."""
     waiting: list[Any] = step.execute(WAITING_ABOVE, (list(seqs),)).fetchall()
     if waiting:
-        inheritance.raise_needed(Bases(step), waiting)
+        bases = Bases(step)
+        for seq, base in waiting:
+            bases.changed(seq, base)
+        spread(step)
 
 
 def reprioritized(step: Step, seq: int, before: int) -> None:
     """A job's own priority has changed from this one."""
     row: Any = step.execute("SELECT base FROM raised WHERE seq = $1", (seq,)).fetchone()
-    inheritance.reprioritized(Bases(step), seq, max(before, 0 if row is None else row[0]))
+    inheritance.given_priority(Bases(step), seq, max(before, 0 if row is None else row[0]))
+    spread(step)
 
 
 def wait_no_more(step: Step, seqs: Sequence[int]) -> None:
@@ -129,21 +205,15 @@ def ended(step: Step, seq: int) -> None:
     step.execute(FALL_BACK, (seq,))
 
 
-def lower(step: Step) -> None:
-    """Let those fall that were raised by somebody who does not wait for them any more."""
-    # Some may be gone by now: a purge takes those that wait and those that they wait for.
-    suspects = [seq for seq in sorted(step.lowered) if _all(step, OWN, seq)]
-    step.lowered = set()
-    inheritance.lower(Bases(step), suspects)
-
-
 def problems(db: Connection) -> Iterator[str]:
     """Whatever would let a job wait for one that is served after it should be."""
+    if db.execute(SOME_LEFT).fetchall()[0][0]:
+        return  # Not all changes have reached whom they concern.
     for (job_id,) in db.execute(_TOO_LOW):
         yield f"job {job_id} stands lower than a job that waits for it"
     for (job_id,) in db.execute(_TOO_HIGH):
         yield f"job {job_id} stands higher than all that wait for it"
 
 
-def _all(step: Step, statement: str, seq: int) -> list[Any]:
-    return step.execute(statement, (seq,)).fetchall()
+def _all(step: Step, statement: str, *values: int) -> list[Any]:
+    return step.execute(statement, values).fetchall()

@@ -16,7 +16,8 @@ FIND: Final = f"""
         JOIN lane ON lane.queue = wanted.queue AND lane.task = wanted.task
 """  # noqa: S608  # our own names
 MAKE: Final = f"""
-    INSERT INTO lane (queue, task) SELECT * FROM {unnested("text text")} RETURNING queue, task, id
+    INSERT INTO lane (queue, task, made_at) SELECT * FROM {unnested("text text bigint")}
+    RETURNING queue, task, id
 """  # noqa: S608  # our own names
 
 STATS: Final = (  # every name in it is our own
@@ -53,7 +54,7 @@ class Lanes:
         missing = [name for name in names if name not in found]
         if missing:
             step.must_be_alone()
-            made = step.many(MAKE, missing) or ()
+            made = step.many(MAKE, [(*name, step.now) for name in missing]) or ()
             found |= {(queue, task): id_ for queue, task, id_ in made}
             step.new_lanes.update(missing)
         return found

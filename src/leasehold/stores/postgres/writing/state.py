@@ -18,6 +18,7 @@ from leasehold.stores.postgres.server.connection import Connection
 READ: Final = f"""
     SELECT clock, {SERVER_MICROS}, epoch, queue_generation, settings_generation, open_minute,
            EXISTS (SELECT 1 FROM blocker), EXISTS (SELECT 1 FROM resolving),
+           EXISTS (SELECT 1 FROM inheriting),
            (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
            EXISTS (SELECT 1 FROM rescoring), EXISTS (SELECT 1 FROM lane_delta),
            (SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL),
@@ -39,6 +40,8 @@ class Found(NamedTuple):
     """Whether any job may wait for another: if not, an end concerns nobody."""
     some_unresolved: bool
     """Whether jobs that ended may still block others."""
+    some_inheriting: bool
+    """Whether changes of priority have not reached everybody that inherits them."""
     next_crossing: int | None
     """When the first pending job has to be placed anew."""
     some_rescoring: bool

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
@@ -90,6 +90,12 @@ class Step:
         """How many more parked jobs this write may show to leases."""
         self.lowered: set[int] = set()
         """Jobs that somebody does not wait for any more who may have raised their priority."""
+        self.inheriting: list[tuple[int, int, int]] = []
+        """A heap of jobs whose base has changed: the negated base, the number, and up to which
+        number those it waits for were compared with it."""
+        self.some_inheriting = found.some_inheriting
+        self.inherited_left = INHERITED_AT_ONCE
+        """How many more jobs this write may compare with those that wait for them."""
         self.measured = Measured()
         self.failed: list[tuple[int, str, JobError]] = []
         """Attempts that failed in this write: lane, job, and the error."""

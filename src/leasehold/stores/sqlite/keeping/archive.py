@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
 import apsw
@@ -15,6 +14,7 @@ from leasehold.core.model.archive import (
     ArchivedJob,
     ArchivePage,
     ArchivePlace,
+    ArchiveSpan,
     check_filter,
 )
 from leasehold.core.model.outcome import JobError
@@ -22,7 +22,7 @@ from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import DAY_SECONDS, day_number
 from leasehold.core.model.search import JobFilter
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF, moment
 
 # Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
 # live leaves no summary.
@@ -38,11 +38,13 @@ ARCHIVE: Final = f"""
                      OR finished.finished_at + job.result_ttl_seconds * 1000000 > :now),
             substr(CAST(substr(finished.result, 1, {SUMMARY_BYTES}) AS TEXT),
                    1, {RESULT_SUMMARY_CHARS}), NULL),
-        job.metadata, job.parent_id
+        job.metadata, job.parent_id,
+        coalesce(failed_job.count, 0), failed_job.first_at, failed_job.last_at
     FROM json_each(:seqs) AS doomed
     CROSS JOIN finished ON finished.seq = doomed.value
     JOIN job ON job.seq = finished.seq
     JOIN lane ON lane.id = job.lane
+    LEFT JOIN failed_job ON failed_job.seq = job.seq
     LEFT JOIN attempt AS failed ON failed.seq = job.seq AND failed.version = (
         SELECT max(version) FROM attempt
         WHERE attempt.seq = job.seq AND attempt.error_type IS NOT NULL)
@@ -75,6 +77,10 @@ class ArchiveRow(NamedTuple):
     result: str | None
     metadata: str | None
     parent_id: str | None
+    failure_count: int
+    first_failed_at: int | None
+    last_failed_at: int | None
+    run_micros: int | None
 
 
 _COLUMNS: Final = ", ".join(ArchiveRow._fields)
@@ -99,20 +105,25 @@ def find(db: apsw.Connection, job_id: str) -> ArchivedJob | None:
 def search(
     db: apsw.Connection,
     where: JobFilter,
-    days: tuple[date | None, date | None],
+    span: ArchiveSpan,
     limit: int,
     cursor: str | None,
+    *,
+    slowest_first: bool,
 ) -> ArchivePage:
-    """Archived jobs that fit, those archived last first."""
+    """Archived jobs that fit, those archived last, or those that ran longest, first."""
     check_page(limit)
     check_filter(where)
-    found = [*_of_the_days(days), *_of_the_job(where)]
+    order = _SLOWEST if slowest_first else _LATEST
+    found = [*order.clauses, *_of_the_span(span), *_of_the_job(where)]
     if cursor is not None:
-        found.append(("(day, seq) < (?, ?)", ArchivePlace.at(cursor)))
+        found.append((order.below, ArchivePlace.at(cursor)[-len(order.columns) :]))
     condition = " AND ".join(clause for clause, _ in found) or "1"
     values = [value for _, values in found for value in values]
+    by = ", ".join(f"{column} DESC" for column in order.columns)
     found_rows: Any = db.execute(
-        f"SELECT {_COLUMNS} FROM archive WHERE {condition} ORDER BY day DESC, seq DESC LIMIT ?",  # noqa: S608  # our own names
+        f"SELECT {_COLUMNS} FROM archive WHERE {condition} "  # noqa: S608  # our own names
+        f"ORDER BY {by} LIMIT ?",
         (*values, limit + 1),
     )
     rows = [ArchiveRow(*row) for row in found_rows]
@@ -120,7 +131,8 @@ def search(
     if len(rows) <= limit:
         return ArchivePage(jobs)
     last = rows[limit - 1]
-    return ArchivePage(jobs, ArchivePlace(last.day, last.seq).cursor)
+    ran = (last.run_micros or 0) if slowest_first else 0
+    return ArchivePage(jobs, ArchivePlace(ran, last.day, last.seq).cursor)
 
 
 _DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
@@ -128,16 +140,36 @@ _DAY_MICROS: Final = round(DAY_SECONDS * 1e6)
 Clause = tuple[str, tuple[Any, ...]]
 
 
-def _of_the_days(days: tuple[date | None, date | None]) -> list[Clause]:
-    """The days on which jobs ended; none was archived before the day on which it ended."""
+class _Order(NamedTuple):
+    """An order of search. Rows stand in it in an index, of one task and of all."""
+
+    columns: tuple[str, ...]
+    clauses: tuple[Clause, ...] = ()
+
+    @property
+    def below(self) -> str:
+        """Holds for what comes after a cursor."""
+        return f"({', '.join(self.columns)}) < ({', '.join('?' for _ in self.columns)})"
+
+
+_LATEST: Final = _Order(("day", "seq"))
+# The clause lets SQLite read along the index of run times, where only those stand that ran.
+_SLOWEST: Final = _Order(("run_micros", "day", "seq"), (("run_micros >= 0", ()),))
+
+
+def _of_the_span(span: ArchiveSpan) -> list[Clause]:
     clauses: list[Clause] = []
-    first, last = days
-    if first is not None:
-        start = day_number(first)
+    if span.first_day is not None:
+        # None was archived before the day on which it ended.
+        start = day_number(span.first_day)
         clauses.append(("day >= ? AND finished_at >= ?", (start, start * _DAY_MICROS)))
-    if last is not None:
-        end = day_number(last + timedelta(days=1))
-        clauses.append(("finished_at < ?", (end * _DAY_MICROS,)))
+    if span.last_day is not None:
+        end = (day_number(span.last_day) + 1) * _DAY_MICROS
+        clauses.append(("finished_at < ?", (end,)))
+    if span.run_micros_min is not None:
+        clauses.append(("run_micros >= ?", (span.run_micros_min,)))
+    if span.run_micros_max is not None:
+        clauses.append(("run_micros <= ?", (span.run_micros_max,)))
     return clauses
 
 
@@ -150,7 +182,9 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
         ("task", where.tasks),
         ("status", statuses),
     ):
-        if wanted is not None:
+        if wanted is not None and len(wanted) == 1:
+            clauses.append((f"{column} = ?", (wanted[0],)))
+        elif wanted is not None:
             one_of = f"{column} IN (SELECT value FROM json_each(?))"  # noqa: S608  # our own names
             clauses.append((one_of, (msgspec.json.encode(wanted).decode(),)))
     if where.created_from is not None:
@@ -174,10 +208,13 @@ def _job(row: ArchiveRow) -> ArchivedJob:
         task=row.task,
         status=STATUS_OF[row.status],
         created_at=from_micros(row.created_at),
-        started_at=None if row.started_at is None else from_micros(row.started_at),
+        started_at=moment(row.started_at),
         completed_at=from_micros(row.finished_at),
         archived_at=from_micros(row.archived_at),
         attempts=row.attempts,
+        failure_count=row.failure_count,
+        first_failed_at=moment(row.first_failed_at),
+        last_failed_at=moment(row.last_failed_at),
         error=error,
         reason=row.reason,
         result_summary=row.result,

@@ -11,15 +11,16 @@ longer than others: some hundred thousand a second, once per clean-up.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
 import apsw
 
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import CleanUp
+from leasehold.core.model.retention import CleanUp, Scope
 from leasehold.core.model.status import Status
-from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, Progress
+from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, OldestAudits, Progress
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive, pruning
@@ -77,8 +78,18 @@ HISTORY_BOUND: Final = """
             WHERE status = 5 GROUP BY attempt.seq ORDER BY attempt.seq DESC LIMIT ?1 / 3 + 1))
     WHERE total > ?1
 """
+# One whose time cannot be read is as old as can be.
+OLDEST_AUDIT: Final = f"""
+    SELECT iif(typeof(at) = 'integer', min(max(at, 0), {MOMENT_MAX}), 0)
+    FROM {{}} ORDER BY n LIMIT 1
+"""  # noqa: S608  # our own number
 OLD_KEYS: Final = "SELECT seq FROM pruned_key WHERE expires_at <= ? LIMIT ?"
-SUBMITTED: Final = "SELECT seq, created_at FROM job WHERE seq >= ? ORDER BY seq LIMIT 1"
+# A time that cannot be right says nothing: the next job's is looked at.
+SUBMITTED: Final = f"""
+    SELECT seq, created_at FROM job
+    WHERE seq >= ? AND typeof(created_at) = 'integer' AND created_at BETWEEN 0 AND {MOMENT_MAX}
+    ORDER BY seq LIMIT 1
+"""  # noqa: S608  # our own number
 ALL: Final = Cutoffs(MOMENT_MAX, {})
 """For what does not go by the age of the job."""
 NEXT_SEQ: Final = "SELECT next_seq FROM store_state"
@@ -113,6 +124,13 @@ class Look:
         row = self._db.execute(archive.OLDEST).fetchone()
         return None if row is None else row[0]
 
+    def oldest_audits(self) -> OldestAudits:
+        return OldestAudits(self._oldest("audit"), self._oldest("audit_archive"))
+
+    def _oldest(self, table: str) -> datetime | None:
+        row: Any = self._db.execute(OLDEST_AUDIT.format(table)).fetchone()
+        return None if row is None else from_micros(row[0])
+
     def find_ended(
         self, status: Status, cutoffs: Cutoffs, after: Bookmark, limit: int
     ) -> Found[int]:
@@ -135,10 +153,10 @@ class Look:
         after = after._replace(bound=bound)
         return self._walk(HISTORIES, {"bound": bound}, ALL, after, limit)
 
-    def has_rest(self, *, everything: bool) -> bool:
+    def has_rest(self, scope: Scope) -> bool:
         if self._db.execute(OLD_KEYS, (self._now, 1)).fetchone() is not None:
             return True
-        return space.to_release(self._db, everything=everything) > 0
+        return space.to_release(self._db, everything=scope.emergency) > 0
 
     def _walk(
         self, statement: str, values: dict[str, Any], cutoffs: Cutoffs, after: Bookmark, limit: int

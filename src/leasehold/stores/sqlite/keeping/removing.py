@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.queue_retention import QueueRetention
-from leasehold.core.model.retention import DAY_SECONDS, CleanUp
+from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.disk import space
@@ -68,10 +68,20 @@ DROP_RESULTS: Final = """
     UPDATE finished SET result = NULL, result_codec = NULL
     WHERE status = 5 AND seq IN (SELECT value FROM json_each(?))
 """
-# Audit records are numbered in the order of their time; a thousand a day are enough.
-DROP_AUDIT: Final = """
-    DELETE FROM audit WHERE n IN (SELECT n FROM (SELECT n, at FROM audit ORDER BY n LIMIT 1000)
-                                  WHERE at <= ?)
+# Audit records are numbered in the order of their time. One whose time cannot be read is old.
+ARCHIVE_AUDITS: Final = """
+    INSERT INTO audit_archive (n, at, actor, action, count, detail)
+    SELECT n, at, actor, action, count, detail FROM (SELECT * FROM audit ORDER BY n LIMIT ?2)
+    WHERE at <= ?1 OR typeof(at) <> 'integer'
+"""
+# Guard: only what has just been copied, in the same write.
+FORGET_ARCHIVED_AUDITS: Final = """
+    DELETE FROM audit WHERE n IN (SELECT n FROM audit_archive ORDER BY n DESC LIMIT ?)
+"""
+DROP_ARCHIVED_AUDITS: Final = """
+    DELETE FROM audit_archive WHERE n IN (
+        SELECT n FROM (SELECT n, at FROM audit_archive ORDER BY n LIMIT ?2)
+        WHERE at <= ?1 OR typeof(at) <> 'integer')
 """
 
 
@@ -134,19 +144,26 @@ class Removal:
         self._step.execute(archive.DROP, (first_day, limit))
         return self._step.db.changes()
 
-    def drop_rest(self, limit: int, *, everything: bool) -> int:
+    def drop_rest(self, limit: int, scope: Scope) -> int:
         """Idempotency keys of pruned jobs that do not count any more, then unused pages."""
         rows: Any = self._step.execute(OLD_KEYS, (self._step.now, limit))
         if seqs := [seq for (seq,) in rows]:
             self._step.execute(DROP_OLD_KEYS, (_list(seqs),))
             self._step.execute(DELETE.format("pruned_key"), (_list(seqs),))
             return len(seqs)
-        pages = min(limit, space.to_release(self._step.db, everything=everything))
+        pages = min(limit, space.to_release(self._step.db, everything=scope.emergency))
         space.release(self._step.db, pages)
         return pages
 
-    def drop_audit(self, until: datetime) -> None:
-        self._step.execute(DROP_AUDIT, (to_micros(until),))
+    def archive_audits(self, until: datetime, limit: int) -> int:
+        self._step.execute(ARCHIVE_AUDITS, (to_micros(until), limit))
+        moved = self._step.db.changes()
+        self._step.execute(FORGET_ARCHIVED_AUDITS, (moved,))
+        return moved
+
+    def drop_archived_audits(self, until: datetime, limit: int) -> int:
+        self._step.execute(DROP_ARCHIVED_AUDITS, (to_micros(until), limit))
+        return self._step.db.changes()
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         self._step.audit(actor, action, count, detail)
@@ -162,7 +179,7 @@ WHOSE: Final = """
 """
 FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
 RECORDS_OF_A_JOB: Final = (
-    "attempt", "event", "progress", "log", "dependent", "dependency", "raised", "job",
+    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised", "job",
 )  # fmt: skip
 
 

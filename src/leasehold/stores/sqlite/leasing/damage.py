@@ -75,7 +75,7 @@ OUT_OF_RUNNING: Final = f"""
     RETURNING {whole("version")}, {whole("attempts")}, {whole("events")}, CAST(worker AS BLOB),
         {whole("acquired_at", MOMENT_MAX)}, {whole("leased_event")},
         {whole("available_at", MOMENT_MAX)}, {whole("expires_at", MOMENT_MAX)},
-        {whole("heartbeat_at", MOMENT_MAX)}
+        {whole("heartbeat_at", MOMENT_MAX)}, {whole("lease_micros")}
 """  # noqa: S608  # our own names
 
 
@@ -98,6 +98,7 @@ class _Running(NamedTuple):
     available_at: int
     expires_at: int
     heartbeat_at: int
+    lease_micros: int
 
 
 class Reached(NamedTuple):
@@ -148,6 +149,7 @@ def _running_aside(step: Step, damaged: Damaged) -> Decision | None:
         cancel_reason=None,
         expires_at=stood.expires_at,
         heartbeat_at=stood.heartbeat_at,
+        lease_micros=stood.lease_micros,
     )
     decision = decisions.set_aside(stood.attempts, problem)
     ends = Ends(step)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.lease import Settled
-from leasehold.core.model.limits import ATTEMPT_RECORDS_MAX
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Status
@@ -25,24 +24,28 @@ from leasehold.stores.sqlite.writing.step import Step
 END_LEASE: Final = """
     DELETE FROM running WHERE seq = ? AND version = ?
     RETURNING seq, version, worker, acquired_at, attempts, events, leased_event, available_at,
-              cancel_reason, expires_at, heartbeat_at
+              cancel_reason, expires_at, heartbeat_at, lease_micros
 """
-INSERT_ATTEMPT: Final = f"INSERT INTO attempt VALUES ({', '.join('?' * 18)})"  # noqa: S608  # placeholders
+INSERT_ATTEMPT: Final = f"INSERT INTO attempt VALUES ({', '.join('?' * 19)})"  # noqa: S608  # placeholders
+COUNT_FAILURE: Final = """
+    INSERT INTO failed_job VALUES (?1, 1, ?2, ?2)
+    ON CONFLICT (seq) DO UPDATE SET count = count + 1, last_at = excluded.last_at
+"""
 SURPLUS_ATTEMPT: Final = """
     SELECT version FROM attempt WHERE seq = ? ORDER BY version DESC LIMIT 1 OFFSET ?
 """
-# An attempt record stands for two history events; they stay when the record itself has to go.
+# An attempt record stands for two history events; they stay when the record itself has to go. The
+# first one's message is then when the lease was to end.
 KEEP_ITS_EVENTS: Final = """
     INSERT INTO event
-    SELECT seq, leased_event, started_at, 3, 2, 3, number, worker, version, NULL
+    SELECT seq, leased_event, started_at, 3, 2, 3, number, worker, version,
+           started_at + lease_micros
         FROM attempt WHERE seq = ?1 AND version <= ?2
     UNION ALL
     SELECT seq, ended_event, ended_at, outcome, 3, after, attempts, worker, version, message
         FROM attempt WHERE seq = ?1 AND version <= ?2
 """
 DROP_ATTEMPTS: Final = "DELETE FROM attempt WHERE seq = ? AND version <= ?"
-EVENTS_OF_RECORDS_MAX: Final = 2 * ATTEMPT_RECORDS_MAX
-"""A job with no more events than that cannot have too many attempt records."""
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 WHERE_IT_ENTERS: Final = """
     SELECT lane, priority,
@@ -71,6 +74,7 @@ class Held(NamedTuple):
     cancel_reason: str | None
     expires_at: int
     heartbeat_at: int
+    lease_micros: int
 
 
 _Kind = tuple[int, Status, tuple[str, ...], bool, str]
@@ -85,6 +89,8 @@ class Ends:
         "_counted",
         "_ended",
         "_entries",
+        "_events_max",
+        "_failed",
         "_finished",
         "_step",
         "_surplus",
@@ -98,8 +104,11 @@ class Ends:
         self._ended: list[str] = []
         self._waiting: list[tuple[Any, ...]] = []
         self._entries: list[Entry] = []
+        self._failed: list[tuple[int, int]] = []
+        self._events_max = 2 * step.settings.attempt_records_max
+        """A job with no more events than that cannot have too many attempt records."""
         self._surplus: list[int] = []
-        """Jobs that may have too many attempt records."""
+        """Jobs that may have."""
         self._counted: dict[_Kind, list[int]] = {}
         """How long each attempt had its lease."""
 
@@ -120,7 +129,7 @@ class Ends:
         code = STATUS_CODE[status]
         (
             seq, version, worker, acquired_at, number, events, leased_event, available_at, _,
-            expires_at, heartbeat_at,
+            expires_at, heartbeat_at, lease_micros,
         ) = held  # fmt: skip
         n = events + 1
         self._attempts.append(
@@ -143,9 +152,12 @@ class Ends:
                 None if complete is None else complete.note,
                 expires_at if checkpoint else None,
                 heartbeat_at if checkpoint else None,
+                lease_micros,
             )
         )
-        if n > EVENTS_OF_RECORDS_MAX:
+        if error is not None and decision.is_failure:
+            self._failed.append((seq, now))
+        if n > self._events_max:
             self._surplus.append(seq)
         if status is Status.PENDING:
             self._entries.append(entry(step, seq, version=version, attempts=attempts, events=n))
@@ -190,6 +202,8 @@ class Ends:
         """Write it all."""
         step = self._step
         step.executemany(INSERT_ATTEMPT, self._attempts)
+        if self._failed:
+            step.executemany(COUNT_FAILURE, self._failed)
         for seq in self._surplus:
             _trim_attempts(step, seq)
         step.executemany(INSERT_FINISHED, self._finished)
@@ -214,7 +228,7 @@ def entry(step: Step, seq: int, *, version: int, attempts: int, events: int) -> 
 
 
 def _trim_attempts(step: Step, seq: int) -> None:
-    surplus = step.execute(SURPLUS_ATTEMPT, (seq, ATTEMPT_RECORDS_MAX)).fetchone()
+    surplus = step.execute(SURPLUS_ATTEMPT, (seq, step.settings.attempt_records_max)).fetchone()
     if surplus is not None:
         step.execute(KEEP_ITS_EVENTS, (seq, surplus[0]))
         step.execute(DROP_ATTEMPTS, (seq, surplus[0]))

@@ -24,7 +24,7 @@ from leasehold.stores.sqlite.schema.rows import (
 )
 from leasehold.stores.sqlite.writing.step import Step
 
-GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0)"
+GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?)"
 
 
 _LEASED: Final = ("leased",)
@@ -42,6 +42,7 @@ def read(
     granted: list[Granted] = []
     unreadable: list[tuple[int, str]] = []
     by_task = request.lease_seconds_by_task or {}
+    override = request.lease_seconds_override
     default_seconds = request.lease_seconds or step.settings.lease_seconds
     for job in jobs:
         try:
@@ -51,10 +52,10 @@ def read(
                 seconds_of("lease_seconds", job.lease_seconds)
             if job.timeout_seconds is not None:
                 seconds_of("timeout_seconds", job.timeout_seconds)
-            seconds = job.lease_seconds or by_task.get(task) or default_seconds
+            seconds = override or job.lease_seconds or by_task.get(task) or default_seconds
             expiry = expiries.get(seconds)
             if expiry is None:
-                expiry = expiries[seconds] = from_micros(_end_of(now, seconds))
+                expiry = expiries[seconds] = from_micros(now + round(seconds * 1e6))
             lease = Lease(
                 job_id=job.id,
                 version=max(job.version, floor) + 1,
@@ -82,8 +83,9 @@ def read(
                 or type(job.allowance) is not int
                 or type(job.events) is not int
                 or type(job.available_at) is not int
+                or (job.limit_key is not None and type(job.limit_key) is not str)
             ):
-                raise ValueError("id, payload, priority, allowance or what became of it are none")
+                raise ValueError("id, payload, priority, allowance, key or its past are none")
         except UNREADABLE as error:
             unreadable.append((job.seq, problem_of(error)))
             continue
@@ -121,9 +123,10 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
     step.executemany(
         GRANT,
         [
-            (job.seq, lease.version, lease.worker, now, _end_of(now, lease.lease_seconds), now,
-             lease.attempt, job.events + 1, job.events + 1, job.available_at)
+            (job.seq, lease.version, lease.worker, now, now + micros, now, lease.attempt,
+             job.events + 1, job.events + 1, job.available_at, micros)
             for job, lease in granted
+            for micros in (round(lease.lease_seconds * 1e6),)
         ],
     )  # fmt: skip
     if step.rules.paced:
@@ -137,7 +140,3 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
         )
         parking.granted(step, keys)
         step.newly_shown.difference_update(placed)
-
-
-def _end_of(now: int, lease_seconds: float) -> int:
-    return now + round(lease_seconds * 1e6)

@@ -108,7 +108,7 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
     rebalance(step)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
-    more_rested = wake_rested(step) if step.rules else False
+    more_rested = wake_rested(step, request.queues) if step.rules else False
     while True:
         look = _Look(step, request, len(granted), left)
         if not look.lanes and not more_rested:

@@ -23,7 +23,7 @@ from leasehold.core.model.key_limits import KeyLimits, Rank
 from leasehold.core.rules import parking
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
-from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, WHOLE_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -94,11 +94,12 @@ REST: Final = """
     INSERT INTO resting VALUES (?, ?, ?)
     ON CONFLICT DO UPDATE SET until = excluded.until WHERE until <> excluded.until
 """
+# A moment that cannot be read may have come: it is above all moments.
 RESTED: Final = f"""
-    DELETE FROM resting WHERE (queue, key) IN (
-        SELECT queue, key FROM resting WHERE until <= ? ORDER BY until LIMIT {RESTED_AT_ONCE})
-    RETURNING queue, key
+    SELECT queue, key FROM resting WHERE queue = ?1 AND until <= ?2
+    UNION ALL SELECT queue, key FROM resting WHERE queue = ?1 AND until > {MOMENT_MAX} LIMIT ?3
 """  # noqa: S608  # our own number
+REST_NO_MORE: Final = "DELETE FROM resting WHERE queue = ? AND key = ?"
 NOTHING: Final = KeyLimits(0, None)
 """Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
 
@@ -284,10 +285,15 @@ def granted(step: Step, jobs: Mapping[tuple[str, str, int], int]) -> None:
         parking.look_again(Shelf(step), keys)
 
 
-def wake_rested(step: Step) -> bool:
+def wake_rested(step: Step, queues: Iterable[str]) -> bool:
     """Show what may be leased of keys that have rested, so many; whether there may be more."""
-    rested: list[Any] = step.execute(RESTED, (step.now,)).fetchall()
+    rested: list[Any] = []
+    for queue in dict.fromkeys(queues):
+        if queue in step.rules:
+            left = RESTED_AT_ONCE - len(rested)
+            rested += step.execute(RESTED, (queue, step.now, left)).fetchall()
     if rested:
+        step.executemany(REST_NO_MORE, rested)
         # Whoever waits for this moment knows it from its last lease, and need not be told.
         news = set(step.newly_shown)
         parking.look_again(Shelf(step), rested)

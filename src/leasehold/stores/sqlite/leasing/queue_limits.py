@@ -15,12 +15,14 @@ from leasehold.core.model.breaker import Breaker, BreakerState
 from leasehold.core.rules import queue_limits
 from leasehold.core.rules.leasing import OpenQueue
 from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 
 RUNNING: Final = "SELECT coalesce(sum(running), 0) FROM lane WHERE queue = ?"
 PENDING: Final = "SELECT sum(pending) FROM lane WHERE queue = ?"
-NEXT_REST: Final = "SELECT min(until) FROM resting WHERE queue = ?"
+# What is no number is above all numbers, and left out.
+NEXT_REST: Final = f"SELECT min(until) FROM resting WHERE queue = ? AND until <= {MOMENT_MAX}"  # noqa: S608  # our own number
 QUEUE_OF_LANE: Final = "SELECT queue FROM lane WHERE id = ?"
 
 

@@ -29,17 +29,21 @@ from leasehold.core.model.budget import (
 )
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
-from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.status import Event
 from leasehold.core.rules import recovery
 from leasehold.core.rules.decision import Decision
-from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of
+from leasehold.core.rules.recovery import (
+    WORKER_SILENT_MICROS_MAX,
+    HeldJob,
+    report_of,
+)
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.leasing import damage, lease, parking
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
+from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
 from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import feed
 from leasehold.stores.sqlite.rules.queues import finish_deleting
@@ -66,13 +70,13 @@ STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ?"
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = ? AND running.version = ?"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
 STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"
-FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ?"
 # A worker that left no lock file behind (another machine's disk image, a killed start-up) is
-# forgotten a day after its last sign of life, once it holds nothing.
-SILENT: Final = """
-    SELECT id FROM worker WHERE heartbeat_at < ? AND id NOT IN (SELECT worker FROM running)
-"""
-FORGET_SILENT: Final = "DELETE FROM worker WHERE id = ? AND heartbeat_at < ?"
+# forgotten a day after its last sign of life, once it holds nothing; a consumer long before.
+_IS_SILENT: Final = "heartbeat_at < iif(is_consumer, ?1, ?2)"
+SILENT: Final = f"""
+    SELECT id FROM worker WHERE {_IS_SILENT} AND id NOT IN (SELECT worker FROM running)
+"""  # noqa: S608  # our own names
+FORGET_SILENT: Final = f"DELETE FROM worker WHERE id = ?3 AND {_IS_SILENT}"  # noqa: S608  # as above
 # Many whose time is over have started, or ended, before: a reader finds those that have not.
 LATE: Final = f"""
     SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id, job.start_by
@@ -86,6 +90,7 @@ STUCK: Final = Lenient(
         "job.id": Kind.TEXT,
         "queue": Kind.TEXT,
         "task": Kind.TEXT,
+        "priority": Kind.WHOLE,
         "worker": Kind.TEXT,
         "running.version": Kind.WHOLE,
         "attempts": Kind.WHOLE,
@@ -94,7 +99,7 @@ STUCK: Final = Lenient(
         "expires_at": Kind.MOMENT,
     },
     "FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane "
-    "WHERE heartbeat_at <= ? ORDER BY heartbeat_at",
+    "WHERE heartbeat_at <= ?1 OR acquired_at <= ?2 ORDER BY heartbeat_at, acquired_at, seq",
 )
 
 
@@ -113,9 +118,14 @@ def find(db: apsw.Connection, now: int, dead: Collection[str]) -> Suspects:
     """The jobs whose holders may be lost, and the workers that were silent for long."""
     workers = msgspec.json.encode(sorted(dead)).decode()
     jobs = [seq for (seq,) in db.execute(LOST, (now, workers))]
-    silent = [worker for (worker,) in db.execute(SILENT, (now - WORKER_SILENT_MICROS_MAX,))]
+    silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
     late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
     return Suspects(frozenset(dead), jobs, late, silent)
+
+
+def _silent_since(now: int) -> tuple[int, int]:
+    """Since when a consumer, and a worker, must have been silent to be forgotten."""
+    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
 
 
 class HeldRow(NamedTuple):
@@ -173,8 +183,8 @@ def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -
     holding = {worker for (worker,) in step.execute(STILL_HOLDING)}
     done = sorted(set(dead) - holding)
     step.executemany(FORGET_WORKER, [(worker,) for worker in done])
-    before = step.now - WORKER_SILENT_MICROS_MAX
-    step.executemany(FORGET_SILENT, [(worker, before) for worker in silent])
+    since = _silent_since(step.now)
+    step.executemany(FORGET_SILENT, [(*since, worker) for worker in silent])
     return SweepReport(workers_proved_dead=tuple(done))
 
 
@@ -186,13 +196,20 @@ def cancel_late(step: Step, jobs: Sequence[int]) -> None:
             lease.cancel_late(step, lease.Late(*row))
 
 
-def stuck_jobs(db: apsw.Connection, before: int) -> list[StuckJob]:
-    """Running jobs without a heartbeat since then, longest first."""
+def stuck_jobs(
+    db: apsw.Connection, now: int, silent_seconds: float | None, running_seconds: float | None
+) -> list[StuckJob]:
+    """Running jobs that are silent or run for so long, those silent for longest first."""
+    bounds = [
+        -1 if seconds is None else now - seconds * 1e6
+        for seconds in (silent_seconds, running_seconds)
+    ]
     return [
         StuckJob(
             job_id=job_id,
             queue=queue,
             task=task,
+            priority=priority,
             worker=worker,
             lease_version=version,
             attempts=attempts,
@@ -201,17 +218,10 @@ def stuck_jobs(db: apsw.Connection, before: int) -> list[StuckJob]:
             lease_expires_at=from_micros(expires_at),
         )
         for (
-            job_id,
-            queue,
-            task,
-            worker,
-            version,
-            attempts,
-            acquired_at,
-            heartbeat_at,
+            job_id, queue, task, priority, worker, version, attempts, acquired_at, heartbeat_at,
             expires_at,
-        ) in STUCK.rows(db, (before,))
-    ]
+        ) in STUCK.rows(db, bounds)
+    ]  # fmt: skip
 
 
 def sweep(database: Database) -> SweepReport:
@@ -264,26 +274,3 @@ def repair_clock(database: Database, actor: str) -> ClockRepair:
     return database.write(
         lambda step: clock_repair.repair(step, database.env.clock.reading(), actor)
     )
-
-
-ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?)"
-
-
-def register_worker(database: Database, info: WorkerInfo) -> LockedLife:
-    """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
-
-    def enter(step: Step) -> None:
-        queues = msgspec.json.encode(info.queues).decode()
-        row = (info.id, info.host, info.pid, queues, info.slots, step.now, step.now)
-        step.execute(ADD, row)
-
-    def leave() -> None:
-        database.write(lambda step: step.execute(FORGET_WORKER, (info.id,)).fetchall())
-
-    life = LockedLife(database.files.workers, info.id, leave)
-    try:
-        database.write(enter)
-    except BaseException:
-        life.let_go()
-        raise
-    return life

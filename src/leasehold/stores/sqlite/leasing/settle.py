@@ -15,12 +15,18 @@ from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settleme
 from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
-from leasehold.core.rules.replies import check_request_id, exchange_again, keep_exchange
+from leasehold.core.rules.replies import (
+    check_request_id,
+    digest_of_exchange,
+    exchange_again,
+    keep_exchange,
+)
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import parking, queue_limits
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
+from leasehold.stores.sqlite.leasing.registry import note_consumer
 from leasehold.stores.sqlite.leasing.state import refuse
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import fire_due, shelf
@@ -139,13 +145,14 @@ def exchange_once(
 ) -> Exchange:
     """The same, or the answer to it when it was carried out before under this id."""
     check_request_id(request_id)
+    digest = digest_of_exchange(settlements, request)
 
     def operation(step: Step) -> tuple[Exchange, list[tuple[int, int]] | None]:
         before = remembered.find_reply(step.db, request_id, step.now)
         if before is not None:
-            return exchange_again(before, partial(read_job, step.db)), None
+            return exchange_again(before, digest, partial(read_job, step.db)), None
         answer, numbers = _exchange(database, step, settlements, request)
-        remembered.keep_reply(step, request_id, keep_exchange(answer))
+        remembered.keep_reply(step, request_id, keep_exchange(answer, digest))
         return answer, numbers
 
     answer, numbers = database.write(operation, go_on=request is None)
@@ -180,6 +187,8 @@ def _exchange(
     generation, at = step.settings.generation, from_micros(step.now)
     if request is None or request.limit <= 0:
         return Exchange(settled, [], settings_generation=generation, at=at), []
+    if request.consumer is not None:
+        note_consumer(step, request)
     # First, since what was settled and what is due may make others available.
     dependents.resolve(step)
     _, tick = fire_due(shelf(database, step))

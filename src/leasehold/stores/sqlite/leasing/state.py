@@ -15,6 +15,7 @@ from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.schema.rows import (
     ENDED_STATUS,
+    EVENT_CODE,
     MOMENT_MAX,
     STATUS_CODE,
     STATUS_OF,
@@ -65,7 +66,13 @@ def _state_of(which: str) -> str:
 
 STATE_BY_NUMBER: Final = _state_of("job.seq")
 STATE_BY_ID: Final = _state_of("job.id")
-HOLDER_UNDER: Final = "SELECT worker FROM attempt WHERE seq = ? AND version = ?"
+# The events of a job are looked through only if the attempt's record had to go.
+HOLDER_UNDER: Final = f"""
+    SELECT worker FROM attempt WHERE seq = ?1 AND version = ?2
+    UNION ALL SELECT worker FROM event
+        WHERE seq = ?1 AND version = ?2 AND event = {EVENT_CODE[Event.LEASED]}
+    LIMIT 1
+"""  # noqa: S608  # our own number
 INSERT_FINISHED: Final = f"INSERT INTO finished VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
 
 _COUNT_EVENT: Final = {

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import apsw
 
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
-from leasehold.core.model.span import BANDS, SUMMED, Span, band_of
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.span import BANDS, SUMMED, band_of
 from leasehold.core.model.status import Status
 from leasehold.core.rules.sampling import Resolution, since_last_look
+from leasehold.stores.sqlite.reading.records import who_works
 from leasehold.stores.sqlite.reading.sampling import Spans
-from leasehold.stores.sqlite.schema.damaged_cells import sound_row
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient, queues_of
 from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
 
 BY_PRIORITY: Final = (  # every name in it is our own
     f"SELECT {', '.join(f'coalesce(sum(pending_{band}), 0)' for band in BANDS)} "  # noqa: S608
     "FROM lane WHERE queue = coalesce(?, queue)"
-)
-WORKERS: Final = Lenient(
-    {"id": Kind.TEXT, "queues": Kind.TEXT, "heartbeat_at": Kind.MOMENT}, "FROM worker"
 )
 # Where pending jobs stand: in their lanes, or parked beside them for a key that is full.
 PENDING_LANES: Final = """
@@ -41,7 +38,6 @@ OLDEST_OUT_OF_TURN: Final = f"""
     WHERE lane = ? AND (available_at <> turn OR tier >= {FIRST_DEADLINE_TIER})
 """  # noqa: S608  # our own number
 
-SOUND: Final = sound_row("span")
 
 # For the integrity check only: it does scan.
 RECOUNT: Final = """
@@ -63,14 +59,6 @@ class Look(Spans):
         self.now = now
         self._lost = lost
 
-    def kept(
-        self, resolution: Resolution, queue: str | None, first: int
-    ) -> Mapping[str, dict[int, Span]]:
-        try:
-            return super().kept(resolution, queue, first)
-        except UNREADABLE:
-            return self._kept_that(SOUND, resolution, queue, first)
-
     def counts(self, queue: str | None) -> Mapping[Status, int]:
         row: Any = self._db.execute(STATS, (queue,)).fetchone()
         return stats_of(row).counts
@@ -79,10 +67,8 @@ class Look(Spans):
         row: Any = self._db.execute(BY_PRIORITY, (queue,)).fetchone()
         return dict(zip(BANDS, row, strict=True))
 
-    def workers(self) -> Iterator[tuple[Sequence[str], int]]:
-        for worker, queues, heartbeat_at in WORKERS.rows(self._db):
-            if worker not in self._lost:
-                yield queues_of(queues), heartbeat_at
+    def workers(self) -> list[WorkerInfo]:
+        return [each for each in who_works(self._db, self.now) if each.id not in self._lost]
 
     def oldest_available_at(self, queue: str | None) -> int | None:
         """When the pending job that waits longest became available.

@@ -2,44 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
 
 import apsw
 
 from leasehold.core.model.joblog import JobLog, LogLine
 from leasehold.core.model.pages import AuditPage, LogPage, audit_page, check_cursor, log_page
-from leasehold.core.model.records import AuditRecord, WorkerInfo
-from leasehold.env import from_micros
+from leasehold.core.model.records import (
+    CURRENT_JOBS_MAX,
+    AuditRecord,
+    CurrentJob,
+    WorkerInfo,
+    without_gone,
+)
+from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, detail_of, queues_of
 
 WORKERS: Final = Lenient(
     {
         "id": Kind.TEXT,
-        "host": Kind.TEXT,
-        "pid": Kind.WHOLE,
+        "host": Kind.TEXT_OR_NULL,
+        "pid": Kind.WHOLE_OR_NULL,
         "queues": Kind.TEXT,
         "slots": Kind.WHOLE,
         "started_at": Kind.MOMENT,
         "heartbeat_at": Kind.MOMENT,
-        "(SELECT count(*) FROM running WHERE running.worker = worker.id)": Kind.WHOLE,
+        "is_consumer": Kind.WHOLE,
     },
     "FROM worker ORDER BY started_at",
+)
+# `running` is small, so that one walk along it tells the jobs of every worker: an index by worker
+# would cost every lease and every settlement.
+HELD: Final = Lenient(
+    {
+        "held.worker": Kind.TEXT,
+        "held.leases": Kind.WHOLE,
+        "job.id": Kind.TEXT,
+        "lane.queue": Kind.TEXT,
+        "lane.task": Kind.TEXT,
+        "held.attempts": Kind.WHOLE,
+        "held.acquired_at": Kind.MOMENT,
+        "held.expires_at": Kind.MOMENT,
+    },
+    f"""
+    FROM (SELECT seq, worker, attempts, acquired_at, expires_at,
+            count(*) OVER (PARTITION BY worker) AS leases,
+            row_number() OVER (PARTITION BY worker ORDER BY acquired_at, seq) AS n
+        FROM running) AS held
+    CROSS JOIN job ON job.seq = held.seq CROSS JOIN lane ON lane.id = job.lane
+    WHERE held.n <= {CURRENT_JOBS_MAX} ORDER BY held.worker, held.n
+    """,  # noqa: S608  # our own number
+)
+LEASES: Final = Lenient(
+    {"worker": Kind.TEXT, "count(*)": Kind.WHOLE}, "FROM running GROUP BY worker"
 )
 LOG: Final = Lenient(
     {"n": Kind.WHOLE, "at": Kind.MOMENT, "line": Kind.TEXT},
     "FROM log JOIN job USING (seq) WHERE id = ?1 AND n > ?2 ORDER BY n LIMIT ?3",
 )
-AUDIT: Final = Lenient(
-    {
-        "n": Kind.WHOLE,
-        "at": Kind.MOMENT,
-        "actor": Kind.TEXT,
-        "action": Kind.TEXT,
-        "detail": Kind.TEXT,
-        "count": Kind.WHOLE,
-    },
-    "FROM audit WHERE n < ?1 ORDER BY n DESC LIMIT ?2",
+_AUDIT_COLUMNS: Final = {
+    "n": Kind.WHOLE,
+    "at": Kind.MOMENT,
+    "actor": Kind.TEXT,
+    "action": Kind.TEXT,
+    "detail": Kind.TEXT,
+    "count": Kind.WHOLE,
+}
+_AUDIT_PART: Final = (
+    "FROM {} WHERE n < ?1 AND at >= ?2 AND at < ?3 ORDER BY n DESC LIMIT ?4"  # our own names
 )
+AUDIT: Final = Lenient(_AUDIT_COLUMNS, _AUDIT_PART.format("audit"))
+AUDIT_ARCHIVE: Final = Lenient(_AUDIT_COLUMNS, _AUDIT_PART.format("audit_archive"))
 
 ALL: Final = -1
 """No limit, as SQLite is told it."""
@@ -47,9 +82,20 @@ FIRST: Final = 2**63 - 1
 """Above the number of every record."""
 
 
-def workers(db: apsw.Connection) -> list[WorkerInfo]:
-    """The registered workers, those that started first first."""
-    return [
+def workers(db: apsw.Connection, now: int) -> list[WorkerInfo]:
+    """The registered workers and consumers with their jobs, those that came first first."""
+    return _registered(db, now, _held(db))
+
+
+def who_works(db: apsw.Connection, now: int) -> list[WorkerInfo]:
+    """The same without their jobs, which figures never look at."""
+    return _registered(db, now, {worker: (leases, []) for worker, leases in LEASES.rows(db)})
+
+
+def _registered(
+    db: apsw.Connection, now: int, held: Mapping[str, tuple[int, list[CurrentJob]]]
+) -> list[WorkerInfo]:
+    infos = [
         WorkerInfo(
             id=id_,
             host=host,
@@ -58,10 +104,32 @@ def workers(db: apsw.Connection) -> list[WorkerInfo]:
             slots=slots,
             started_at=from_micros(started_at),
             heartbeat_at=from_micros(heartbeat_at),
-            running=running,
+            running=held[id_][0] if id_ in held else 0,
+            jobs=tuple(held[id_][1]) if id_ in held else (),
+            is_consumer=bool(is_consumer),
         )
-        for id_, host, pid, queues, slots, started_at, heartbeat_at, running in WORKERS.rows(db)
+        for id_, host, pid, queues, slots, started_at, heartbeat_at, is_consumer in (
+            WORKERS.rows(db)
+        )
     ]
+    return without_gone(infos, from_micros(now))
+
+
+def _held(db: apsw.Connection) -> dict[str, tuple[int, list[CurrentJob]]]:
+    """By worker, how many leases it holds, and the first of its jobs."""
+    found: dict[str, tuple[int, list[CurrentJob]]] = {}
+    for worker, leases, id_, queue, task, attempts, acquired_at, expires_at in HELD.rows(db):
+        found.setdefault(worker, (leases, []))[1].append(
+            CurrentJob(
+                id=id_,
+                queue=queue,
+                task=task,
+                attempts=attempts,
+                leased_at=from_micros(acquired_at),
+                lease_expires_at=from_micros(expires_at),
+            )
+        )
+    return found
 
 
 def log(db: apsw.Connection, job_id: str) -> JobLog:
@@ -85,27 +153,45 @@ def _lines(
 
 
 def audit_log(db: apsw.Connection, limit: int) -> list[AuditRecord]:
-    """The latest administrative actions, newest first."""
-    return [record for _, record in _audited(db, FIRST, limit)]
+    """The latest administrative actions, newest first, archived ones included."""
+    return [record for _, record in _audited(db, (FIRST, 0, FIRST), max(0, limit))]
 
 
-def page_of_audit(db: apsw.Connection, limit: int, cursor: str | None) -> AuditPage:
+def page_of_audit(
+    db: apsw.Connection,
+    since: datetime | None,
+    before: datetime | None,
+    limit: int,
+    cursor: str | None,
+) -> AuditPage:
     """A part of them."""
-    before = check_cursor(limit, cursor)
-    return audit_page(_audited(db, FIRST if before is None else before, limit + 1), limit)
+    below = check_cursor(limit, cursor)
+    wanted = (
+        FIRST if below is None else below,
+        0 if since is None else to_micros(since),
+        FIRST if before is None else to_micros(before),
+    )
+    return audit_page(_audited(db, wanted, limit + 1), limit)
 
 
-def _audited(db: apsw.Connection, before: int, limit: int) -> list[tuple[int, AuditRecord]]:
-    return [
-        (
-            n,
-            AuditRecord(
-                at=from_micros(at),
-                actor=actor,
-                action=action,
-                detail=detail_of(detail),
-                count=count,
-            ),
-        )
-        for n, at, actor, action, detail, count in AUDIT.rows(db, (before, limit))
-    ]
+def _audited(
+    db: apsw.Connection, wanted: tuple[int, int, int], limit: int
+) -> list[tuple[int, AuditRecord]]:
+    """Records below a number and of a time. Those in the archive have the lowest numbers."""
+    with db:  # Two statements, one moment: no record moves to the archive between them.
+        found = [_audit(row) for row in AUDIT.rows(db, (*wanted, limit))]
+        older = AUDIT_ARCHIVE.rows(db, (*wanted, limit - len(found)))
+        found += [_audit(row, archived=True) for row in older]
+    return found
+
+
+def _audit(row: tuple[Any, ...], *, archived: bool = False) -> tuple[int, AuditRecord]:
+    n, at, actor, action, detail, count = row
+    return n, AuditRecord(
+        at=from_micros(at),
+        actor=actor,
+        action=action,
+        detail=detail_of(detail),
+        count=count,
+        archived=archived,
+    )

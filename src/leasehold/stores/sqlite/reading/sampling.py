@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -33,8 +33,10 @@ from leasehold.core.model.span import (
 )
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS, WORKER_COUNTERS
-from leasehold.stores.sqlite.schema.rows import whole
+from leasehold.stores.sqlite.schema.damaged_cells import sound_row
+from leasehold.stores.sqlite.schema.rows import UNREADABLE, WHOLE_MAX, whole
 
+SOUND: Final = f" AND {sound_row('span')}"
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")
 _NAMES: Final = ", ".join(_COLUMNS)
 # A sweep puts right what is no count; a minute that ends before it must not fail.
@@ -69,7 +71,7 @@ FORGET: Final = f"""
 FORGET_MEASURED: Final = "DELETE FROM measured"
 NEXT_MINUTE: Final = "UPDATE store_state SET open_minute = ?"
 
-_decode = msgspec.json.Decoder(dict[int, Measurements]).decode
+_decode = msgspec.msgpack.Decoder(dict[int, Measurements]).decode
 
 
 class Spans:
@@ -85,13 +87,13 @@ class Spans:
     def totals(self, queue: str | None) -> Mapping[str, Span]:
         found: dict[str, dict[int, Measurements]] = defaultdict(dict)
         measured: Any = self._db.execute(MEASURED, (queue,))
-        for encoded, measure, bucket, jobs, micros in measured:
-            name = _name(encoded)
-            one = Measurements(micros, {bucket: jobs})
-            known = found[name].get(measure)
-            found[name][measure] = one if known is None else known.plus(one)
-        rows: Any = self._db.execute(TOTALS, (queue,))
-        named = ((_name(name), *figures) for name, *figures in rows)
+        for (name, measure), rows in groupby(measured, itemgetter(0, 1)):
+            each = list(rows)
+            buckets = {bucket: jobs for _, _, bucket, jobs, _ in each}
+            micros = sum(row[4] for row in each)
+            found[_name(name)][measure] = Measurements(micros, buckets)
+        totals_of: Any = self._db.execute(TOTALS, (queue,))
+        named = ((_name(name), *figures) for name, *figures in totals_of)
         return {
             name: Span(
                 **dict(zip(SUMMED, totals, strict=True)),
@@ -104,18 +106,23 @@ class Spans:
     def kept(
         self, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
-        return self._kept_that("1", resolution, queue, first)
+        try:
+            return self._kept_that("", resolution, queue, first)
+        except UNREADABLE:
+            # Also inside a write, and one that mends: each begins with the end of its minute.
+            return self._kept_that(SOUND, resolution, queue, first)
 
     def _kept_that(
         self, condition: str, resolution: Resolution, queue: str | None, first: int
     ) -> Mapping[str, dict[int, Span]]:
         found: dict[str, dict[int, Span]] = defaultdict(dict)
         rows: Any = (
-            self._db.execute(f"{KEPT} AND {condition}", (resolution, first))
+            self._db.execute(KEPT + condition, (resolution, first))
             if queue is None
-            else self._db.execute(f"{KEPT_OF_QUEUE} AND {condition}", (resolution, first, queue))
+            else self._db.execute(KEPT_OF_QUEUE + condition, (resolution, first, queue))
         )
         for name, at, *figures, measures in rows:
+            _check_counts(figures)
             named: dict[str, Any] = dict(zip(_COLUMNS, figures, strict=False))
             found[name][at] = Span(**named, measures=_decode(measures))
         return found
@@ -140,9 +147,15 @@ def _name(queue: bytes) -> str:
     return queue.decode(errors="replace")
 
 
+def _check_counts(figures: Sequence[Any]) -> None:
+    """Raise ValueError unless all of them can be counts: what is reckoned with them is kept."""
+    if {*map(type, figures)} != {int} or min(figures) < 0 or max(figures) > WHOLE_MAX:
+        raise ValueError(f"a span with other figures than counts: {figures}")
+
+
 def _row(span: Span) -> tuple[Any, ...]:
     *figures, measures = msgspec.structs.astuple(span)
-    return (*figures, msgspec.json.encode(measures).decode())
+    return (*figures, msgspec.msgpack.encode(measures))
 
 
 T = TypeVar("T")

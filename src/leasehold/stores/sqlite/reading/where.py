@@ -46,6 +46,7 @@ def _of_the_job(where: JobFilter) -> list[Clause]:
         ("job.created_at < ?", where.created_before and to_micros(where.created_before)),
         ("job.idempotency_key = ?", where.idempotency_key),
         ("job.parent_id = ?", where.parent_id),
+        ("job.limit_key = ?", where.limit_key),
     )
     listed = (("job.id", where.ids), ("lane.queue", where.queues), ("lane.task", where.tasks))
     clauses: list[Clause] = [(clause, (value,)) for clause, value in compared if value is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import apsw
@@ -10,13 +11,31 @@ import msgspec
 
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
+from leasehold.env import from_micros
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
+from leasehold.stores.sqlite.schema.rows import (
+    UNREADABLE,
+    Kind,
+    Lenient,
+    guarded,
+    problem_of,
+    value_of,
+)
 
 LOAD: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},
            {guarded("config", Kind.TEXT)} FROM queue
 """  # noqa: S608  # our own names
+SIGNATURES: Final = Lenient(
+    {
+        "name": Kind.TEXT,
+        "created_at": Kind.MOMENT_OR_NULL,
+        "created_by": Kind.TEXT_OR_NULL,
+        "changed_at": Kind.MOMENT_OR_NULL,
+        "changed_by": Kind.TEXT_OR_NULL,
+    },
+    "FROM queue",
+)
 
 _decode = msgspec.json.Decoder(QueueConfig).decode
 
@@ -65,7 +84,16 @@ class RuleCache:
 def load(db: apsw.Connection) -> RuleBook:
     """The rules as they are now, inside this write or read."""
     rows: Any = db.execute(LOAD)
-    return RuleBook(dict(_rule_of(row) for row in rows))
+    rules = dict(_rule_of(row) for row in rows)
+    for queue, created_at, created_by, changed_at, changed_by in SIGNATURES.rows(db):
+        if queue in rules:
+            rules[queue] = rules[queue]._replace(
+                created_at=_moment(created_at),
+                created_by=created_by,
+                changed_at=_moment(changed_at),
+                changed_by=changed_by,
+            )
+    return RuleBook(rules)
 
 
 def unreadable_rules(db: apsw.Connection) -> Iterator[str]:
@@ -87,3 +115,7 @@ def _rule_of(row: tuple[Any, ...]) -> tuple[str, QueueRule]:
         return queue, QueueRule(QueueState(told), known, actor or None)
     except UNREADABLE as error:
         return queue, QueueRule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)

@@ -22,7 +22,7 @@ from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.queue_orders import Buried
 from leasehold.core.rules.starting import key_starts, next_start_at
-from leasehold.env import from_micros
+from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import rebalance
 from leasehold.stores.sqlite.leasing.rebalance import SOME_RESCORING
@@ -30,20 +30,24 @@ from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 
 KEEP_RULE: Final = """
-    INSERT INTO queue (name, state, config) VALUES (?, ?, ?)
-    ON CONFLICT DO UPDATE SET state = excluded.state, config = excluded.config
+    INSERT INTO queue (name, state, config, created_at, created_by, changed_at, changed_by)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET state = excluded.state, config = excluded.config,
+        changed_at = excluded.changed_at, changed_by = excluded.changed_by
 """
 FORGET_RULE: Final = "DELETE FROM queue WHERE name = ?"
 FORGET_BUCKETS: Final = "DELETE FROM bucket WHERE queue = ?"
 KNOWN: Final = "SELECT 1 FROM lane WHERE queue = ? LIMIT 1"
 # Few rows: one per queue and task. `coalesce` makes one statement of it, for one queue and for all.
 FIGURES: Final = (
-    f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)} "  # noqa: S608  # our own names
+    f"SELECT queue, {', '.join(f'sum({status.value})' for status in Status)}, "  # noqa: S608  # our own names
+    "min(iif(typeof(made_at) = 'integer', made_at, NULL)) "
     "FROM lane WHERE queue = coalesce(?, queue) GROUP BY queue"
 )
 HELD: Final = """
@@ -91,6 +95,10 @@ class QueueBook:
     def __init__(self, step: Step) -> None:
         self._step = step
 
+    @property
+    def now(self) -> datetime:
+        return from_micros(self._step.now)
+
     def rule_of(self, queue: str) -> QueueRule | None:
         return self._step.rules.get(queue)
 
@@ -105,7 +113,10 @@ class QueueBook:
         state = rule.state.value
         if rule.deleted_by is not None:
             state += DELETED_BY + rule.deleted_by
-        step.execute(KEEP_RULE, (queue, state, msgspec.json.encode(rule.config).decode()))
+        config = msgspec.json.encode(rule.config).decode()
+        created, changed = _micros(rule.created_at), _micros(rule.changed_at)
+        signed = created, rule.created_by, changed, rule.changed_by
+        step.execute(KEEP_RULE, (queue, state, config, *signed))
         step.rules_changed()
         limits = before.config.key_limits, rule.config.key_limits
         rebalance.limits_changed(step, queue, *limits)
@@ -189,9 +200,12 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
     """What is known of one queue, if anything, or of all of them, by name."""
     rules = load(db)
     figures: Any = db.execute(FIGURES, (queue,))
-    counts: dict[str, dict[Status, int]] = {
-        name: dict(zip(Status, sums, strict=True)) for name, *sums in figures
-    }
+    counts: dict[str, dict[Status, int]] = {}
+    since: dict[str, datetime] = {}
+    for name, *sums, first in figures:
+        counts[name] = dict(zip(Status, sums, strict=True))
+        if first is not None and 0 < first <= MOMENT_MAX:
+            since[name] = from_micros(first)
     held: dict[str, dict[str, datetime]] = {}
     rows: Any = db.execute(HELD, (queue, now))
     for name, task, until in rows:
@@ -203,7 +217,8 @@ def infos(db: apsw.Connection, now: int, queue: str | None = None) -> list[Queue
             name,
             rules.get(name) or QueueRule(),
             counts.get(name) or dict.fromkeys(Status, 0),
-            held.get(name),
+            held.get(name) or {},
+            since.get(name),
             book,
         )
         for name in sorted(names)
@@ -214,7 +229,8 @@ def _info(
     name: str,
     known: QueueRule,
     counts: dict[Status, int],
-    held: dict[str, datetime] | None,
+    held: dict[str, datetime],
+    since: datetime | None,
     book: BucketBook,
 ) -> QueueInfo:
     next_at = next_start_at(book, name, known.config)
@@ -225,9 +241,17 @@ def _info(
         pending=counts[Status.PENDING],
         running=counts[Status.RUNNING],
         counts=counts,
-        held_until=held or {},
+        held_until=held,
         next_start_at=None if next_at is None else from_micros(next_at),
+        created_at=known.created_at or since,
+        created_by=known.created_by,
+        changed_at=known.changed_at,
+        changed_by=known.changed_by,
     )
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment)
 
 
 def key_info(db: apsw.Connection, now: int, queue: str, key: str) -> KeyInfo:

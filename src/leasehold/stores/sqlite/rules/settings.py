@@ -99,7 +99,7 @@ def _carry_out(step: Step, change: SettingChange | None, actor: str) -> StoredSe
             step.execute(FORGET, (change.name,))
         else:
             step.execute(KEEP, (change.name, msgspec.json.encode(change.value).decode()))
-        step.audit(actor, change.action, 1, change.detail)
+        step.audit(actor, change.action, 0, change.detail)
         step.settings_changed()
         # Whoever works should look at them.
         step.hints.ready = True

@@ -6,6 +6,7 @@ Guard of a new token: its name is looked for inside the write.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
@@ -13,6 +14,7 @@ import msgspec
 
 from leasehold.core.model.tokens import Token
 from leasehold.env import from_micros
+from leasehold.errors import StoreCorruptError
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ BY_NAME: Final = f"SELECT {_DOCUMENT} FROM token WHERE name = ?"  # noqa: S608  
 BY_DIGEST: Final = f"SELECT {_DOCUMENT} FROM token WHERE digest = ?"  # noqa: S608  # our own names
 ADD: Final = "INSERT INTO token VALUES (?, ?, ?)"
 REMOVE: Final = "DELETE FROM token WHERE name = ?"
-READ_KEY: Final = "SELECT value FROM meta WHERE key = 'signing_key'"
+READ_KEY: Final = f"SELECT {guarded('value', Kind.TEXT)} FROM meta WHERE key = 'signing_key'"  # noqa: S608  # our own names
+KEY_BYTES: Final = 32
 # Guard: the first to need the key makes it, for good.
 MAKE_KEY: Final = "INSERT INTO meta VALUES ('signing_key', ?) ON CONFLICT DO NOTHING"
 
@@ -66,7 +69,7 @@ def signing_key(database: Database) -> bytes:
     if not known:
         made = database.env.new_secret() + database.env.new_secret()
         known = database.write(lambda step: _make_key(step, made))
-    return bytes.fromhex(str(known[0][0]))
+    return _key_of(known[0][0])
 
 
 def unreadable_tokens(db: apsw.Connection) -> list[str]:
@@ -76,6 +79,18 @@ def unreadable_tokens(db: apsw.Connection) -> list[str]:
         for name, each in _read(db)
         if isinstance(each, Exception)
     ]
+
+
+def _key_of(text: Any) -> bytes:
+    """The stored key; a shorter one, which could be guessed, is no better than garbage."""
+    with suppress(*UNREADABLE):
+        key = bytes.fromhex(value_of("the signing key", Kind.TEXT, text))
+        if len(key) == KEY_BYTES:
+            return key
+    raise StoreCorruptError(
+        "the store's signing key (meta.value of 'signing_key') cannot be read: restore a backup, "
+        "or delete that row, and another key is made; clients of the service then lose their leases"
+    )
 
 
 def _make_key(step: Step, made: str) -> list[Any]:

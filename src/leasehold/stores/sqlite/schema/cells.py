@@ -49,6 +49,8 @@ SIGNED: Final = "typeof({0}) = 'integer'"
 MOMENT: Final = between(0, MOMENT_MAX)
 SECONDS: Final = f"typeof({{0}}) IN ('integer', 'real') AND {{0}} > 0 AND {{0}} <= {SECONDS_MAX}"
 TEXT: Final = read_as("text")
+# 32 bytes in hexadecimal digits: a shorter one could be guessed.
+SIGNING_KEY: Final = "length({0}) = 64 AND {0} NOT GLOB '*[^0-9a-f]*'"
 BYTES: Final = "typeof({0}) = 'blob'"
 STATUS: Final = either(STATUS_OF)
 ENDED: Final = either(STATUS_CODE[status] for status in sorted(TERMINAL))
@@ -80,6 +82,15 @@ BREAKER: Final = {
     "hold_micros": or_null(between(0, _HOLD_MICROS)),
 }
 
+_AUDIT: Final = {
+    "n": WHOLE,
+    "at": MOMENT,
+    "actor": TEXT,
+    "action": TEXT,
+    "count": WHOLE,
+    "detail": read_as("metadata"),
+}
+
 CELLS: Final[dict[str, dict[str, str]]] = {
     "store_state": {
         "one": either((1,)),
@@ -90,13 +101,14 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "clock": MOMENT,
         **BASIS,
     },
-    "meta": {"key": TEXT, "value": TEXT},
+    "meta": {"key": TEXT, "value": f"{TEXT} AND (key <> 'signing_key' OR {SIGNING_KEY})"},
     "lane": {
         "id": WHOLE,
         "queue": TEXT,
         "task": TEXT,
         **dict.fromkeys((*COUNTERS, *TOTALS), WHOLE),
         **BREAKER,
+        "made_at": MOMENT,
     },
     "job": {
         "seq": WHOLE,
@@ -145,7 +157,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "running": {
         **dict.fromkeys(
-            ("seq", "version", "attempts", "events", "leased_event", "moved_by"), WHOLE
+            (
+                *("seq", "version", "attempts", "events", "leased_event", "moved_by"),
+                "lease_micros",
+            ),
+            WHOLE,
         ),
         "worker": TEXT,
         **dict.fromkeys(("acquired_at", "expires_at", "heartbeat_at", "available_at"), MOMENT),
@@ -163,7 +179,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     },
     "attempt": {
         **dict.fromkeys(
-            ("seq", "version", "number", "attempts", "leased_event", "ended_event"), WHOLE
+            (
+                *("seq", "version", "number", "attempts", "leased_event", "ended_event"),
+                "lease_micros",
+            ),
+            WHOLE,
         ),
         "worker": TEXT,
         "started_at": MOMENT,
@@ -175,6 +195,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "expires_at": or_null(MOMENT),
         "heartbeat_at": or_null(MOMENT),
     },
+    "failed_job": {"seq": WHOLE, "count": WHOLE, "first_at": MOMENT, "last_at": MOMENT},
     "event": {
         **dict.fromkeys(("seq", "n", "attempts", "version"), WHOLE),
         "at": MOMENT,
@@ -195,21 +216,16 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     "log": {"seq": WHOLE, "n": WHOLE, "at": MOMENT, "line": TEXT},
     "worker": {
         "id": TEXT,
-        "host": TEXT,
-        "pid": WHOLE,
+        "host": or_null(TEXT),
+        "pid": or_null(WHOLE),
         "queues": read_as("names"),
         "slots": WHOLE,
         "started_at": MOMENT,
         "heartbeat_at": MOMENT,
+        "is_consumer": between(0, 1),
     },
-    "audit": {
-        "n": WHOLE,
-        "at": MOMENT,
-        "actor": TEXT,
-        "action": TEXT,
-        "count": WHOLE,
-        "detail": read_as("metadata"),
-    },
+    "audit": _AUDIT,
+    "audit_archive": _AUDIT,
     "dependent": {
         "seq": WHOLE,
         "policy": either(POLICY_OF),
@@ -220,6 +236,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     "blocker": {"needs": WHOLE, "seq": WHOLE},
     "resolving": {"seq": WHOLE, "purged": between(0, 1)},
     "raised": {"seq": WHOLE, "base": between(0, 100)},
+    "inheriting": {
+        "seq": WHOLE,
+        "compared_to": or_null(between(-1, WHOLE_MAX)),
+        "is_suspect": between(0, 1),
+    },
     "schedule": {
         "name": TEXT,
         "draft": read_as("schedule"),
@@ -237,6 +258,8 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "config": read_as("config"),
         **dict.fromkeys(("older_at", "newer_at"), or_null(MOMENT)),
         **dict.fromkeys(("older_ended", "newer_ended"), or_null(WHOLE)),
+        **dict.fromkeys(("created_at", "changed_at"), or_null(MOMENT)),
+        **dict.fromkeys(("created_by", "changed_by"), or_null(TEXT)),
     },
     "bucket": {"queue": TEXT, "name": TEXT, "full_at": between(0, MOMENT_MAX * 30)},
     "setting": {"name": TEXT, "value": read_as("json")},
@@ -253,11 +276,11 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "bound": or_null(WHOLE),
     },
     "archive": {
-        **dict.fromkeys(("day", "seq", "attempts"), WHOLE),
+        **dict.fromkeys(("day", "seq", "attempts", "failure_count"), WHOLE),
         **dict.fromkeys(("id", "queue", "task"), TEXT),
         "status": ENDED,
         **dict.fromkeys(("created_at", "finished_at", "archived_at"), MOMENT),
-        "started_at": or_null(MOMENT),
+        **dict.fromkeys(("started_at", "first_failed_at", "last_failed_at"), or_null(MOMENT)),
         **dict.fromkeys(
             ("error_type", "error_message", "reason", "result", "parent_id"), or_null(TEXT)
         ),
@@ -284,7 +307,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "queue": TEXT,
         "at": WHOLE,
         **dict.fromkeys((*SUMMED, "pending_before", "pending", "deepest"), WHOLE),
-        "measures": read_as("measures"),
+        "measures": f"{BYTES} AND reads_as('measures', {{0}})",
     },
     "failure": {
         **dict.fromkeys(("fingerprint", "queue", "task", "error_type", "message", "frame"), TEXT),

@@ -103,7 +103,7 @@ def sound_row(table: str) -> str:
 _INSTEAD: Final[dict[str, dict[str, str]]] = {
     "lane": {
         **dict.fromkeys(("queue", "task"), "'unreadable'"),
-        **dict.fromkeys((*COUNTERS, *TOTALS), "0"),
+        **dict.fromkeys((*COUNTERS, *TOTALS, "made_at"), "0"),
         **dict.fromkeys(BREAKER, "NULL"),
     },
     "finished": {"status": "6", "reason": "NULL"},
@@ -113,7 +113,7 @@ _INSTEAD: Final[dict[str, dict[str, str]]] = {
 """What is shown in place of damaged cells: these rows stand for jobs, and are not left out."""
 _HIDDEN: Final = (
     "archive", "cleanup", "measured", "change", "reply", "dependency", "key_lane", "failure",
-    "worker_total",
+    "failed_job", "worker_total",
 )  # fmt: skip
 """The damaged rows of these are left out."""
 
@@ -165,7 +165,7 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "retry": retry_of,
     "metadata": metadata_of,
     "names": msgspec.json.Decoder(list[str]).decode,
-    "measures": msgspec.json.Decoder(dict[int, Measurements]).decode,
+    "measures": msgspec.msgpack.Decoder(dict[int, Measurements]).decode,
     "ids": msgspec.json.Decoder(tuple[str, ...]).decode,
     "schedule": msgspec.json.Decoder(ScheduleDraft).decode,
     "config": msgspec.json.Decoder(QueueConfig).decode,

@@ -29,6 +29,7 @@ from leasehold.stores.sqlite.schema.rows import (
     Kind,
     guarded,
     metadata_of,
+    moment,
     problem_of,
     retry_of,
     seconds_of,
@@ -48,7 +49,7 @@ class Column(NamedTuple):
 
 DEPENDS_ON: Final = "SELECT id FROM dependency WHERE seq = ? ORDER BY n"
 _COLUMNS: Final = (
-    Column("number", "job.seq", Kind.WHOLE),
+    Column("number", "job.seq", Kind.WHOLE, 0),
     Column("id", "job.id", Kind.TEXT, "unreadable"),
     Column("queue", "lane.queue", Kind.TEXT, "unreadable"),
     Column("task", "lane.task", Kind.TEXT, "unreadable"),
@@ -102,6 +103,9 @@ _COLUMNS: Final = (
     Column("the dependency policy", "dependent.policy", Kind.WHOLE_OR_NULL),
     Column("the inherited priority", "raised.base", Kind.WHOLE_OR_NULL),
     Column("limit_key", "job.limit_key", Kind.TEXT_OR_NULL),
+    Column("failure_count", "coalesce(failed_job.count, 0)", Kind.WHOLE, 0),
+    Column("first_failed_at", "failed_job.first_at", Kind.MOMENT_OR_NULL),
+    Column("last_failed_at", "failed_job.last_at", Kind.MOMENT_OR_NULL),
 )  # fmt: skip
 # What no snapshot tells, but a lease or a settlement needs.
 _BESIDES: Final = (
@@ -112,6 +116,7 @@ _BESIDES: Final = (
         Kind.WHOLE,
     ),
     Column("leased_event", "running.leased_event", Kind.WHOLE_OR_NULL),
+    Column("lease_micros", "running.lease_micros", Kind.WHOLE_OR_NULL),
     Column("the parent_id of its place", "ready.parent_id", Kind.TEXT_OR_NULL),
     Column("the time until which it waits", "dependent.due", Kind.MOMENT_OR_NULL),
     Column("the time when it is due", "waiting.due", Kind.MOMENT_OR_NULL),
@@ -130,6 +135,7 @@ _FROM: Final = f"""
     LEFT JOIN raised ON raised.seq = job.seq
     LEFT JOIN progress ON progress.seq = job.seq
     LEFT JOIN dependent ON dependent.seq = job.seq
+    LEFT JOIN failed_job ON failed_job.seq = job.seq
 """
 JOB: Final = f"SELECT {', '.join(each.expression for each in _COLUMNS)} {_FROM.format('')}"
 """One row per job, for `job_of`."""
@@ -278,7 +284,8 @@ def job_of(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
      lease_seconds, deadline, start_by, result_ttl_seconds, retry, metadata, key, parent_id, codec,
      payload, status, version, attempts_spent, run_at, worker, acquired_at, expires_at,
      heartbeat_at, cancel_reason, finished_at, started_at, result, result_codec, reason, since,
-     progress, policy, base, limit_key) = row  # fmt: skip
+     progress, policy, base, limit_key, failure_count, first_failed_at,
+     last_failed_at) = row  # fmt: skip
     for name, seconds in (
         ("timeout_seconds", timeout_seconds),
         ("lease_seconds", lease_seconds),
@@ -308,26 +315,29 @@ def job_of(db: apsw.Connection, row: tuple[Any, ...]) -> Job:
         created_at=from_micros(created_at),
         updated_at=from_micros(max(finished_at or since or heartbeat_at or run_at, created_at)),
         run_at=from_micros(run_at),
-        deadline=_moment(deadline),
-        started_at=_moment(started_at),
-        completed_at=_moment(finished_at),
+        deadline=moment(deadline),
+        started_at=moment(started_at),
+        completed_at=moment(finished_at),
         attempts=attempts_spent,
         max_retries=max_retries,
         allowance=allowance,
         retry=None if retry is None else retry_of(retry),
         timeout_seconds=timeout_seconds,
         lease_seconds=lease_seconds,
-        start_by=_moment(start_by),
+        start_by=moment(start_by),
         result_ttl_seconds=result_ttl_seconds,
         worker=worker,
         lease_version=version,
-        lease_acquired_at=_moment(acquired_at),
-        lease_expires_at=_moment(expires_at),
-        heartbeat_at=_moment(heartbeat_at),
+        lease_acquired_at=moment(acquired_at),
+        lease_expires_at=moment(expires_at),
+        heartbeat_at=moment(heartbeat_at),
         cancel_requested=cancel_reason,
         result_data=result,
         result_codec=result_codec or "json",
         error=error,
+        failure_count=failure_count,
+        first_failed_at=moment(first_failed_at),
+        last_failed_at=moment(last_failed_at),
         reason=reason,
         progress=None if progress is None else msgspec.json.decode(progress),
         metadata=None if metadata is None else metadata_of(metadata),
@@ -347,7 +357,3 @@ def _check_types(types: tuple[type, ...]) -> None:
             raise TypeError(f"{column.name} is of another type: {found.__name__}")
     if len(_known_types) < KNOWN_TYPES_MAX:
         _known_types.add(types)
-
-
-def _moment(micros: int | None) -> Any:
-    return None if micros is None else from_micros(micros)

@@ -11,6 +11,7 @@ Statuses and events as the small numbers that are stored. Never renumber: append
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final, get_args
 
@@ -21,6 +22,7 @@ from leasehold.core.model.job import DependencyPolicy
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.retry import RetryPolicy
 from leasehold.core.model.status import TERMINAL, Event, Status
+from leasehold.env import from_micros
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
 """What making values of a row may raise if the row is not as it should be."""
@@ -141,6 +143,11 @@ def metadata_of(text: str) -> dict[str, Any]:
         return _metadata.decode(text)
     except msgspec.MsgspecError as error:
         raise ValueError(f"bad metadata: {error}") from None
+
+
+def moment(micros: int | None) -> datetime | None:
+    """A stored moment, where there is one."""
+    return None if micros is None else from_micros(micros)
 
 
 def problem_of(error: BaseException) -> str:

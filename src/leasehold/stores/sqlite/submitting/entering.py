@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import apsw
+
 from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.rules.dependencies import SortedOut
-from leasehold.core.rules.replies import check_request_id, keep_submit, submit_again
+from leasehold.core.rules.replies import (
+    check_request_id,
+    digest_of_submit,
+    keep_submit,
+    submit_again,
+)
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.submitting.gate import Lanes
 from leasehold.stores.sqlite.submitting.submit import PlainSubmit
@@ -35,19 +42,24 @@ def submit_once(
 ) -> list[Submitted | LeaseholdError]:
     """The same, or the answer to it when it was carried out before under this id."""
     check_request_id(request_id)
-    with database.read() as db:
+    digest = digest_of_submit(drafts, partial=partial)
+
+    def answered(db: apsw.Connection) -> list[Submitted | LeaseholdError] | None:
         before = remembered.find_reply(db, request_id, database.now(db))
-    if before is not None:
-        return SortedOut.of(drafts).woven(submit_again(before))
+        return None if before is None else submit_again(before, digest)
+
+    answers = database.look(answered)
+    if answers is not None:
+        return SortedOut.of(drafts).woven(answers)
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
         def once(step: Step) -> Stored:
             before = remembered.find_reply(step.db, request_id, step.now)
             if before is not None:
-                return submit_again(before)
+                return submit_again(before, digest)
             answers = operation(step)
             if not isinstance(answers, LeaseholdError):
-                remembered.keep_reply(step, request_id, keep_submit(answers))
+                remembered.keep_reply(step, request_id, keep_submit(answers, digest))
             return answers
 
         return database.write(once)

@@ -94,7 +94,9 @@ class GateBook(BucketBook):
 
 
 FIND: Final = "SELECT id FROM lane WHERE queue = ? AND task = ?"
-MAKE: Final = "INSERT INTO lane (queue, task) VALUES (?, ?) ON CONFLICT DO NOTHING"
+MAKE: Final = """
+    INSERT INTO lane (queue, task, made_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+"""
 
 STATS: Final = (  # every name in it is our own
     "SELECT "  # noqa: S608
@@ -123,7 +125,7 @@ class Lanes:
             return known
         row = step.execute(FIND, (queue, task)).fetchone()
         if row is None:
-            step.execute(MAKE, (queue, task))
+            step.execute(MAKE, (queue, task, step.now))
             step.new_lanes.add((queue, task))
             return step.db.last_insert_rowid()
         number = int(row[0])

@@ -30,10 +30,6 @@ WAITING_ABOVE: Final = """
         AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
 """
 # What has ended waits for nothing, and is not put anywhere any more.
-NEEDS: Final = """
-    SELECT needs FROM blocker
-    WHERE seq = ? AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
-"""
 NEEDS_FROM: Final = """
     SELECT needs, coalesce(raised.base, job.priority)
     FROM blocker INDEXED BY blocker_by_seq CROSS JOIN job ON job.seq = needs
@@ -89,7 +85,7 @@ _TOO_HIGH: Final = """
 
 
 class Bases:
-    """See `leasehold.core.rules.inheritance.SpreadingBases`; jobs go by their numbers."""
+    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their numbers."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
@@ -99,9 +95,6 @@ class Bases:
 
     def base_of(self, seq: int) -> int:
         return self._number(BASE, seq)
-
-    def needs_of(self, seq: int) -> list[int]:
-        return [needed for (needed,) in _all(self._step, NEEDS, seq)]
 
     def waiting_for(self, seq: int) -> Iterable[tuple[int, int]]:
         found: Any = self._step.db.cursor().execute(WAITING_FOR, (seq,))
@@ -118,9 +111,6 @@ class Bases:
             if standing is not None:
                 ready.move(step, [standing])
                 step.hints.ready = True
-
-    def suspect(self, jobs: Iterable[int]) -> None:
-        self._step.lowered.update(jobs)
 
     def _number(self, statement: str, seq: int) -> int:
         row: Any = self._step.execute(statement, (seq,)).fetchone()

@@ -21,7 +21,9 @@ from leasehold.stores.sqlite.rules.schedules import go_on_from
 from leasehold.stores.sqlite.writing.step import Step
 
 RUNNING: Final = "SELECT count(*) FROM running"
-WORKERS: Final = "SELECT id, host, pid FROM worker ORDER BY id"
+# A consumer that holds no job goes by no time of the store's; its next lease enters it again.
+FORGET_CONSUMERS: Final = "DELETE FROM worker WHERE is_consumer"
+WORKERS: Final = "SELECT id, host, pid FROM worker WHERE NOT is_consumer ORDER BY id"
 QUEUES: Final = "SELECT DISTINCT queue FROM lane"
 
 # ?1 is the new time, ?2 the old one. Those that go by when a job was created or began to wait come
@@ -48,16 +50,26 @@ HAPPENED: Final = {
     "waiting": ("since",),
     "finished": ("finished_at", "started_at", "available_at"),
     "attempt": ("started_at", "ended_at", "expires_at", "heartbeat_at"),
+    "failed_job": ("first_at", "last_at"),
     "event": ("at",),
     "log": ("at",),
     "schedule": ("created_at", "updated_at", "last_at"),
     "audit": ("at",),
+    "audit_archive": ("at",),
+    "lane": ("made_at",),
     "reply": ("at",),
-    "queue": ("older_at", "newer_at"),
+    "queue": ("older_at", "newer_at", "created_at", "changed_at"),
     "cleanup": ("started_at", "active_at", "ended_at"),
     "failure": ("first_at", "last_at"),
     "worker_total": ("first_at", "last_at"),
-    "archive": ("created_at", "started_at", "finished_at", "archived_at"),
+    "archive": (
+        "created_at",
+        "started_at",
+        "finished_at",
+        "archived_at",
+        "first_failed_at",
+        "last_failed_at",
+    ),
 }
 KEYS: Final = ("idempotency", "pruned_key")
 ARCHIVE_DAYS: Final = "UPDATE archive SET day = ?1 WHERE day > ?1"
@@ -72,6 +84,7 @@ def repair(step: Step, reading: ClockReading, actor: str) -> ClockRepair:
     if before - now <= TOLERANCE_MICROS:
         return ClockRepair(before=from_micros(before), after=from_micros(before), changed={})
     _refuse_while_somebody_works(step)
+    step.execute(FORGET_CONSUMERS)
     changed = _set_back(step, now, before)
     step.execute(OPEN_MINUTE, (now // MINUTE_MICROS,))
     for (queue,) in step.execute(QUEUES).fetchall():

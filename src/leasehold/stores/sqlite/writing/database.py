@@ -138,6 +138,7 @@ class Database:
         self.readers.close()
         self.turn.close()
         self.writer.close()
+        self.watch.all_closed()
         forks.forget(self)
 
     # -- forks (see forks.py) ----------------------------------------------------------------

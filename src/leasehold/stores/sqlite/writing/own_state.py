@@ -37,7 +37,7 @@ from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.cells import BASIS, CELLS, COUNTERS, TOTALS
 from leasehold.stores.sqlite.schema.damaged_cells import Damage
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF
+from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF, WHOLE_MAX
 
 logger = logging.getLogger("leasehold.store")
 
@@ -55,8 +55,10 @@ _LAST_CREATED: Final = "SELECT created_at FROM job ORDER BY seq DESC LIMIT 1"
 _LAST_MINUTE: Final = f"""
     SELECT max(at) FROM span WHERE resolution = {Resolution.MINUTE:d} AND typeof(at) = 'integer'
 """  # noqa: S608  # our own number
+# A job whose number cannot be right is above everything, and no reason to begin elsewhere.
 _TOO_LOW: Final = f"""
-    SELECT {_WHOLE.format("next_seq")} AND next_seq <= (SELECT max(seq) FROM job) FROM store_state
+    SELECT {_WHOLE.format("next_seq")}
+        AND next_seq <= (SELECT max(seq) FROM job WHERE seq <= {WHOLE_MAX}) FROM store_state
 """  # noqa: S608  # our own names
 _RECOUNT: Final = """
     SELECT status, priority, count(*) FROM (
@@ -70,7 +72,7 @@ _FORGET_MEASURED: Final = """
 """
 BEGUN_ANEW: Final = (
     "measured", "span", "bucket", "change", "reply", "cleanup", "rescoring", "pruned_key",
-    "key_lane", "resting", "failure", "worker_total",
+    "key_lane", "resting", "failure", "failed_job", "worker_total", "inheriting",
 )  # fmt: skip
 # A key whose time to rest cannot be read is looked at again at once.
 _IS_MOMENT: Final = CELLS["resting"]["until"].format("until")
@@ -153,6 +155,8 @@ def put_lanes_right(db: apsw.Connection) -> int:
         columns = {damage.column for damage in damaged}
         changes = _counted(db, lane) | {name: 0 for name in TOTALS if name in columns}
         changes |= {name: f"unreadable-{lane}" for name in _NAMES if name in columns}
+        if "made_at" in columns:
+            changes["made_at"] = 0  # It is not known any more.
         if columns & _CLOSED.keys():
             changes |= _CLOSED
         _update(db, "lane", changes, lane)

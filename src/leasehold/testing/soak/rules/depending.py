@@ -61,7 +61,9 @@ def a_bad_end_is_told_to_all_that_wait(step: Step) -> int:
 def a_job_counts_with_the_priority_of_those_that_wait_for_it(step: Step) -> int:
     jobs = step.after.jobs
     waiting = [job for job in jobs.values() if job.status is Status.BLOCKED]
-    if not waiting or step.book.replayed or step.used_again:
+    # Who was submitted when a dependency had ended does not wait for it once that is replayed.
+    replayed = step.book.replayed or step.happened(Event.REPLAYED)
+    if not waiting or replayed or step.used_again:
         return 0
     bases: dict[str, int] = {job.id: job.priority for job in jobs.values() if not job.is_terminal}
     for _ in range(len(waiting)):

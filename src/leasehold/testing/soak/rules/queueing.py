@@ -37,6 +37,7 @@ def fits(where: JobFilter, job: Job) -> bool:
         and (where.statuses is None or job.status in where.statuses)
         and (where.tasks is None or job.task in where.tasks)
         and (where.parent_id is None or job.parent_id == where.parent_id)
+        and (where.limit_key is None or job.limit_key == where.limit_key)
         and (where.priority_min is None or job.priority >= where.priority_min)
         and (where.priority_max is None or job.priority <= where.priority_max)
         and all(metadata.get(name) == value for name, value in (where.metadata or {}).items())

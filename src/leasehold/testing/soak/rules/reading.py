@@ -32,6 +32,18 @@ def a_search_finds_what_fits(step: Step) -> int:
     return 1
 
 
+@rule("SEA-3")
+def a_count_is_what_fits(step: Step) -> int:
+    if step.method != "count":
+        return 0
+    fitting = sum(fits(step.call.get("where"), job) for job in step.after.jobs.values())
+    counted, counted_max = step.answer, step.call.get("counted_max")
+    wanted = fitting if counted.is_exact else counted_max
+    assert counted.jobs == wanted, f"{fitting} fit, and {counted} are counted"
+    assert counted.is_exact or fitting > counted_max, f"{fitting} fit, and {counted} are counted"
+    return 1
+
+
 @rule("FID-1")
 def ids_are_found_by_their_beginning(step: Step) -> int:
     if step.method != "find_ids":

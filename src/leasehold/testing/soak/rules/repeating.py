@@ -15,8 +15,9 @@ def repeated(step: Step) -> Call | None:
     return asked if isinstance(asked, Call) else None
 
 
-def is_of_another_kind(step: Step, asked: Call) -> bool:
-    return step.book.requests[asked.request_id or ""].asked.method != asked.method
+def is_another(step: Step, asked: Call) -> bool:
+    """Whether the id was used for another request."""
+    return step.book.requests[asked.request_id or ""].asked != asked
 
 
 @rule("RPT-1")
@@ -27,7 +28,7 @@ def a_repeated_request_does_nothing_and_is_answered_alike(step: Step) -> int:
     assert step.events == [], f"{step.events}"
     assert step.after.jobs == step.before.jobs, "a job has changed"
     assert step.after.stats == step.before.stats, "it was counted"
-    if is_of_another_kind(step, asked):
+    if is_another(step, asked):
         return 0
     first, again = step.book.requests[asked.request_id or ""].answer, step.answer.answer
     if isinstance(first, Exchange):
@@ -37,9 +38,9 @@ def a_repeated_request_does_nothing_and_is_answered_alike(step: Step) -> int:
 
 
 @rule("RPT-3")
-def an_id_is_for_one_kind_of_request(step: Step) -> int:
+def an_id_is_for_one_request(step: Step) -> int:
     asked = repeated(step)
-    if asked is None or not is_of_another_kind(step, asked):
+    if asked is None or not is_another(step, asked):
         return 0
     assert isinstance(step.answer.answer, InvalidJobError), f"{step.answer.answer!r}"
     return 1
@@ -48,7 +49,7 @@ def an_id_is_for_one_kind_of_request(step: Step) -> int:
 @rule("RPT-5")
 def a_repeated_exchange_has_the_leases_that_last(step: Step) -> int:
     asked = repeated(step)
-    if asked is None or asked.method != "exchange" or is_of_another_kind(step, asked):
+    if asked is None or asked.method != "exchange" or is_another(step, asked):
         return 0
     first = step.book.requests[asked.request_id or ""].answer
     lasting = [(each.job_id, each.version) for each in first.leases if _is_held(step, each)]

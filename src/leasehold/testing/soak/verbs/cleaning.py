@@ -69,4 +69,9 @@ def search_archive(scene: Scene) -> Call:
     where = scene.random.choice(
         (JobFilter(), JobFilter(tasks=("work",)), JobFilter(priority_min=1))
     )
-    return call("search_archive", where=where, limit=scene.random.choice((3, 100)))
+    return call(
+        "search_archive",
+        where=where,
+        slowest_first=scene.random.choice((False, True)),
+        limit=scene.random.choice((3, 100)),
+    )

@@ -24,6 +24,11 @@ def search(scene: Scene) -> Call:
     )
 
 
+@verb("count", 2, Feature.READS)
+def count(scene: Scene) -> Call:
+    return call("count", where=job_filter(scene), counted_max=scene.random.choice((2, 10_000)))
+
+
 @verb("follow", 3, Feature.READS)
 def follow(scene: Scene) -> Call:
     return call(FOLLOW, limit=scene.random.choice((1, 3, 1000)))

@@ -15,11 +15,13 @@ def send_again(scene: Scene) -> Call | None:
 
 @verb("send another request under its id", 1, Feature.REPEATS)
 def send_another(scene: Scene) -> Call | None:
-    """A caller that gives one id to two requests, of which one submits and one leases."""
+    """A caller that gives one id to two requests, of one kind or of two."""
     requests = list(scene.book.requests.values())[-20:]
     if not requests:
         return None
     asked = scene.random.choice(requests).asked
-    if asked.method == "submit":
-        return Call("exchange", {"settlements": [], "request": None}, asked.request_id)
-    return Call("submit", {"drafts": [], "partial": False}, asked.request_id)
+    others = (
+        Call("exchange", {"settlements": [], "request": None}, asked.request_id),
+        Call("submit", {"drafts": [], "partial": False}, asked.request_id),
+    )
+    return scene.random.choice([other for other in others if other != asked])

@@ -81,6 +81,7 @@ CREATE TABLE lane (
     failures_in_row          bigint NOT NULL DEFAULT 0,
     held_until               bigint,
     hold_micros              bigint,
+    made_at                  bigint NOT NULL,  -- when its first job came
     UNIQUE (queue, task)
 ) WITH (fillfactor = 50);
 
@@ -122,6 +123,7 @@ CREATE TABLE lane_delta (
 -- The counters as they are now, for who only reads.
 CREATE VIEW lane_now AS
 SELECT lane.id, lane.queue, lane.task, lane.failures_in_row, lane.held_until, lane.hold_micros,
+       lane.made_at,
        lane.scheduled + coalesce(delta.scheduled, 0) AS scheduled,
        lane.blocked + coalesce(delta.blocked, 0) AS blocked,
        lane.pending + coalesce(delta.pending, 0) AS pending,
@@ -280,8 +282,7 @@ CREATE TABLE resting (
     until bigint NOT NULL,
     PRIMARY KEY (queue, key)
 );
-CREATE INDEX resting_by_time ON resting (until);
-CREATE INDEX resting_in_queue ON resting (queue, until);
+CREATE INDEX resting_by_time ON resting (queue, until);
 
 -- Scheduled, failed and blocked jobs; due is NULL for the blocked.
 CREATE TABLE waiting (
@@ -309,7 +310,7 @@ CREATE TABLE running (
     leased_event  integer NOT NULL,
     available_at  bigint NOT NULL,
     cancel_reason text COLLATE "C",
-    moved_by      bigint NOT NULL DEFAULT 0  -- how far the clock moved on without its holder
+    lease_micros  bigint NOT NULL  -- how long it was to be when it was granted
 );
 
 -- Completed, dead and cancelled jobs.
@@ -349,10 +350,22 @@ CREATE TABLE attempt (
     note          bytea,
     expires_at    bigint,
     heartbeat_at  bigint,
+    lease_micros  bigint NOT NULL,  -- how long its lease was to be when it was granted
     PRIMARY KEY (seq, version)
 );
 
--- Every other history event. (The first one, created, is told by the job's own row.)
+-- Jobs of which an attempt failed or was lost: how many, the first and the last. It counts on when
+-- attempt records have reached their bound; jobs that never fail have no row.
+CREATE TABLE failed_job (
+    seq      bigint PRIMARY KEY,
+    count    bigint NOT NULL,
+    first_at bigint NOT NULL,
+    last_at  bigint NOT NULL
+);
+
+-- Every other history event. (The first one, created, is told by the job's own row.) Words that are
+-- the same for every job are made when somebody reads; the message of a lease whose attempt record
+-- had to go is when it was to end.
 CREATE TABLE event (
     seq      bigint NOT NULL,
     n        bigint NOT NULL,
@@ -391,17 +404,27 @@ CREATE TABLE log (
 
 CREATE TABLE worker (
     id           text COLLATE "C" PRIMARY KEY,
-    host         text COLLATE "C" NOT NULL,
-    pid          bigint NOT NULL,
+    host         text COLLATE "C",
+    pid          bigint,
     queues       text COLLATE "C" NOT NULL,
     slots        bigint NOT NULL,
     started_at   bigint NOT NULL,
     heartbeat_at bigint NOT NULL,
-    life         integer NOT NULL  -- the number of the session lock that proves it alive; 0 for none
+    life         integer NOT NULL, -- the number of the session lock that proves it alive; 0 for none
+    is_consumer  boolean NOT NULL  -- entered by its leases, not by itself
 );
 
 CREATE TABLE audit (
     n      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at     bigint NOT NULL,
+    actor  text COLLATE "C" NOT NULL,
+    action text COLLATE "C" NOT NULL,
+    count  bigint NOT NULL,
+    detail text COLLATE "C" NOT NULL
+);
+-- Audit records that clean-ups have put away: all of them have lower numbers than those above.
+CREATE TABLE audit_archive (
+    n      bigint PRIMARY KEY,
     at     bigint NOT NULL,
     actor  text COLLATE "C" NOT NULL,
     action text COLLATE "C" NOT NULL,
@@ -453,6 +476,14 @@ CREATE TABLE raised (
     base smallint NOT NULL
 );
 
+-- Where changes of those priorities have not reached everybody yet: there were too many jobs for one
+-- write, and the next goes on.
+CREATE TABLE inheriting (
+    seq         bigint PRIMARY KEY,
+    compared_to bigint,          -- its priority has changed; what it waits for, up to this number, knows
+    is_suspect  boolean NOT NULL -- somebody may not raise it any more
+);
+
 -- Schedules: jobs that are submitted again and again. Times are microseconds since 1970, UTC.
 CREATE TABLE schedule (
     name        text COLLATE "C" PRIMARY KEY,
@@ -480,7 +511,11 @@ CREATE TABLE queue (
     older_at     bigint,
     older_ended  bigint,
     newer_at     bigint,
-    newer_ended  bigint
+    newer_ended  bigint,
+    created_at   bigint,  -- NULL if nobody created it: it came with its first job
+    created_by   text COLLATE "C",
+    changed_at   bigint,
+    changed_by   text COLLATE "C"
 );
 
 -- Token buckets that are not full: when each will be, in nanoseconds since 1970.
@@ -523,6 +558,8 @@ CREATE TABLE cleanup (
     results_dropped   bigint NOT NULL,
     histories_dropped bigint NOT NULL,
     archive_dropped   bigint NOT NULL,
+    audit_archived    bigint NOT NULL,
+    audit_dropped     bigint NOT NULL,
     writes            bigint NOT NULL,
     lock_micros       bigint NOT NULL,
     phase             smallint NOT NULL,  -- the numbers in core/rules/cleanup_store.py
@@ -532,11 +569,9 @@ CREATE TABLE cleanup (
     bound             bigint            -- the job number at which the phase ends, once that is known
 );
 
--- The archive: one partition per day on which jobs were archived. The day leads the primary key of a
--- table WITHOUT ROWID, so a day is one contiguous piece of the tree: new jobs are added at its right
--- end, and the oldest day is cut off at its left, some hundred rows a write. A table per day could be
--- dropped by one statement, but not in bounded time: with auto_vacuum every page of it is visited
--- under the write lock, and each new table makes every process prepare all its statements again.
+-- The archive, by the day on which jobs were archived: the oldest day is dropped, some hundred rows a
+-- write. One table, not a partition for each day: making one takes a lock that every reader of the
+-- archive waits for.
 CREATE TABLE archive (
     day           bigint NOT NULL,  -- of archived_at, counted from 1970, UTC
     seq           bigint NOT NULL,
@@ -555,10 +590,20 @@ CREATE TABLE archive (
     result        text COLLATE "C",  -- its summary
     metadata      text COLLATE "C",
     parent_id     text COLLATE "C",
+    failure_count   bigint NOT NULL,
+    first_failed_at bigint,
+    last_failed_at  bigint,
+    run_micros      bigint GENERATED ALWAYS AS (
+        CASE WHEN started_at IS NOT NULL THEN greatest(0, finished_at - started_at) END) STORED,
     PRIMARY KEY (day, seq)
 );
 -- "What became of job X" must not read ninety days.
 CREATE INDEX archive_by_id ON archive (id);
+-- The orders in which it is searched.
+CREATE INDEX archive_by_task ON archive (task, day, seq);
+CREATE INDEX archive_by_run ON archive (run_micros, day, seq) WHERE run_micros IS NOT NULL;
+CREATE INDEX archive_by_task_and_run ON archive (task, run_micros, day, seq)
+    WHERE run_micros IS NOT NULL;
 
 -- Idempotency keys stand for 24 hours, also if their job is pruned before.
 CREATE TABLE pruned_key (
@@ -588,8 +633,8 @@ CREATE TABLE measured (
 );
 
 -- What happened, by resolution (the numbers in core/rules/sampling.py): the counters as they were at the last
--- look, each minute in which anything happened, and the sums of the minutes of each day. `measures` is a
--- JSON object: by measure, what its durations add up to, and how many fell into each bucket.
+-- look, each minute in which anything happened, and the sums of the minutes of each day. `measures` is
+-- MessagePack: by measure, what its durations add up to, and how many fell into each bucket.
 CREATE TABLE span (
     resolution         smallint NOT NULL,
     queue              text COLLATE "C" NOT NULL,
@@ -614,7 +659,7 @@ CREATE TABLE span (
     pending_before     bigint NOT NULL,
     pending            bigint NOT NULL,
     deepest            bigint NOT NULL,
-    measures           text NOT NULL,
+    measures           bytea NOT NULL,
     PRIMARY KEY (resolution, queue, at)
 );
 -- To read the latest of all queues, and to forget the oldest of whichever.

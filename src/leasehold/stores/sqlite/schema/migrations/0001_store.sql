@@ -79,6 +79,8 @@ CREATE TABLE lane (
     pending_medium           INTEGER NOT NULL DEFAULT 0,
     pending_high             INTEGER NOT NULL DEFAULT 0,
     pending_critical         INTEGER NOT NULL DEFAULT 0,
+    -- When its first job came.
+    made_at                  INTEGER NOT NULL DEFAULT 0,
     UNIQUE (queue, task)
 );
 
@@ -177,8 +179,7 @@ CREATE TABLE resting (
     until INTEGER NOT NULL,
     PRIMARY KEY (queue, key)
 ) WITHOUT ROWID;
-CREATE INDEX resting_by_time ON resting (until);
-CREATE INDEX resting_in_queue ON resting (queue, until);
+CREATE INDEX resting_by_time ON resting (queue, until);
 
 -- Scheduled, failed and blocked jobs; due is NULL for the blocked.
 CREATE TABLE waiting (
@@ -206,7 +207,8 @@ CREATE TABLE running (
     leased_event  INTEGER NOT NULL,
     available_at  INTEGER NOT NULL,
     cancel_reason TEXT,
-    moved_by      INTEGER NOT NULL DEFAULT 0  -- how far the clock moved on without its holder
+    moved_by      INTEGER NOT NULL DEFAULT 0, -- how far the clock moved on without its holder
+    lease_micros  INTEGER NOT NULL            -- how long it was to be when it was granted
 );
 
 -- Completed, dead and cancelled jobs.
@@ -246,10 +248,22 @@ CREATE TABLE attempt (
     note          BLOB,
     expires_at    INTEGER,
     heartbeat_at  INTEGER,
+    lease_micros  INTEGER NOT NULL,  -- how long its lease was to be when it was granted
     PRIMARY KEY (seq, version)
 ) WITHOUT ROWID;
 
--- Every other history event. (The first one, created, is told by the job's own row.)
+-- Jobs of which an attempt failed or was lost: how many, the first and the last. It counts on when
+-- attempt records have reached their bound; jobs that never fail have no row.
+CREATE TABLE failed_job (
+    seq      INTEGER PRIMARY KEY,
+    count    INTEGER NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at  INTEGER NOT NULL
+);
+
+-- Every other history event. (The first one, created, is told by the job's own row.) Words that are
+-- the same for every job are made when somebody reads; the message of a lease whose attempt record
+-- had to go is when it was to end.
 CREATE TABLE event (
     seq      INTEGER NOT NULL,
     n        INTEGER NOT NULL,
@@ -288,15 +302,26 @@ CREATE TABLE log (
 
 CREATE TABLE worker (
     id           TEXT PRIMARY KEY,
-    host         TEXT NOT NULL,
-    pid          INTEGER NOT NULL,
+    host         TEXT,
+    pid          INTEGER,
     queues       TEXT NOT NULL,
     slots        INTEGER NOT NULL,
     started_at   INTEGER NOT NULL,
-    heartbeat_at INTEGER NOT NULL
+    heartbeat_at INTEGER NOT NULL,
+    is_consumer  INTEGER NOT NULL  -- entered by its leases, not by itself
 ) WITHOUT ROWID;
 
+-- No number is used twice, even when every record has gone to the archive.
 CREATE TABLE audit (
+    n      INTEGER PRIMARY KEY AUTOINCREMENT,
+    at     INTEGER NOT NULL,
+    actor  TEXT NOT NULL,
+    action TEXT NOT NULL,
+    count  INTEGER NOT NULL,
+    detail TEXT NOT NULL
+);
+-- Audit records that clean-ups have put away: all of them have lower numbers than those above.
+CREATE TABLE audit_archive (
     n      INTEGER PRIMARY KEY,
     at     INTEGER NOT NULL,
     actor  TEXT NOT NULL,
@@ -383,7 +408,11 @@ CREATE TABLE queue (
     older_at     INTEGER,
     older_ended  INTEGER,
     newer_at     INTEGER,
-    newer_ended  INTEGER
+    newer_ended  INTEGER,
+    created_at   INTEGER,  -- NULL if nobody created it: it came with its first job
+    created_by   TEXT,
+    changed_at   INTEGER,
+    changed_by   TEXT
 ) WITHOUT ROWID;
 
 -- Token buckets that are not full: when each will be, in nanoseconds since 1970.
@@ -426,6 +455,8 @@ CREATE TABLE cleanup (
     results_dropped   INTEGER NOT NULL,
     histories_dropped INTEGER NOT NULL,
     archive_dropped   INTEGER NOT NULL,
+    audit_archived    INTEGER NOT NULL,
+    audit_dropped     INTEGER NOT NULL,
     writes            INTEGER NOT NULL,
     lock_micros       INTEGER NOT NULL,
     phase             INTEGER NOT NULL,  -- the numbers in core/rules/cleanup_store.py
@@ -458,10 +489,18 @@ CREATE TABLE archive (
     result        TEXT,  -- its summary
     metadata      TEXT,
     parent_id     TEXT,
+    failure_count   INTEGER NOT NULL,
+    first_failed_at INTEGER,
+    last_failed_at  INTEGER,
+    run_micros    INTEGER GENERATED ALWAYS AS (max(0, finished_at - started_at)) VIRTUAL,
     PRIMARY KEY (day, seq)
 ) WITHOUT ROWID;
 -- "What became of job X" must not read ninety days.
 CREATE INDEX archive_by_id ON archive (id);
+-- The orders in which it is searched; each index goes on with the primary key.
+CREATE INDEX archive_by_task ON archive (task);
+CREATE INDEX archive_by_run ON archive (run_micros) WHERE run_micros IS NOT NULL;
+CREATE INDEX archive_by_task_and_run ON archive (task, run_micros) WHERE run_micros IS NOT NULL;
 
 -- Idempotency keys stand for 24 hours, also if their job is pruned before.
 CREATE TABLE pruned_key (
@@ -490,8 +529,8 @@ CREATE TABLE measured (
 ) WITHOUT ROWID;
 
 -- What happened, by resolution (the numbers in core/rules/sampling.py): the counters as they were at the last
--- look, each minute in which anything happened, and the sums of the minutes of each day. `measures` is a
--- JSON object: by measure, what its durations add up to, and how many fell into each bucket.
+-- look, each minute in which anything happened, and the sums of the minutes of each day. `measures` is
+-- MessagePack: by measure, what its durations add up to, and how many fell into each bucket.
 CREATE TABLE span (
     resolution         INTEGER NOT NULL,
     queue              TEXT NOT NULL,
@@ -516,7 +555,7 @@ CREATE TABLE span (
     pending_before     INTEGER NOT NULL,
     pending            INTEGER NOT NULL,
     deepest            INTEGER NOT NULL,
-    measures           TEXT NOT NULL,
+    measures           BLOB NOT NULL,
     PRIMARY KEY (resolution, queue, at)
 ) WITHOUT ROWID;
 -- To read the latest of all queues, and to forget the oldest of whichever.

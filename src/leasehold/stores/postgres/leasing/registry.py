@@ -1,4 +1,4 @@
-"""Entering a worker into the registry, together with its sign of life."""
+"""The registry: workers, which enter it themselves, and consumers, which their leases enter."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ from typing import Final
 
 import msgspec
 
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.records import WorkerInfo
-from leasehold.stores.postgres.leasing.recover import FORGET_WORKERS
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
 ADD: Final = """
-    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $6, $7) ON CONFLICT (id) DO UPDATE
+    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $6, $7, false) ON CONFLICT (id) DO UPDATE
     SET host = excluded.host, pid = excluded.pid, queues = excluded.queues, slots = excluded.slots,
-        started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at, life = excluded.life
+        started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,
+        life = excluded.life, is_consumer = false
+"""
+FORGET_WORKERS: Final = "DELETE FROM worker WHERE id = ANY($1)"
+# Guard of the update: the entry is not a registered worker's.
+NOTE_CONSUMER: Final = """
+    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $6, 0, true)
+    ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
+        queues = excluded.queues, slots = excluded.slots, heartbeat_at = excluded.heartbeat_at
+    WHERE worker.is_consumer
 """
 
 
@@ -40,3 +49,12 @@ def register(database: Database, info: WorkerInfo) -> SessionLife:
         database.session.let_go(life)
         raise
     return SessionLife(database.session.fileno, leave)
+
+
+def note_consumer(step: Step, request: LeaseRequest) -> None:
+    """Enter whoever leases as a consumer, or note that it still is one."""
+    consumer = request.consumer
+    assert consumer is not None
+    queues = msgspec.json.encode(consumer.queues).decode()
+    row = (request.worker, consumer.host, consumer.pid, queues, request.limit)
+    step.execute(NOTE_CONSUMER, (*row, step.now))

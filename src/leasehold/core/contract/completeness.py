@@ -1,0 +1,33 @@
+"""Whether a store that somebody wrote has all that the contract asks for."""
+
+from __future__ import annotations
+
+from leasehold.core.contract.store import Store
+from leasehold.errors import UnsupportedError
+
+
+def missing_methods(store: object) -> list[str]:
+    """The methods of the contract that a store lacks; what it only inherits from it counts as such.
+
+    A class that names the protocol as its base gets every method of it, each of which does nothing.
+    """
+    return [
+        name
+        for name in dir(Store)
+        if not name.startswith("_")
+        and (
+            getattr(store, name, None) is None
+            or getattr(type(store), name, None) is getattr(Store, name)
+        )
+    ]
+
+
+def whole_store(store: Store) -> Store:
+    """The same store; raises UnsupportedError, with the names, if it lacks methods."""
+    missing = missing_methods(store)
+    if missing:
+        raise UnsupportedError(
+            f"{type(store).__name__} is not a whole store: it has no {', '.join(missing)}. "
+            "leasehold.core.contract.store says what each must keep"
+        )
+    return store

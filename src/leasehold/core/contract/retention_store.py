@@ -1,0 +1,95 @@
+"""The part of the store contract about clean-ups and the archive, as numbered clauses."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
+from leasehold.core.model.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
+from leasehold.core.model.search import JobFilter
+
+
+class RetentionStore(Protocol):
+    """How long what has ended is kept, and what is remembered of it."""
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        """Begin a clean-up, or do one bounded write of the one that is going on.
+
+        Without `run` one is begun, and nothing else is done; while the answer says `more`, call
+        again with the `run` it names and the same policy and scope. Without a policy the store's
+        own default counts (STT-7).
+
+        - RET-1  A job that ended longer ago than the policy keeps its status is archived and
+                 deleted with all its records, both in the same write; younger ones and those that
+                 have not ended are left alone, and so are those that unfinished ones depend on. At
+                 most `limit` jobs per call.
+        - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
+                 is an emergency that asks for them. Nor does a store of limited capacity forget
+                 them to make room.
+        - RET-3  A clean-up begins only when it is due: one interval after the begin of the latest
+                 one, not while another one is at work, and only if there are enough ended jobs to
+                 be worth it. `force` and `emergency` begin at once. Of many callers one begins.
+        - RET-4  An emergency prunes completed and cancelled jobs whatever their age.
+        - RET-5  A later job under a pruned id never gets a lease version that was granted before.
+        - RET-6  A pruned job's idempotency key still answers for it until its 24 hours are over.
+                 Its duplicates are no dependencies: whoever has its id by then is another job.
+        - RET-7  A result past its own time to live is dropped; its job stays.
+        - RET-8  Completed jobs keep `history_events_max` history events, all together: beyond, the
+                 first submitted lose history, attempt records and the errors in them, each job as a
+                 whole.
+        - RET-9  Every clean-up leaves a record: by whom, why, when, how many, how long. One that
+                 was forced is in the audit log too.
+        - RET-10  A clean-up that was given up half-way leaves nothing half-done, and the next one
+                 does the rest.
+        - RET-11  Days of the archive older than the policy keeps are dropped.
+        - RET-15  Audit records older than the policy's `audit_seconds` go to the archive, and are
+                 dropped when they have been there for `audit_archive_seconds`. Until then
+                 `audit_page` and `audit_log` tell them, as archived.
+        - RET-14  Jobs of a queue with a retention of its own are kept as long as that says,
+                 whatever the policy; what it does not say is left to the policy. An emergency is
+                 for all.
+        """
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        """The records of the latest clean-ups, newest first."""
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        """What the archive remembers of a job, or None; of several under one id the latest.
+
+        - RET-12  It tells task, queue, status, times, attempts, failures, error, reason, metadata,
+                 parent and the beginning of the result.
+        """
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        """Archived jobs that fit, page by page; `span` narrows them by end and run time.
+
+        - RET-13  Those archived last come first. What the archive does not keep (payload, priority,
+                 idempotency key, limit key) raises InvalidJobError.
+        - RET-16  Jobs that ended between two days (UTC) or ran between so many seconds, all bounds
+                 included; a job that never ran has no run time, and fits no bound of it.
+        - RET-17  With `slowest_first` those whose latest attempt ran longest come first, and those
+                 that never ran are left out. Both orders, of one task and of all, are index seeks.
+        """

@@ -1,0 +1,60 @@
+"""Consumers in the registry: whoever leases in a loop of its own tells the store of itself.
+
+It is a part of the exchange that leases, now and then: no write of its own, and none per job.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import Final
+
+import msgspec
+
+from leasehold.core.model.lease import Consumer, LeaseRequest
+from leasehold.core.model.records import SILENT_SECONDS
+from leasehold.env import Env
+
+TELL_SECONDS: Final = 30.0
+"""How often a consumer tells of itself: several times before it would count as gone."""
+
+
+class Presence:
+    """Which consumers lease in this process, and from which queues."""
+
+    def __init__(self, env: Env) -> None:
+        self._clock = env.clock
+        self._lock = threading.Lock()
+        self._seen: dict[str, dict[str, float]] = {}
+        """By consumer and queue, when it last leased from there."""
+        self._told_at: dict[str, float] = {}
+
+    def told_with(self, request: LeaseRequest) -> LeaseRequest:
+        """The request as it is sent: if the time has come, it says who asks."""
+        now = self._clock.monotonic()
+        with self._lock:
+            queues = self._seen.setdefault(request.worker, {})
+            is_new = not queues.keys() >= set(request.queues)
+            queues.update(dict.fromkeys(request.queues, now))
+            if not is_new and now < self._told_at[request.worker] + TELL_SECONDS:
+                return request
+            self._told_at[request.worker] = now
+            self._forget(now - SILENT_SECONDS)
+            served = tuple(self._seen[request.worker])
+        me = Consumer(queues=served, host=socket.gethostname(), pid=os.getpid())
+        return msgspec.structs.replace(request, consumer=me)
+
+    def _forget(self, before: float) -> None:
+        """A consumer that serves a queue no longer, or none at all, is not told of."""
+        for worker, queues in list(self._seen.items()):
+            for queue in [queue for queue, at in queues.items() if at < before]:
+                del queues[queue]
+            if not queues:
+                del self._seen[worker]
+                self._told_at.pop(worker, None)
+
+
+def name_of_this_process() -> str:
+    """What a consumer is called that names itself not."""
+    return f"{socket.gethostname()}-{os.getpid()}"

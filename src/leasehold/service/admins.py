@@ -1,0 +1,102 @@
+"""What admins ask: tokens, and the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.records import AuditRecord
+from leasehold.core.model.tokens import Role, Token, TokenDraft, digest_of, new_token_secret
+from leasehold.service.base import Part
+from leasehold.service.caller import Caller
+from leasehold.service.new_job import Name
+from leasehold.service.operation import Answer, Request, operation
+from leasehold.service.operators import Nothing
+from leasehold.service.producers import PageSize
+
+
+class CreateToken(Request):
+    """Who shall be able to do what."""
+
+    name: Name
+    roles: Annotated[list[Role], Meta(min_length=1, max_length=4)]
+    queues: Annotated[list[Name], Meta(min_length=1)] | None = None
+    """The only queues it is good for; none for all."""
+    commands: bool = False
+    """Whether it may submit command jobs."""
+    lifetime_seconds: Annotated[float, Meta(gt=0, le=SECONDS_MAX)] | None = None
+
+
+class NewToken(Answer):
+    """A new token, and its secret, which is shown only now."""
+
+    token: Token
+    secret: str
+
+
+class Tokens(Answer):
+    """The tokens by name, never their secrets."""
+
+    tokens: list[Token]
+
+
+class NamedToken(Request):
+    """One token."""
+
+    name: str
+
+
+class TokenAnswer(Answer):
+    """A token as it was."""
+
+    token: Token
+
+
+class ReadAudit(Request):
+    """What people did, page by page."""
+
+    limit: PageSize = 100
+    cursor: str | None = None
+
+
+class Audit(Answer):
+    """What people did, newest first, and the cursor with which to ask for more."""
+
+    records: list[AuditRecord]
+    next_cursor: str | None = None
+
+
+class Admins(Part):
+    """Operations for whoever says who may do what."""
+
+    @operation("GET", "/tokens", "admin")
+    def list_tokens(self, caller: Caller, request: Nothing) -> Tokens:
+        """List tokens, never their secrets."""
+        return Tokens(tokens=self.store.tokens())
+
+    @operation("POST", "/tokens", "admin", status=201)
+    def create_token(self, caller: Caller, request: CreateToken) -> NewToken:
+        """Create a token; its secret is in this answer only."""
+        secret = new_token_secret(self.env)
+        draft = TokenDraft(
+            name=request.name,
+            roles=tuple(dict.fromkeys(request.roles)),
+            queues=None if request.queues is None else tuple(request.queues),
+            commands=request.commands,
+            lifetime_seconds=request.lifetime_seconds,
+        )
+        token = self.store.create_token(draft, digest_of(secret), actor=caller.actor)
+        return NewToken(token=token, secret=secret)
+
+    @operation("DELETE", "/tokens/{name}", "admin")
+    def revoke_token(self, caller: Caller, request: NamedToken) -> TokenAnswer:
+        """Revoke a token: the next request that comes with it is refused."""
+        return TokenAnswer(token=self.store.revoke_token(request.name, actor=caller.actor))
+
+    @operation("GET", "/audit", "admin")
+    def audit(self, caller: Caller, request: ReadAudit) -> Audit:
+        """What people did, newest first."""
+        page = self.store.audit_page(limit=request.limit, cursor=request.cursor)
+        return Audit(records=page.records, next_cursor=page.next_cursor)

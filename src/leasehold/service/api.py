@@ -1,0 +1,130 @@
+"""The service without any transport: one object whose methods are the operations.
+
+A face (HTTP today) finds out who calls with `authenticate`, makes the operation's request of what
+it was sent, and hands both to `call`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.core.contract.store import Store
+from leasehold.core.model.tokens import digest_of
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import UnauthenticatedError
+from leasehold.queue.looking import Looking
+from leasehold.queue.metrics import Metrics
+from leasehold.queue.waiters import Waiters
+from leasehold.service.admins import Admins
+from leasehold.service.caller import ANYBODY, Caller
+from leasehold.service.consumers import Consumers
+from leasehold.service.lease_lines import LeaseLines
+from leasehold.service.lease_secret import LeaseSecrets
+from leasehold.service.operation import Operation, Request, operations_of
+from leasehold.service.operators import Operators
+from leasehold.service.producers import Producers
+from leasehold.service.queue_operators import QueueOperators
+from leasehold.service.store_breaker import StoreBreaker
+
+T = TypeVar("T")
+
+THREADS: Final = 32
+"""Calls of the store at the same time: those that write share their syncs."""
+
+
+class Api(Producers, Consumers, Operators, QueueOperators, Admins):
+    """Every operation, on one store."""
+
+    def __init__(
+        self, store: Store, *, env: Env = SYSTEM, blobs: Blobs | None = None, insecure: bool = False
+    ) -> None:
+        """With `insecure`, whoever calls without a token may do everything but submit commands."""
+        super().__init__(
+            store,
+            env,
+            blobs,
+            LeaseSecrets(store.signing_key()),
+            LeaseLines(store),
+            self.in_thread,
+        )
+        self.waiters = Waiters(store, env)
+        self.figures = Metrics(store, Looking(store, blobs, _nothing))
+        self.breaker = StoreBreaker(env)
+        self.insecure = insecure
+        self.stopping = asyncio.Event()
+        """Set when the service is about to end."""
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")
+
+    def authenticate(self, secret: str | None) -> Caller:
+        """Who shows this secret; raises UnauthenticatedError if nobody may come with it.
+
+        The store is asked each time: a token that was revoked is not good for one more request.
+        """
+        if secret is None:
+            if self.insecure:
+                return ANYBODY
+            raise UnauthenticatedError(
+                "this needs a token: send it as `Authorization: Bearer lh_...`; `leasehold token "
+                "create` makes one"
+            )
+        token = self.guarded(lambda: self.store.find_token(digest_of(secret)))
+        if token is None:
+            raise UnauthenticatedError("this token is unknown, has expired or was revoked")
+        return Caller.of(token)
+
+    def call(self, operation: Operation, caller: Caller, request: Request) -> Any:
+        """Carry out an operation that does not wait."""
+        assert not operation.waits
+        caller.check_role(operation.roles)
+        return self.guarded(lambda: getattr(self, operation.name)(caller, request))
+
+    async def call_waiting(self, operation: Operation, caller: Caller, request: Request) -> Any:
+        """Carry out an operation that may wait."""
+        caller.check_role(operation.roles)
+        return await getattr(self, operation.name)(caller, request)
+
+    def guarded(self, function: Callable[[], T]) -> T:
+        """Ask the store, if it is not known to be away."""
+        self.breaker.check()
+        try:
+            answer = function()
+        except Exception as error:
+            self.breaker.note(error)
+            raise
+        self.breaker.note(None)
+        return answer
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Make a short call of the store on another thread."""
+        return await self.on_thread(lambda: self.guarded(function))
+
+    async def on_thread(self, function: Callable[[], T]) -> T:
+        """Do something short that blocks on another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    def stop_waiting(self) -> None:
+        """Answer everybody who waits with what there is: the service is about to end."""
+        self.stopping.set()
+        self.lines.close()
+        self.waiters.close()
+
+    def close(self) -> None:
+        """Let go of the threads; the store is its owner's to close."""
+        self.stop_waiting()
+        self._threads.shutdown()
+
+
+def _nothing() -> None:
+    """A service runs no jobs itself: there are no workers to start."""
+
+
+OPERATIONS: Final = tuple(
+    each
+    for part in (Producers, Consumers, Operators, QueueOperators, Admins)
+    for each in operations_of(part)
+)
+"""Every operation, in the order of the table in the documentation."""

@@ -1,0 +1,103 @@
+"""Who calls, and what they may do."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.refusals import no_job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.tokens import ROLES, Role, Token
+from leasehold.errors import ForbiddenError
+from leasehold.worker.task import COMMAND_TASK
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """A token's holder, or anybody where the service is open to this machine."""
+
+    name: str
+    roles: frozenset[Role]
+    queues: frozenset[str] | None = None
+    """The only queues they may see and touch; None for all."""
+    commands: bool = False
+
+    @classmethod
+    def of(cls, token: Token) -> Caller:
+        """Who shows this token."""
+        return cls(
+            name=token.name,
+            roles=frozenset(token.roles),
+            queues=None if token.queues is None else frozenset(token.queues),
+            commands=token.commands,
+        )
+
+    @property
+    def actor(self) -> str:
+        """Under whom it is audited."""
+        return f"token:{self.name}"
+
+    def request_id(self, given: str | None, part: int = 0) -> str | None:
+        """A request's id as the store knows it: of this caller alone, whatever others call theirs.
+
+        `part` numbers what one request asks of the store.
+        """
+        if given is None:
+            return None
+        named = f"{len(self.name)}:{self.name}:{part}:{given}".encode(errors="replace")
+        return hashlib.sha256(named).hexdigest()
+
+    def check_role(self, roles: Iterable[Role]) -> None:
+        """Refuse who has none of these roles; an admin has all of them."""
+        if "admin" not in self.roles and self.roles.isdisjoint(roles):
+            raise ForbiddenError(
+                f"this needs the role {' or '.join(roles)}, and token {self.name!r} has "
+                f"{', '.join(sorted(self.roles))}"
+            )
+
+    def check_queue(self, *queues: str) -> None:
+        """Refuse queues that the token is not good for."""
+        if self.queues is not None:
+            for queue in queues:
+                if queue not in self.queues:
+                    raise ForbiddenError(
+                        f"token {self.name!r} is not good for queue {queue!r}, only for "
+                        f"{', '.join(sorted(self.queues))}"
+                    )
+
+    def check_unscoped(self) -> None:
+        """Refuse a token that is good for some queues only: what is asked is about all of them."""
+        if self.queues is not None:
+            raise ForbiddenError(
+                f"this concerns the whole store, and token {self.name!r} is good for some queues "
+                "only"
+            )
+
+    def check_task(self, task: str) -> None:
+        """Refuse command jobs from who may not submit them: they run any program."""
+        if task == COMMAND_TASK and not self.commands:
+            raise ForbiddenError(
+                f"token {self.name!r} may not submit command jobs: create one with --commands"
+            )
+
+    def check_job(self, job: Job | None, job_id: str) -> Job:
+        """The job; one that the token is not good for is as unknown as one that is not there."""
+        if job is None or (self.queues is not None and job.queue not in self.queues):
+            raise no_job(job_id)
+        return job
+
+    def within(self, where: JobFilter) -> JobFilter:
+        """The filter, for jobs that the token is good for."""
+        if self.queues is None:
+            return where
+        if where.queues is None:
+            return msgspec.structs.replace(where, queues=tuple(sorted(self.queues)))
+        self.check_queue(*where.queues)
+        return where
+
+
+ANYBODY: Final = Caller(name="anybody", roles=frozenset(ROLES))
+"""Whoever calls a service that is open to its own machine: command jobs are not for them."""

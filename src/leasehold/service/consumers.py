@@ -1,0 +1,527 @@
+"""What consumers ask: lease jobs, keep them, and say what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import (
+    Consumer,
+    Exchange,
+    Lease,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+    next_heartbeat_seconds,
+)
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX, SECONDS_MAX
+from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
+from leasehold.core.model.retry import RetryPolicy
+from leasehold.core.model.status import Event, Status
+from leasehold.errors import LeaseholdError, PayloadError, PermanentError
+from leasehold.queue.large import inline
+from leasehold.service.answers import Done, Problem
+from leasehold.service.base import Part, checked_id, encoded
+from leasehold.service.caller import Caller
+from leasehold.service.new_job import Name
+from leasehold.service.operation import Answer, Request, operation
+from leasehold.service.producers import WAIT_SECONDS, WaitSeconds
+
+LEASES_AT_ONCE_MAX: Final = 1000
+NOT_HERE_SECONDS: Final = 30.0
+"""When a job is offered again whose payload could not be had, or cannot cross a network."""
+
+Version = Annotated[int, Meta(ge=0, le=2**53)]
+Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+Delay = Annotated[float, Meta(ge=0, le=366 * 24 * 3600)]
+Queues = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
+
+
+class Wanted(Request):
+    """Which jobs a worker would run."""
+
+    worker: Name
+    """The worker's own name; it is registered under it, and its leases are."""
+    queues: Queues = ("default",)
+    tasks: list[Name] | None = None
+    """Only these; none for any."""
+    parent_id: Name | None = None
+    """Only jobs of this group."""
+    limit: Annotated[int, Meta(ge=1, le=LEASES_AT_ONCE_MAX)] = 1
+    lease_seconds: Seconds | None = None
+    """For jobs that name none of their own."""
+
+    def lease_request(self, caller: Caller) -> LeaseRequest:
+        """What the store is asked; raises ForbiddenError for queues that are not the caller's."""
+        caller.check_queue(*self.queues)
+        return LeaseRequest(
+            worker=self.worker,
+            queues=self.queues,
+            limit=self.limit,
+            lease_seconds=self.lease_seconds,
+            tasks=None if self.tasks is None else tuple(self.tasks),
+            parent_id=self.parent_id,
+            consumer=Consumer(queues=self.queues),
+        )
+
+
+class LeaseJobs(Wanted):
+    """Lease jobs, waiting for the first of them."""
+
+    wait_seconds: WaitSeconds = WAIT_SECONDS
+    request_id: Name | None = None
+    """A request that is sent again under the same id gets the same leases."""
+
+
+class LeaseDocument(Answer):
+    """A job to run, and what proves the right to."""
+
+    job_id: str
+    version: int
+    """The fencing token: it only grows."""
+    secret: str
+    """Beside the version, what every call under this lease must know."""
+    worker: str
+    queue: str
+    task: str
+    payload: Any
+    """The job's document: `args` and `kwargs` of a call, or any other JSON."""
+    priority: int
+    attempt: int
+    allowance: int
+    acquired_at: datetime
+    expires_at: datetime
+    lease_seconds: float
+    next_heartbeat_seconds: float
+    timeout_seconds: float | None
+    deadline: datetime | None
+    retry: RetryPolicy | None
+    metadata: dict[str, MetadataValue] | None
+    parent_id: str | None
+
+
+class Leases(Answer):
+    """The leases, none if no job came in time."""
+
+    leases: list[LeaseDocument]
+    next_due_at: datetime | None = None
+    """When the next delayed job becomes due."""
+
+
+class Held(Request):
+    """A lease, by what proves it."""
+
+    job_id: str
+    version: Version
+    secret: str
+
+
+class CompleteJob(Held):
+    """The job is done."""
+
+    result: Any = None
+    note: Any = None
+    """Whatever is to stand in the attempt's record."""
+
+
+class ErrorGiven(Request):
+    """Why an attempt failed."""
+
+    type: str = "Error"
+    message: str = ""
+    traceback: str | None = None
+
+
+class FailJob(Held):
+    """The attempt failed."""
+
+    error: ErrorGiven = msgspec.field(default_factory=ErrorGiven)
+    requeue: bool = True
+    """False makes it a dead letter at once."""
+    retry_after_seconds: Delay | None = None
+    """In place of the job's own backoff."""
+
+
+class SnoozeJob(Held):
+    """Not now: run it again later, with no attempt spent."""
+
+    delay_seconds: Delay
+    reason: str = ""
+
+
+class ReleaseJob(Held):
+    """Hand it back unfinished, with no attempt spent."""
+
+    delay_seconds: Delay = 0.0
+    reason: str = ""
+
+
+class CancelHeld(Held):
+    """Stop here, for good."""
+
+    reason: str = ""
+
+
+class RenewLease(Held):
+    """Keep a lease for so long from now."""
+
+    worker: Name
+    lease_seconds: Seconds = 300.0
+
+
+class HeldFor(Held):
+    """A lease, and for how long from now to keep it."""
+
+    lease_seconds: Seconds = 300.0
+
+
+class RenewLeases(Request):
+    """Keep all leases of a worker, in one write."""
+
+    worker: Name
+    leases: Annotated[list[HeldFor], Meta(max_length=LEASES_AT_ONCE_MAX)]
+
+
+class RenewalAnswer(Answer):
+    """A lease that was renewed, or why it was not."""
+
+    renewed: Renewed | None = None
+    error: Problem | None = None
+
+
+class Renewals(Answer):
+    """One answer per lease, in order."""
+
+    renewals: list[RenewalAnswer]
+
+
+class ReportProgress(Held):
+    """How far it is, in any words."""
+
+    progress: dict[str, Any]
+
+
+class LogLines(Held):
+    """What the task has logged."""
+
+    lines: Annotated[list[LogLine], Meta(max_length=LEASES_AT_ONCE_MAX)]
+    dropped: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    """How many before them its worker has dropped."""
+
+
+class SettleComplete(CompleteJob, tag="complete", tag_field="outcome"):
+    """The job is done."""
+
+
+class SettleFail(FailJob, tag="fail", tag_field="outcome"):
+    """The attempt failed."""
+
+
+class SettleSnooze(SnoozeJob, tag="snooze", tag_field="outcome"):
+    """Not now: run it again later, with no attempt spent."""
+
+
+class SettleRelease(ReleaseJob, tag="release", tag_field="outcome"):
+    """Hand it back unfinished, with no attempt spent."""
+
+
+class SettleCancel(CancelHeld, tag="cancel", tag_field="outcome"):
+    """Stop here, for good."""
+
+
+GivenSettlement = SettleComplete | SettleFail | SettleSnooze | SettleRelease | SettleCancel
+
+
+GivenSettlements = Annotated[tuple[GivenSettlement, ...], Meta(max_length=LEASES_AT_ONCE_MAX)]
+
+
+class ExchangeJobs(Request):
+    """Settle what was run and lease what comes next, in one write."""
+
+    settlements: GivenSettlements = ()
+    lease: Wanted | None = None
+    wait_seconds: WaitSeconds = 0.0
+    """How long to wait for a job to lease, once all is settled."""
+    request_id: Name | None = None
+    """A request that is sent again under the same id is answered as the first time."""
+
+
+class SettlementAnswer(Answer):
+    """What became of a job, or why the settlement came too late."""
+
+    settled: Settled | None = None
+    error: Problem | None = None
+
+
+class ExchangeAnswer(Answer):
+    """One answer per settlement, in order, and the new leases."""
+
+    settled: list[SettlementAnswer]
+    leases: list[LeaseDocument]
+    next_due_at: datetime | None
+    next_tick_at: datetime | None
+    settings_generation: int
+    at: datetime | None
+
+
+class SettleAnswer(Answer):
+    """What became of the job."""
+
+    job_id: str
+    version: int
+    event: Event
+    status: Status
+    attempts: int
+    run_at: datetime | None
+    """When it will be tried again, if it waits."""
+
+
+class Consumers(Part):
+    """Operations for whoever runs jobs."""
+
+    @operation("POST", "/leases", "consumer")
+    async def lease(self, caller: Caller, request: LeaseJobs) -> Leases:
+        """Lease the best available jobs, waiting for the first of them (long poll)."""
+        wanted = request.lease_request(caller)
+        exchange = await self._exchange(
+            caller, (), wanted, request.wait_seconds, request.request_id
+        )
+        leases = await self.call_store(lambda: self._documents(exchange.leases))
+        return Leases(leases=leases, next_due_at=exchange.next_due_at)
+
+    @operation("POST", "/exchange", "consumer")
+    async def exchange(self, caller: Caller, request: ExchangeJobs) -> ExchangeAnswer:
+        """Settle what was run and lease what comes next, in one write.
+
+        A settlement that comes too late is answered by its problem, and does not hinder the rest.
+        """
+        wanted = None if request.lease is None else request.lease.lease_request(caller)
+        given = await self.call_store(
+            lambda: [self._settlement(each) for each in request.settlements]
+        )
+        good = [each for each in given if isinstance(each, Settlement)]
+        answer = await self._exchange(
+            caller, good, wanted, request.wait_seconds, request.request_id
+        )
+        leases = await self.call_store(lambda: self._documents(answer.leases))
+        settled = iter(answer.settled)
+        return ExchangeAnswer(
+            settled=[
+                _settled(next(settled) if isinstance(each, Settlement) else each) for each in given
+            ],
+            leases=leases,
+            next_due_at=answer.next_due_at,
+            next_tick_at=answer.next_tick_at,
+            settings_generation=answer.settings_generation,
+            at=answer.at,
+        )
+
+    @operation("POST", "/jobs/{job_id}/complete", "consumer")
+    def complete(self, caller: Caller, request: CompleteJob) -> SettleAnswer:
+        """The leased job is done (ack)."""
+        return self._settle(request, self._completion(request))
+
+    @operation("POST", "/jobs/{job_id}/fail", "consumer")
+    def fail(self, caller: Caller, request: FailJob) -> SettleAnswer:
+        """The attempt failed (nack); the answer says whether, and when, it is tried again."""
+        return self._settle(request, _failure(request))
+
+    @operation("POST", "/jobs/{job_id}/snooze", "consumer")
+    def snooze(self, caller: Caller, request: SnoozeJob) -> SettleAnswer:
+        """Run the leased job again later, with no attempt spent."""
+        return self._settle(request, Snooze(request.delay_seconds, request.reason))
+
+    @operation("POST", "/jobs/{job_id}/release", "consumer")
+    def release(self, caller: Caller, request: ReleaseJob) -> SettleAnswer:
+        """Hand the leased job back unfinished, with no attempt spent."""
+        return self._settle(request, Release(request.delay_seconds, request.reason))
+
+    @operation("POST", "/jobs/{job_id}/renew", "consumer")
+    def renew(self, caller: Caller, request: RenewLease) -> Renewed:
+        """Keep a lease (extend): the answer says until when, and when to do it again."""
+        self._check(request)
+        renewal = Renewal(request.job_id, request.version, request.lease_seconds)
+        [answer] = self.store.renew(request.worker, [renewal])
+        if isinstance(answer, LeaseholdError):
+            raise answer
+        return answer
+
+    @operation("POST", "/renewals", "consumer")
+    def renew_many(self, caller: Caller, request: RenewLeases) -> Renewals:
+        """Keep all leases of a worker, in one write: its heartbeat."""
+        checked = [self._refusal(each) for each in request.leases]
+        renewals = [
+            Renewal(each.job_id, each.version, each.lease_seconds)
+            for each, refusal in zip(request.leases, checked, strict=True)
+            if refusal is None
+        ]
+        answers = iter(self.store.renew(request.worker, renewals))
+        return Renewals(
+            renewals=[
+                _renewal(next(answers) if refusal is None else refusal) for refusal in checked
+            ]
+        )
+
+    @operation("POST", "/jobs/{job_id}/progress", "consumer")
+    def progress(self, caller: Caller, request: ReportProgress) -> Done:
+        """Say how far a leased job is."""
+        self._check(request)
+        self.store.report_progress(request.job_id, request.version, encoded(request.progress))
+        return Done()
+
+    @operation("POST", "/jobs/{job_id}/log", "consumer")
+    def append_log(self, caller: Caller, request: LogLines) -> Done:
+        """Add lines to a leased job's log."""
+        self._check(request)
+        self.store.append_log(
+            request.job_id, request.version, request.lines, dropped=request.dropped
+        )
+        return Done()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    async def hand_back(self, leases: Sequence[LeaseDocument]) -> None:
+        """Release leases that were granted to somebody who is gone, with no attempt spent."""
+        handed_back = [
+            Settlement(each.job_id, each.version, Release(0.0, "its consumer hung up"))
+            for each in leases
+        ]
+        if handed_back:
+            await self.call_store(lambda: self.store.exchange(handed_back))
+
+    async def _exchange(
+        self,
+        caller: Caller,
+        settlements: Sequence[Settlement],
+        request: LeaseRequest | None,
+        wait_seconds: float,
+        request_id: str | None,
+    ) -> Exchange:
+        """Exchange once, then wait for jobs if none were leased.
+
+        Under a request's id each look has an id of its own: whoever repeats the request walks
+        through the same looks, up to the one that was answered with leases.
+        """
+        first: list[Exchange] = []
+
+        def exchange(tries: int) -> Exchange:
+            given = settlements if tries == 0 else ()
+            named = caller.request_id(request_id, tries)
+            if named is None:
+                return self.store.exchange(given, request)
+            return self.store.exchange_once(named, given, request)
+
+        async def look(tries: int) -> Exchange:
+            answer = await self.call_store(lambda: exchange(tries))
+            first.append(answer)
+            return answer
+
+        if request is None:
+            return await look(0)
+        last = await self.lines.lease(request, wait_seconds, look)
+        return msgspec.structs.replace(last, settled=first[0].settled)
+
+    def _check(self, held: Held) -> None:
+        self.secrets.check(checked_id(held.job_id), held.version, held.secret)
+
+    def _refusal(self, held: Held) -> LeaseholdError | None:
+        try:
+            self._check(held)
+        except LeaseholdError as error:
+            return error
+        return None
+
+    def _settle(self, held: Held, outcome: Outcome) -> SettleAnswer:
+        self._check(held)
+        answer = self.store.exchange([Settlement(held.job_id, held.version, outcome)]).settled[0]
+        if isinstance(answer, LeaseholdError):
+            raise answer
+        return SettleAnswer(**msgspec.structs.asdict(answer))
+
+    def _settlement(self, given: GivenSettlement) -> Settlement | LeaseholdError:
+        """What the store is told, or why it is not."""
+        try:
+            self._check(given)
+            outcome = self._outcome(given)
+        except LeaseholdError as error:
+            return error
+        return Settlement(given.job_id, given.version, outcome)
+
+    def _outcome(self, given: GivenSettlement) -> Outcome:
+        match given:
+            case SettleComplete():
+                return self._completion(given)
+            case SettleFail():
+                return _failure(given)
+            case SettleSnooze():
+                return Snooze(given.delay_seconds, given.reason)
+            case SettleRelease():
+                return Release(given.delay_seconds, given.reason)
+            case SettleCancel():
+                return Cancel(given.reason)
+
+    def _completion(self, given: CompleteJob) -> Complete:
+        result = None if given.result is None else encoded(given.result)
+        note = None if given.note is None else encoded(given.note)
+        if result is None or len(result) <= PAYLOAD_BYTES_MAX or self.blobs is None:
+            return Complete(result, note)
+        self._check(given)
+        data, codec = self.blobs.keep_result(given, result, "json")
+        return Complete(data, note, codec)
+
+    def _documents(self, leases: Sequence[Lease]) -> list[LeaseDocument]:
+        """The leases as they cross the network; a job that cannot is not kept waiting for it."""
+        documents = []
+        for lease in leases:
+            try:
+                documents.append(self._document(lease))
+            except LeaseholdError as error:
+                outcome: Outcome = Release(NOT_HERE_SECONDS, str(error))
+                if isinstance(error, PermanentError):
+                    outcome = Fail(JobError(type(error).__name__, str(error)), retryable=False)
+                self.store.exchange([Settlement(lease.job_id, lease.version, outcome)])
+        return documents
+
+    def _document(self, lease: Lease) -> LeaseDocument:
+        payload, codec = inline(self.blobs, lease.payload, lease.codec)
+        if codec != "json":
+            raise PayloadError(
+                f"the payload of job {lease.job_id} is a signed pickle, which does not cross a "
+                "network: lease it where its queue's key is"
+            )
+        given = {
+            name: getattr(lease, name)
+            for name in LeaseDocument.__struct_fields__
+            if name not in ("secret", "payload", "next_heartbeat_seconds")
+        }
+        return LeaseDocument(
+            **given,
+            payload=msgspec.Raw(payload),
+            secret=self.secrets.of(lease.job_id, lease.version),
+            next_heartbeat_seconds=next_heartbeat_seconds(lease.lease_seconds),
+        )
+
+
+def _failure(given: FailJob) -> Fail:
+    error = JobError(given.error.type, given.error.message, given.error.traceback)
+    return Fail(error, given.requeue, given.retry_after_seconds)
+
+
+def _settled(answer: Settled | LeaseholdError) -> SettlementAnswer:
+    if isinstance(answer, LeaseholdError):
+        return SettlementAnswer(error=Problem.of(answer))
+    return SettlementAnswer(settled=answer)
+
+
+def _renewal(answer: Renewed | LeaseholdError) -> RenewalAnswer:
+    if isinstance(answer, LeaseholdError):
+        return RenewalAnswer(error=Problem.of(answer))
+    return RenewalAnswer(renewed=answer)

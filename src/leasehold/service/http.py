@@ -1,0 +1,166 @@
+"""The HTTP face: Starlette routes made of the operations, and nothing decided here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leasehold.errors import CodedError
+from leasehold.service.api import OPERATIONS, Api
+from leasehold.service.caller import Caller
+from leasehold.service.consumers import ExchangeAnswer, Leases
+from leasehold.service.http_answers import (
+    encode,
+    failure,
+    json_bytes,
+    problem,
+    refusal,
+    respond,
+)
+from leasehold.service.http_events import event_routes
+from leasehold.service.http_guard import Guard
+from leasehold.service.http_request import bearer_of, is_json, read_body, request_of
+from leasehold.service.openapi import openapi_json
+from leasehold.service.operation import Operation
+
+ROOT: Final = "/api/v1"
+SMALL_BODY_BYTES: Final = 64 * 1024
+"""Up to here a body is read before it is known who sends it: one change of threads less."""
+
+
+def http_app(api: Api, *, hosts: Sequence[str] = ()) -> Starlette:
+    """The service as an ASGI application, for requests that name one of these hosts."""
+    routes = [*_operation_routes(api), *event_routes(api, ROOT), *_other_routes(api)]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, hosts=hosts)],
+        exception_handlers={
+            CodedError: lambda _, error: problem(error),
+            HTTPException: lambda _, error: refusal(error),
+            Exception: lambda _, error: failure(error),
+        },
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+# -- operations -----------------------------------------------------------------------------------
+
+
+def _operation_routes(api: Api) -> list[Route]:
+    """One route per path, which knows the operation of each method."""
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
+    # A path without names in it goes before one with: /jobs/batch is no job.
+    ordered = sorted(by_path, key=lambda path: "{" in path)
+    return [
+        Route(ROOT + path, partial(_serve, api, by_path[path]), methods=list(by_path[path]))
+        for path in ordered
+    ]
+
+
+async def _serve(api: Api, by_method: dict[str, Operation], request: Request) -> Response:
+    operation = by_method.get(request.method)
+    if operation is None:  # HEAD, which Starlette adds to GET
+        raise HTTPException(405)
+    secret = bearer_of(request)
+    caller: Caller | None = None
+    if not _is_small(request):
+        caller = await api.on_thread(lambda: api.authenticate(secret))
+    elif secret is None:
+        caller = api.authenticate(None)  # asks nobody
+    body = await read_body(request)
+    if body and not is_json(request):
+        raise HTTPException(415, "send application/json")
+    if operation.waits:
+        return await _wait(api, operation, caller, request, body)
+
+    def answer() -> bytes:
+        known = caller or api.authenticate(secret)
+        return encode(api.call(operation, known, _asked(operation, request, body)))
+
+    return json_bytes(await api.on_thread(answer), operation.status)
+
+
+async def _wait(
+    api: Api, operation: Operation, caller: Caller | None, request: Request, body: bytes
+) -> Response:
+    """Carry out an operation that may wait, unless its caller hangs up meanwhile."""
+    secret = bearer_of(request)
+
+    def prepare() -> tuple[Caller, Any]:
+        known = caller or api.authenticate(secret)
+        return known, _asked(operation, request, body)
+
+    known, asked = await api.on_thread(prepare)
+    task = asyncio.ensure_future(api.call_waiting(operation, known, asked))
+    hung_up = asyncio.ensure_future(_hung_up(request))
+    try:
+        await asyncio.wait((task, hung_up), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return respond(await task, operation.status)
+        task.cancel()
+        with suppress(asyncio.CancelledError, CodedError):
+            # What was granted in the very moment goes back.
+            answer = await task
+            if isinstance(answer, Leases | ExchangeAnswer):
+                await api.hand_back(answer.leases)
+        return Response(status_code=499)
+    finally:
+        hung_up.cancel()
+        task.cancel()
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _is_small(request: Request) -> bool:
+    if "transfer-encoding" in request.headers:
+        return False
+    told = request.headers.get("content-length", "0")
+    return told.isdecimal() and int(told) <= SMALL_BODY_BYTES
+
+
+def _asked(operation: Operation, request: Request, body: bytes) -> Any:
+    more = {}
+    if operation.name == "submit" and (key := request.headers.get("idempotency-key")):
+        more["idempotency_key"] = key
+    return request_of(operation, request.path_params, request.query_params, body, more)
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def _other_routes(api: Api) -> list[Route]:
+    document = openapi_json()
+
+    async def health(_: Request) -> Response:
+        return respond({"status": "alive"})
+
+    async def ready(_: Request) -> Response:
+        await api.in_thread(api.store.now)
+        return respond({"status": "ready"})
+
+    async def openapi(request: Request) -> Response:
+        secret = bearer_of(request)
+        await api.on_thread(lambda: api.authenticate(secret))
+        return json_bytes(document, 200)
+
+    return [
+        Route("/healthz", health),
+        Route("/readyz", ready),
+        Route(f"{ROOT}/openapi.json", openapi),
+    ]

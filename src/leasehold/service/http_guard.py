@@ -1,0 +1,93 @@
+"""What every request passes first: its Host must be ours, and no other site may have sent it.
+
+A page of another site can make a browser send requests here (CSRF), and a name that its owner lets
+point here (DNS rebinding) makes them look like our own: the first has a foreign Origin, the second
+a foreign Host.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from leasehold.service.http_answers import plain_problem
+
+ANY_HOST: Final = "*"
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+SECURITY_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+
+
+class Guard:
+    """Lets in what names one of the hosts and comes from no other site."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str] = ()) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower().strip("[]") for host in (*LOOPBACK, *hosts))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            code, detail = refusal
+            await plain_problem(403, code, detail)(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *SECURITY_HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> tuple[str, str] | None:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        host = _name_of(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+        if host is None or not self._is_ours(host):
+            return "unknown_host", "this service does not go by that Host: see --allow-host"
+        origins = [value for name, value in scope["headers"] if name == b"origin"]
+        for origin in origins:
+            parts = urlsplit(origin.decode("latin-1"))
+            if parts.netloc.lower() != hosts[0].decode("latin-1").lower():
+                return "foreign_origin", "requests from pages of other sites are refused"
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        return ANY_HOST in self._hosts or host in self._hosts
+
+
+def _name_of(header: str) -> str | None:
+    """The host in a Host header, without its port; None if there is none."""
+    try:
+        name = urlsplit(f"//{header}").hostname
+    except ValueError:
+        return None
+    return name.lower() if name else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("::1")
+    (True, True, True)
+    >>> is_loopback("0.0.0.0"), is_loopback("jobs.example.com")
+    (False, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

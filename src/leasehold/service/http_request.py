@@ -1,0 +1,124 @@
+"""From an HTTP request to the request of an operation: path, query and body in one struct."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect as types
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+
+from leasehold.errors import InvalidJobError, InvalidRequestError, RequestTooLargeError
+from leasehold.service.json_in import decode_json
+from leasehold.service.operation import Operation
+
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+BODY_SECONDS_MAX: Final = 30.0
+"""How long a body may take to come in."""
+
+
+class RequestTimeoutError(InvalidRequestError):
+    """Raised when the body did not come in time."""
+
+
+def bearer_of(request: Request) -> str | None:
+    """The secret that a request shows; None if it shows none."""
+    header = request.headers.get("authorization")
+    if header is None:
+        return None
+    scheme, _, secret = header.partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """The whole body, within bounds of size and time; the size that is told counts first."""
+    told = request.headers.get("content-length")
+    if told is not None and told.isdecimal() and int(told) > bytes_max:
+        raise _too_large(bytes_max)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > bytes_max:
+                    raise _too_large(bytes_max)
+    except TimeoutError:
+        raise RequestTimeoutError(
+            f"the body did not come within {BODY_SECONDS_MAX:g} seconds"
+        ) from None
+    except ClientDisconnect:
+        raise InvalidRequestError("the body ended before it was complete") from None
+    return bytes(body)
+
+
+def is_json(request: Request) -> bool:
+    """Whether a body is said to be JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind in ("application/json", "")
+
+
+def request_of(
+    operation: Operation,
+    path: Mapping[str, str],
+    query: QueryParams,
+    body: bytes,
+    more: Mapping[str, str],
+) -> Any:
+    """What the operation is asked; raises InvalidRequestError or InvalidJobError.
+
+    `more` are fields that came by a header.
+    """
+    given: dict[str, Any] = {}
+    if operation.method in ("GET", "DELETE"):
+        if body:
+            raise InvalidRequestError(f"{operation.method} takes no body: use the query")
+        given = _from_query(operation, query)
+    else:
+        if query:
+            raise InvalidRequestError(f"{operation.method} takes no query: use the body")
+        value = decode_json(body) if body else {}
+        if not isinstance(value, dict):
+            raise InvalidRequestError("the body must be a JSON object")
+        given = value
+    for fields in (path, more):
+        for name, text in fields.items():
+            if given.setdefault(name, text) != text or (name in path and fields is more):
+                raise InvalidRequestError(f"{name} is said twice, and not the same")
+    try:
+        return msgspec.convert(given, operation.request, strict=operation.method != "GET")
+    except msgspec.ValidationError as error:
+        raise InvalidJobError(str(error)) from None
+
+
+def _from_query(operation: Operation, query: QueryParams) -> dict[str, Any]:
+    lists = lists_of(operation.request)
+    given: dict[str, Any] = {}
+    for name in query:
+        values = query.getlist(name)
+        if name in lists:
+            given[name] = values
+        elif len(values) > 1:
+            raise InvalidRequestError(f"{name} is said twice")
+        else:
+            given[name] = values[0]
+    return given
+
+
+def lists_of(request: type[msgspec.Struct]) -> frozenset[str]:
+    """The fields of a request that are lists: in a query they may be repeated."""
+    info = types.type_info(request)
+    assert isinstance(info, types.StructType)
+    return frozenset(field.name for field in info.fields if _is_list(field.type))
+
+
+def _is_list(kind: types.Type) -> bool:
+    if isinstance(kind, types.UnionType):
+        return any(_is_list(each) for each in kind.types)
+    return isinstance(kind, types.ListType | types.VarTupleType)
+
+
+def _too_large(bytes_max: int) -> RequestTooLargeError:
+    return RequestTooLargeError(f"a request has at most {bytes_max:,} bytes: send less at once")

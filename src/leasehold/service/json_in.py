@@ -1,0 +1,84 @@
+"""JSON from strangers: whatever is sent, the answer is data or InvalidRequestError."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.errors import InvalidRequestError
+
+DEPTH_MAX: Final = 64
+
+_ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
+_QUOTED: Final = re.compile(rb'"[^"]*"')
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"[]{}'))
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+
+
+def decode_json(body: bytes) -> Any:
+    """The data in a request's body.
+
+    >>> decode_json(b'{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+    >>> decode_json(b'{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    leasehold.errors.InvalidRequestError: the body is no JSON: the key 'a' comes twice
+    """
+    _check_depth(body)
+    try:
+        value = json.loads(
+            body.decode(),
+            object_pairs_hook=_without_twins,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+        if b"\\u" in body:
+            # A lone half of a surrogate pair is no text; encoding finds out.
+            msgspec.json.encode(value)
+    except RecursionError:
+        raise InvalidRequestError(_TOO_DEEP) from None
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequestError(f"the body is no JSON: {error}") from None
+    return value
+
+
+_TOO_DEEP: Final = f"the body is nested deeper than {DEPTH_MAX} levels"
+
+
+def _check_depth(body: bytes) -> None:
+    """Refuse deep nesting before anything is built: only brackets outside of texts count."""
+    if body.count(b"[") + body.count(b"{") <= DEPTH_MAX:
+        return
+    rest = _ESCAPED.sub(b"", body) if b"\\" in body else body
+    rest = _QUOTED.sub(b"", rest.translate(None, _NOT_STRUCTURE)).translate(_ONE_KIND)
+    # Each round takes away what holds nothing: as many rounds as it is deep.
+    for _ in range(DEPTH_MAX):
+        if b"[]" not in rest:
+            return
+        rest = rest.replace(b"[]", b"")
+    if rest:
+        raise InvalidRequestError(_TOO_DEEP)
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twin = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {twin!r} comes twice")
+    return made
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number

@@ -1,0 +1,159 @@
+"""Long polls: who waits for jobs stands in line, without a thread, and one is woken at a time.
+
+All who ask for the same (queues, tasks, group) stand in one line. News wakes the first of each
+line; who got something passes the news on, since there may be more, and who found nothing ends it.
+So a thousand idle workers cost one look at the store when a job comes, and one now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Exchange, LeaseRequest
+
+POLL_SECONDS: Final = 5.0
+"""The safety net under lost hints."""
+PAUSE_SECONDS_MIN: Final = 0.005
+"""The least time between two looks for what is due, so that none is a busy loop."""
+
+Shape = tuple[tuple[str, ...], tuple[str, ...] | None, str | None]
+
+
+class _Line:
+    """Those who wait for the same, and the timer that wakes the first of them without news."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def wake_first(self) -> None:
+        while self.waiting:
+            first = self.waiting.popleft()
+            if not first.done():
+                first.set_result(None)
+                return
+
+    def wake_all(self) -> None:
+        while self.waiting:
+            self.wake_first()
+
+    def arm(self, seconds: float) -> None:
+        """Wake the first after so long."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self.timer is not None:
+            if loop.time() < self.timer.when() <= at:
+                return
+            self.timer.cancel()
+        self.timer = loop.call_at(at, self.wake_first)
+
+
+class LeaseLines:
+    """The lines of one server; everything but `on_ready` happens on its event loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lines: dict[Shape, _Line] = {}
+        self._news = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._closed = False
+
+    async def lease(
+        self,
+        request: LeaseRequest,
+        wait_seconds: float,
+        try_lease: Callable[[int], Awaitable[Exchange]],
+    ) -> Exchange:
+        """Lease, waiting for the first job; `try_lease` is told how often it was called before."""
+        loop = self._listen()
+        end = loop.time() + wait_seconds
+        shape = (request.queues, request.tasks, request.parent_id)
+        tries = 0
+        try:
+            while True:
+                seen = self._news
+                exchange = await try_lease(tries)
+                tries += 1
+                left = end - loop.time()
+                if exchange.leases:
+                    self._pass_on(shape)
+                    return exchange
+                if left <= 0 or self._closed:
+                    self._arm(shape, exchange)
+                    return exchange
+                if seen == self._news:
+                    line = self._lines.setdefault(shape, _Line())
+                    line.arm(_pause_seconds(exchange))
+                    await self._stand(shape, line, left)
+        except asyncio.CancelledError:
+            # It may have been woken, or be at the store: then the news is for the next.
+            self._pass_on(shape)
+            raise
+
+    def _pass_on(self, shape: Shape) -> None:
+        if (line := self._lines.get(shape)) is not None:
+            line.wake_first()
+
+    def _arm(self, shape: Shape, nothing: Exchange) -> None:
+        if (line := self._lines.get(shape)) is not None:
+            line.arm(_pause_seconds(nothing))
+
+    async def _stand(self, shape: Shape, line: _Line, seconds: float) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.waiting.append(place)
+        try:
+            async with asyncio.timeout(seconds):
+                await place
+        except TimeoutError:
+            pass
+        finally:
+            if place in line.waiting:
+                line.waiting.remove(place)
+            if not line.waiting and self._lines.get(shape) is line:
+                if line.timer is not None:
+                    line.timer.cancel()
+                del self._lines[shape]
+
+    def _listen(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._unsubscribe = self._store.subscribe(self)
+        return self._loop
+
+    def close(self) -> None:
+        """End every wait, empty-handed."""
+        self._closed = True
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        for line in tuple(self._lines.values()):
+            line.wake_all()
+
+    # -- hints from the store, on any thread ----------------------------------------------------
+
+    def on_ready(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def on_ended(self, job_ids: Collection[str] | None) -> None:
+        """Of no interest here."""
+
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None:
+        """Of no interest here."""
+
+    def _wake(self) -> None:
+        self._news += 1
+        for line in tuple(self._lines.values()):
+            line.wake_first()
+
+
+def _pause_seconds(nothing: Exchange) -> float:
+    """How long a line may sleep after an exchange that leased nothing."""
+    if nothing.next_due_at is None or nothing.at is None:
+        return POLL_SECONDS
+    due = (nothing.next_due_at - nothing.at).total_seconds()
+    return min(POLL_SECONDS, max(due, PAUSE_SECONDS_MIN))

@@ -1,0 +1,209 @@
+"""The OpenAPI 3.1 document, made of the operations and their types.
+
+`python -m leasehold.service.openapi > docs/openapi.json` writes it; a test compares.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.service.answers import Problem
+from leasehold.service.api import OPERATIONS
+from leasehold.service.operation import Operation
+
+ROOT: Final = "/api/v1"
+_NAMES: Final = re.compile(r"\{(\w+)\}")
+_REF: Final = "#/components/schemas/{name}"
+
+
+class ProblemDocument(msgspec.Struct, kw_only=True, rename={"kind": "type"}):
+    """What went wrong (RFC 9457): go by the `code`, which stays the same."""
+
+    kind: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    fields: dict[str, Any]
+
+
+_PROBLEMS: Final = {
+    "400": "The request is malformed.",
+    "401": "There is no token, or it is not good.",
+    "403": "The token does not allow it.",
+    "404": "There is no such job, queue, schedule or token.",
+    "405": "The path does not know this method.",
+    "408": "The body did not come in time.",
+    "409": "What is there does not allow it; a late settlement is `lease_lost`.",
+    "410": "The result's time to live is over.",
+    "413": "The request, or a payload in it, is too large.",
+    "415": "The body is not said to be JSON.",
+    "422": "What is asked makes no sense.",
+    "429": "The queue is full, or jobs come too fast: Retry-After says when to come again.",
+    "503": "The store is away: Retry-After says when to come again.",
+}
+
+
+def openapi_document() -> dict[str, Any]:
+    """The whole document."""
+    bodies = {each.name: body_type(each) for each in OPERATIONS}
+    answers = {each.name: each.answer for each in OPERATIONS}
+    kinds = [each for each in (*bodies.values(), *answers.values()) if each is not None]
+    schemas, components = msgspec.json.schema_components(
+        [*kinds, ProblemDocument, Problem], ref_template=_REF
+    )
+    known = dict(zip([*map(id, kinds), "problem", "error"], schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        body = bodies[operation.name]
+        paths.setdefault(ROOT + operation.path, {})[operation.method.lower()] = _described(
+            operation,
+            None if body is None else known[id(body)],
+            known[id(operation.answer)],
+        )
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Leasehold",
+            "version": "1",
+            "description": "Background jobs: submit them, lease them, look after them.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "responses": {
+                status: {
+                    "description": text,
+                    "content": {"application/problem+json": {"schema": known["problem"]}},
+                }
+                for status, text in _PROBLEMS.items()
+            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def openapi_json() -> bytes:
+    """The document as text."""
+    return msgspec.json.format(msgspec.json.encode(openapi_document(), order="sorted"), indent=1)
+
+
+def body_type(operation: Operation) -> type[msgspec.Struct] | None:
+    """What stands in the body: the request without what stands in the path."""
+    if operation.method in ("GET", "DELETE"):
+        return None
+    in_path = _NAMES.findall(operation.path)
+    if not operation.request.__struct_fields__:
+        return None
+    if not in_path:
+        return operation.request
+    fields: list[Any] = [
+        (each.name, each.type, _field(each))
+        for each in msgspec.structs.fields(operation.request)
+        if each.name not in in_path
+    ]
+    if not fields:
+        return None
+    return msgspec.defstruct(
+        f"{operation.name.title().replace('_', '')}Body",
+        fields,
+        kw_only=True,
+        forbid_unknown_fields=True,
+        namespace={"__doc__": operation.request.__doc__},
+    )
+
+
+def _field(info: msgspec.structs.FieldInfo) -> Any:
+    if info.default is not msgspec.NODEFAULT:
+        return msgspec.field(default=info.default)
+    if info.default_factory is not msgspec.NODEFAULT:
+        return msgspec.field(default_factory=info.default_factory)
+    return msgspec.field()
+
+
+def _described(operation: Operation, body: Any, answer: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "description": " ".join(
+            [operation.description, f"Roles: {', '.join(operation.roles)}."]
+        ).strip(),
+        "parameters": _parameters(operation),
+        "responses": {
+            str(operation.status): {
+                "description": "Done.",
+                "content": {"application/json": {"schema": answer}},
+            },
+            **{status: {"$ref": f"#/components/responses/{status}"} for status in _PROBLEMS},
+        },
+    }
+    if body is not None:
+        required = any(
+            field.required
+            for field in msgspec.structs.fields(operation.request)
+            if f"{{{field.name}}}" not in operation.path
+        )
+        described["requestBody"] = {
+            "required": required,
+            "content": {"application/json": {"schema": body}},
+        }
+    return described
+
+
+def _parameters(operation: Operation) -> list[dict[str, Any]]:
+    in_path = _NAMES.findall(operation.path)
+    in_query = operation.method in ("GET", "DELETE")
+    found: list[dict[str, Any]] = [
+        {
+            "name": field.name,
+            "in": "path" if field.name in in_path else "query",
+            "required": field.name in in_path or field.required,
+            "schema": _inline_schema(field.type),
+        }
+        for field in msgspec.structs.fields(operation.request)
+        if field.name in in_path or in_query
+    ]
+    if operation.name == "submit":
+        found.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+            }
+        )
+    return found
+
+
+def _inline_schema(kind: Any) -> Any:
+    """The schema of a parameter, in which nothing is referred to; null cannot be said in a URL."""
+    schema, components = msgspec.json.schema_components([kind], ref_template=_REF)
+    [found] = schema
+    return _resolved(found, components)
+
+
+def _resolved(schema: Any, components: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_resolved(each, components) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _resolved(components[schema["$ref"].rpartition("/")[2]], components)
+    made = {name: _resolved(value, components) for name, value in schema.items()}
+    choices = made.get("anyOf")
+    if choices is not None:
+        real = [each for each in choices if each != {"type": "null"}]
+        if len(real) == 1:
+            made.pop("anyOf")
+            return made | real[0]
+        made["anyOf"] = real
+    return made
+
+
+if __name__ == "__main__":
+    sys.stdout.write(openapi_json().decode() + "\n")

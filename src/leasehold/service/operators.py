@@ -1,0 +1,327 @@
+"""What operators ask: searches, orders about many jobs, dead letters, workers, figures, upkeep."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.lease import StuckJob, SweepReport
+from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.retention import PruneReport, Scope
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, narrowed
+from leasehold.core.rules.metrics import WINDOW_SECONDS
+from leasehold.documents.jobs import job_document, letter_document
+from leasehold.documents.metrics import metrics_document, point_document
+from leasehold.queue.orders import only
+from leasehold.service.answers import JobPage, LetterDocument
+from leasehold.service.base import Part
+from leasehold.service.caller import Caller
+from leasehold.service.new_job import Moment, Name
+from leasehold.service.operation import Answer, Request, operation
+from leasehold.service.producers import JobAnswer, PageSize
+
+
+class ListJobs(Request):
+    """Jobs for which everything given holds, page by page."""
+
+    queue: list[Name] | None = None
+    status: list[Status] | None = None
+    task: list[Name] | None = None
+    priority_min: int | None = None
+    priority_max: int | None = None
+    created_from: Moment | None = None
+    created_before: Moment | None = None
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    error_text: str | None = None
+    text: str | None = None
+    limit: PageSize = 100
+    cursor: str | None = None
+
+
+class GivenFilter(Request):
+    """Jobs for which everything given here holds; an empty filter means all jobs."""
+
+    ids: list[Name] | None = None
+    queues: list[Name] | None = None
+    statuses: list[Status] | None = None
+    tasks: list[Name] | None = None
+    priority_min: int | None = None
+    priority_max: int | None = None
+    created_from: Moment | None = None
+    created_before: Moment | None = None
+    metadata: dict[str, MetadataValue] | None = None
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    error_text: str | None = None
+    text: str | None = None
+
+    def job_filter(self, caller: Caller) -> JobFilter:
+        """The same, for jobs that the caller may see."""
+        given = msgspec.structs.asdict(self)
+        lists: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+        }
+        return caller.within(JobFilter(**lists))
+
+
+class SearchJobs(Request):
+    """Jobs that fit a filter, page by page."""
+
+    where: GivenFilter = msgspec.field(default_factory=GivenFilter)
+    limit: PageSize = 100
+    cursor: str | None = None
+
+
+class GiveOrder(Request):
+    """An order to all jobs that fit, at most `limit` of them in one write."""
+
+    order: Order
+    where: GivenFilter = msgspec.field(default_factory=GivenFilter)
+    limit: Annotated[int, Meta(ge=1, le=1000)] = ORDERED_AT_ONCE
+    cursor: str | None = None
+    """From the answer before: the order goes on from there."""
+    dry_run: bool = False
+    """Only tell which jobs are meant."""
+
+
+class OrderAnswer(Answer):
+    """What became of an order in one write."""
+
+    changed: int
+    refused: dict[str, int]
+    """How many fitted, but could not take it: by the code of the problem."""
+    next_cursor: str | None
+    """Give the order again with it: more jobs fit."""
+    would_change: list[str] | None = None
+    """With a dry run, the ids of jobs that are meant."""
+
+
+class ReplayJob(Request):
+    """Give a dead or cancelled job another chance."""
+
+    job_id: str
+    reset_attempts: bool = False
+    """All its attempts again, not only one more."""
+
+
+class NamedJob(Request):
+    """One job."""
+
+    job_id: str
+
+
+class ListDeadLetters(Request):
+    """Dead letters, page by page."""
+
+    queue: list[Name] | None = None
+    limit: PageSize = 100
+    cursor: str | None = None
+
+
+class LetterPage(Answer):
+    """Dead letters with why they are dead, and the cursor with which to ask for more."""
+
+    letters: list[LetterDocument]
+    next_cursor: str | None = None
+
+
+class Nothing(Request):
+    """Nothing more is to be said."""
+
+
+class Workers(Answer):
+    """Who runs jobs."""
+
+    workers: list[WorkerInfo]
+
+
+class FindStuck(Request):
+    """Running jobs without a sign of life for so long."""
+
+    silent_seconds: Annotated[float, Meta(ge=0, le=SECONDS_MAX)] = 120.0
+
+
+class StuckJobs(Answer):
+    """Those, the longest first."""
+
+    jobs: list[StuckJob]
+
+
+class Prune(Request):
+    """Begin a clean-up, or (with `run`) do the next bounded write of one."""
+
+    run: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    scope: Scope = Scope()
+
+
+class AskMetrics(Request):
+    """One queue, or the whole store, over a window of time."""
+
+    queue: Name | None = None
+    window_seconds: float = WINDOW_SECONDS
+
+
+class MetricsAnswer(Answer):
+    """The figures, flat, by their names."""
+
+    metrics: dict[str, Any]
+
+
+class AskSeries(Request):
+    """One queue, or the whole store, minute by minute."""
+
+    queue: Name | None = None
+    minutes: int = 60
+
+
+class AskDaily(Request):
+    """One queue, or the whole store, day by day."""
+
+    queue: Name | None = None
+    days: int = 30
+
+
+class SeriesAnswer(Answer):
+    """One point per minute or day, oldest first."""
+
+    points: list[dict[str, Any]]
+
+
+class Operators(Part):
+    """Operations for whoever looks after jobs and the store."""
+
+    @operation("GET", "/jobs", "producer", "consumer", "operator")
+    def list_jobs(self, caller: Caller, request: ListJobs) -> JobPage:
+        """List jobs, the last submitted first."""
+        given = msgspec.structs.asdict(request)
+        limit, cursor = given.pop("limit"), given.pop("cursor")
+        for one, several in (("queue", "queues"), ("status", "statuses"), ("task", "tasks")):
+            given[several] = given.pop(one)
+        return self._search(GivenFilter(**given).job_filter(caller), limit, cursor)
+
+    @operation("POST", "/jobs/search", "producer", "consumer", "operator")
+    def search(self, caller: Caller, request: SearchJobs) -> JobPage:
+        """List the jobs that fit a filter, the last submitted first."""
+        return self._search(request.where.job_filter(caller), request.limit, request.cursor)
+
+    @operation("POST", "/orders", "operator")
+    def order(self, caller: Caller, request: GiveOrder) -> OrderAnswer:
+        """Cancel, replay, discard or reprioritize all jobs that fit, so many in each write."""
+        where = request.where.job_filter(caller)
+        if request.dry_run:
+            able = narrowed(request.order, where, request.limit)
+            page = self.store.search(
+                able,
+                limit=request.limit,
+                cursor=request.cursor,
+                without=("payload", "result", "metadata"),
+            )
+            meant = [job.id for job in page.jobs]
+            return OrderAnswer(
+                changed=0, refused={}, next_cursor=page.next_cursor, would_change=meant
+            )
+        done = self.store.order(
+            request.order, where, actor=caller.actor, limit=request.limit, cursor=request.cursor
+        )
+        if self.blobs is not None:
+            self.blobs.forget_jobs(done.blobs_left)
+        return OrderAnswer(changed=done.changed, refused=done.refused, next_cursor=done.next_cursor)
+
+    @operation("POST", "/jobs/{job_id}/replay", "operator")
+    def replay(self, caller: Caller, request: ReplayJob) -> JobAnswer:
+        """Give a dead or cancelled job another chance."""
+        job_id = self.check_job(caller, request.job_id)
+        answers = self.store.replay(
+            [job_id], reset_attempts=request.reset_attempts, actor=caller.actor
+        )
+        return JobAnswer(job=job_document(only(answers, job_id)))
+
+    @operation("DELETE", "/jobs/{job_id}", "operator")
+    def discard(self, caller: Caller, request: NamedJob) -> JobAnswer:
+        """Delete a job that has ended, with all its records."""
+        job_id = self.check_job(caller, request.job_id)
+        answers = self.store.discard([job_id], actor=caller.actor)
+        if self.blobs is not None:
+            self.blobs.forget_jobs(answers)
+        return JobAnswer(job=job_document(only(answers, job_id)))
+
+    @operation("GET", "/dead-letters", "operator")
+    def dead_letters(self, caller: Caller, request: ListDeadLetters) -> LetterPage:
+        """List dead letters with why they are dead, the last submitted first."""
+        queues = None if request.queue is None else tuple(request.queue)
+        where = caller.within(JobFilter(queues=queues, statuses=(Status.DEAD,)))
+        page = self.store.search(where, limit=request.limit, cursor=request.cursor)
+        return LetterPage(
+            letters=[letter_document(job) for job in page.jobs], next_cursor=page.next_cursor
+        )
+
+    @operation("GET", "/workers", "operator")
+    def workers(self, caller: Caller, request: Nothing) -> Workers:
+        """List the registered workers."""
+        caller.check_unscoped()
+        return Workers(workers=self.store.workers())
+
+    @operation("GET", "/stuck", "operator")
+    def stuck(self, caller: Caller, request: FindStuck) -> StuckJobs:
+        """List running jobs that show no sign of life."""
+        caller.check_unscoped()
+        return StuckJobs(jobs=self.store.stuck(request.silent_seconds))
+
+    @operation("POST", "/sweep", "operator")
+    def sweep(self, caller: Caller, request: Nothing) -> SweepReport:
+        """Take back jobs whose lease expired or whose worker is proved dead, now."""
+        caller.check_unscoped()
+        return self.store.recover()
+
+    @operation("POST", "/prune", "operator")
+    def prune(self, caller: Caller, request: Prune) -> PruneReport:
+        """Archive and delete jobs that ended longer ago than they are kept, a bounded part.
+
+        While the answer says `more`, ask again with its `run` and the same scope.
+        """
+        caller.check_unscoped()
+        return self.store.prune(run=request.run, scope=request.scope, actor=caller.actor)
+
+    @operation("GET", "/metrics", "producer", "consumer", "operator")
+    def metrics(self, caller: Caller, request: AskMetrics) -> MetricsAnswer:
+        """How a queue, or the whole store, stands, and what happened in the window before."""
+        state = self._check_figures(caller, request.queue)
+        figures = self.store.metrics(request.queue, window_seconds=request.window_seconds)
+        return MetricsAnswer(metrics=metrics_document(figures, state))
+
+    @operation("GET", "/series", "producer", "consumer", "operator")
+    def series(self, caller: Caller, request: AskSeries) -> SeriesAnswer:
+        """What happened in a queue, or in the whole store, minute by minute."""
+        self._check_figures(caller, request.queue)
+        points = self.store.series(request.queue, minutes=request.minutes)
+        return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
+
+    @operation("GET", "/daily", "producer", "consumer", "operator")
+    def daily(self, caller: Caller, request: AskDaily) -> SeriesAnswer:
+        """What happened in a queue, or in the whole store, day by day."""
+        self._check_figures(caller, request.queue)
+        points = self.store.daily(request.queue, days=request.days)
+        return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _search(self, where: JobFilter, limit: int, cursor: str | None) -> JobPage:
+        page = self.store.search(where, limit=limit, cursor=cursor)
+        return JobPage(jobs=[job_document(job) for job in page.jobs], next_cursor=page.next_cursor)
+
+    def _check_figures(self, caller: Caller, queue: str | None) -> str | None:
+        """The state of the queue whose figures are asked for, None for the whole store."""
+        if queue is None:
+            caller.check_unscoped()
+            return None
+        caller.check_queue(queue)
+        info = self.store.queue_info(queue)
+        return None if info is None else info.state.value

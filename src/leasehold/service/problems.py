@@ -1,0 +1,93 @@
+"""Errors as HTTP tells them: one table of statuses, and problem+json (RFC 9457) with our codes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from leasehold import errors
+from leasehold.core.model.error_documents import error_document
+from leasehold.errors import CodedError
+
+STATUSES: Final[tuple[tuple[type[CodedError], int], ...]] = (
+    (errors.RequestTooLargeError, 413),
+    (errors.InvalidRequestError, 400),
+    (errors.UnauthenticatedError, 401),
+    (errors.ForbiddenError, 403),
+    (errors.UnknownDependencyError, 422),
+    (errors.JobNotFoundError, 404),
+    (errors.QueueNotFoundError, 404),
+    (errors.ScheduleNotFoundError, 404),
+    (errors.TokenNotFoundError, 404),
+    (errors.DuplicateJobError, 409),
+    (errors.IdempotencyConflictError, 409),
+    (errors.InvalidTransitionError, 409),
+    (errors.LeaseLostError, 409),
+    (errors.QueueClosedError, 409),
+    (errors.QueueExistsError, 409),
+    (errors.QueueNotEmptyError, 409),
+    (errors.TokenExistsError, 409),
+    (errors.JobFailedError, 409),
+    (errors.JobCancelledError, 409),
+    (errors.ResultTimeoutError, 409),
+    (errors.ResultExpiredError, 410),
+    (errors.PayloadTooLargeError, 413),
+    (errors.QueueFullError, 429),
+    (errors.StoreError, 503),
+    (errors.BlobUnavailableError, 503),
+    (errors.BlobError, 409),
+    (errors.UnsupportedError, 422),
+)
+"""The first that fits counts, so the special ones stand before the general."""
+
+
+def status_of(error: CodedError) -> int:
+    """The status for an error; what is left of ours is input that makes no sense.
+
+    >>> status_of(errors.LeaseConflictError("another holder")), status_of(errors.CycleError("a, b"))
+    (409, 422)
+    """
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 422)
+
+
+def problem_of(error: CodedError, status: int) -> dict[str, Any]:
+    """The document for an error."""
+    told = error_document(error)
+    return {
+        "type": f"urn:leasehold:problem:{told['code']}",
+        "title": told["code"].replace("_", " "),
+        "status": status,
+        "detail": told["message"],
+        "code": told["code"],
+        "fields": told["fields"],
+    }
+
+
+def headers_of(error: CodedError, status: int) -> dict[str, str]:
+    """What else is told: when to come again, how to come in, what the limits are."""
+    if status == 401:
+        return {"WWW-Authenticate": 'Bearer realm="leasehold"'}
+    seconds = getattr(error, "retry_after_seconds", None)
+    if seconds is None and status == 503:
+        seconds = 1.0
+    if seconds is None:
+        return {}
+    headers = {"Retry-After": str(max(1, math.ceil(seconds)))}
+    if isinstance(error, errors.RateLimitedError):
+        headers.update(
+            {
+                f"X-RateLimit-{name.title()}": str(value)
+                for name, value in _limits(error).items()
+                if value is not None
+            }
+        )
+    return headers
+
+
+def _limits(error: errors.RateLimitedError) -> dict[str, int | None]:
+    """What the store says of the bucket that is empty; the time is in seconds since 1970."""
+    return {
+        "limit": error.limit,
+        "remaining": error.remaining,
+        "reset": None if error.reset_at is None else math.ceil(error.reset_at.timestamp()),
+    }

@@ -1,0 +1,313 @@
+"""What producers ask: submit jobs, look at them, wait for them, stop them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+
+from leasehold.core.model.job import Draft, Job, priority_of
+from leasehold.core.model.records import Submitted
+from leasehold.core.model.status import Status
+from leasehold.documents.jobs import attempt_document, job_document
+from leasehold.errors import LeaseholdError, ResultTimeoutError
+from leasehold.queue.awaiting import wait_for_end
+from leasehold.queue.large import has_large, submit_large
+from leasehold.queue.metrics import Metrics
+from leasehold.queue.orders import only
+from leasehold.queue.results import check_completed
+from leasehold.queue.waiters import Waiters
+from leasehold.service.answers import AttemptDocument, History, JobDocument, Log, Problem
+from leasehold.service.base import Part
+from leasehold.service.caller import Caller
+from leasehold.service.new_job import Name, NewJob, Priority
+from leasehold.service.operation import Answer, Request, operation
+
+JOBS_AT_ONCE_MAX: Final = 10_000
+WAIT_SECONDS_MAX: Final = 300.0
+WAIT_SECONDS: Final = 20.0
+
+WaitSeconds = Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)]
+PageSize = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class Submit(NewJob):
+    """A job, and what to tell of it in the answer."""
+
+    request_id: Name | None = None
+    """A request that is sent again under the same id is answered as the first time."""
+    with_position: bool = False
+    """Count how many jobs are served before it, and estimate when it starts."""
+
+
+class SubmitAnswer(Answer):
+    """The new job, or the one that was submitted before under the same idempotency key."""
+
+    id: str
+    status: Status
+    is_duplicate: bool
+    position: int | None = None
+    """How many pending jobs of its queue are served before it."""
+    estimated_start_at: datetime | None = None
+    """At the rate of the latest minutes; none if nothing was leased in them."""
+
+
+class SubmitBatch(Request):
+    """Several jobs, all or nothing, or (`partial`) as many as can be."""
+
+    jobs: Annotated[list[NewJob], Meta(max_length=JOBS_AT_ONCE_MAX)]
+    partial: bool = False
+    request_id: Name | None = None
+    """A request that is sent again under the same id is answered as the first time."""
+
+
+class Accepted(Answer):
+    """A job of a batch that was stored, or known before."""
+
+    index: int
+    id: str
+    status: Status
+    is_duplicate: bool
+
+
+class Refused(Answer):
+    """A job of a batch that was refused, and why."""
+
+    index: int
+    error: Problem
+
+
+class SubmitBatchAnswer(Answer):
+    """What became of each job of a batch, by its place in it."""
+
+    successful: list[Accepted]
+    failed: list[Refused]
+
+
+Extra = Literal["attempts", "history", "dependents"]
+
+
+class GetJob(Request):
+    """One job, with what belongs to it on request."""
+
+    job_id: str
+    include: tuple[Extra, ...] = ()
+
+
+class JobDetails(Answer):
+    """A job, and what was asked for with it."""
+
+    job: JobDocument
+    attempts: list[AttemptDocument] | None = None
+    history: History | None = None
+    dependents: list[str] | None = None
+    """Jobs that wait, or waited, for this one directly."""
+
+
+class JobPart(Request):
+    """A page of what belongs to a job."""
+
+    job_id: str
+    limit: PageSize = 100
+    cursor: str | None = None
+
+
+class CancelJob(Request):
+    """Stop a job."""
+
+    job_id: str
+    reason: str = ""
+
+
+class ChangePriority(Request):
+    """Let a waiting job come earlier or later."""
+
+    job_id: str
+    priority: Priority
+
+
+class JobAnswer(Answer):
+    """A job as it is now."""
+
+    job: JobDocument
+
+
+class WaitForJob(Request):
+    """Wait until a job has ended."""
+
+    job_id: str
+    timeout_seconds: WaitSeconds = WAIT_SECONDS
+
+
+class WaitAnswer(Answer):
+    """The job, and whether it has ended."""
+
+    ended: bool
+    job: JobDocument
+
+
+class ResultAnswer(Answer):
+    """What the job's task returned."""
+
+    result: Any
+
+
+class Producers(Part):
+    """Operations for whoever submits jobs."""
+
+    waiters: Waiters
+    figures: Metrics
+
+    @operation("POST", "/jobs", "producer", status=201)
+    def submit(self, caller: Caller, request: Submit) -> SubmitAnswer:
+        """Submit a job.
+
+        The header `Idempotency-Key` is the job's key: for 24 hours, the same job under the same key
+        is stored once.
+        """
+        request_id = caller.request_id(request.request_id)
+        [answer] = self._store([request.draft(caller, self.env, request_id)], request_id)
+        assert isinstance(answer, Submitted)
+        asked = request.with_position
+        return SubmitAnswer(
+            id=answer.id,
+            status=answer.status,
+            is_duplicate=answer.is_duplicate,
+            position=self.store.position(answer.id) if asked else None,
+            estimated_start_at=self.figures.estimated_start(answer.id) if asked else None,
+        )
+
+    @operation("POST", "/jobs/batch", "producer", status=201)
+    def submit_batch(self, caller: Caller, request: SubmitBatch) -> SubmitBatchAnswer:
+        """Submit several jobs in one write.
+
+        All or nothing, unless `partial` is true: then the answer says which were refused, and why.
+        """
+        drafts = [
+            job.draft(caller, self.env, caller.request_id(request.request_id, 1 + index))
+            for index, job in enumerate(request.jobs)
+        ]
+        request_id = caller.request_id(request.request_id)
+        answers = self._store(drafts, request_id, partial=request.partial)
+        return SubmitBatchAnswer(
+            successful=[
+                Accepted(
+                    index=index,
+                    id=each.id,
+                    status=each.status,
+                    is_duplicate=each.is_duplicate,
+                )
+                for index, each in enumerate(answers)
+                if isinstance(each, Submitted)
+            ],
+            failed=[
+                Refused(index=index, error=Problem.of(each))
+                for index, each in enumerate(answers)
+                if isinstance(each, LeaseholdError)
+            ],
+        )
+
+    @operation("GET", "/jobs/{job_id}", "producer", "consumer", "operator")
+    def get_job(self, caller: Caller, request: GetJob) -> JobDetails:
+        """Look at a job."""
+        job = self.job_of(caller, request.job_id)
+        wanted = request.include
+        attempts = history = dependents = None
+        if "attempts" in wanted:
+            attempts = [attempt_document(each) for each in self.store.attempts(job.id)]
+        if "history" in wanted:
+            page = self.store.history_page(job.id, limit=1000)
+            history = History(events=page.events, next_cursor=page.next_cursor)
+        if "dependents" in wanted:
+            edges = self.store.graph([job.id]).edges
+            dependents = [each for needed, each in edges if needed == job.id]
+        return JobDetails(
+            job=job_document(self.inlined(job)),
+            attempts=attempts,
+            history=history,
+            dependents=dependents,
+        )
+
+    @operation("GET", "/jobs/{job_id}/history", "producer", "consumer", "operator")
+    def job_history(self, caller: Caller, request: JobPart) -> History:
+        """What happened to a job, oldest first."""
+        job_id = self.job_of(caller, request.job_id).id
+        page = self.store.history_page(job_id, limit=request.limit, cursor=request.cursor)
+        return History(events=page.events, next_cursor=page.next_cursor)
+
+    @operation("GET", "/jobs/{job_id}/log", "producer", "consumer", "operator")
+    def job_log(self, caller: Caller, request: JobPart) -> Log:
+        """What a job logged, oldest first."""
+        job_id = self.job_of(caller, request.job_id).id
+        page = self.store.log_page(job_id, limit=request.limit, cursor=request.cursor)
+        return Log(lines=page.lines, next_cursor=page.next_cursor, missed=page.missed)
+
+    @operation("POST", "/jobs/{job_id}/cancel", "producer", "operator")
+    def cancel(self, caller: Caller, request: CancelJob) -> JobAnswer:
+        """Stop a job: at once if it waits, as soon as its code lets go if it runs."""
+        job_id = self.check_job(caller, request.job_id)
+        answers = self.store.cancel([job_id], reason=request.reason, actor=caller.actor)
+        return JobAnswer(job=job_document(only(answers, job_id)))
+
+    @operation("POST", "/jobs/{job_id}/priority", "producer", "operator")
+    def change_priority(self, caller: Caller, request: ChangePriority) -> JobAnswer:
+        """Change the priority of a waiting job; it keeps its place in time."""
+        job_id = self.check_job(caller, request.job_id)
+        priority = priority_of(request.priority)
+        job = self.store.reprioritize(job_id, priority, actor=caller.actor)
+        return JobAnswer(job=job_document(job))
+
+    @operation("GET", "/jobs/{job_id}/wait", "producer", "consumer", "operator")
+    async def wait_for_job(self, caller: Caller, request: WaitForJob) -> WaitAnswer:
+        """Wait until a job has ended, well or badly, or the time is up."""
+        job = await self._ended(caller, request)
+        return WaitAnswer(ended=job.is_terminal, job=job_document(job))
+
+    @operation("GET", "/jobs/{job_id}/result", "producer", "consumer", "operator")
+    async def result(self, caller: Caller, request: WaitForJob) -> ResultAnswer:
+        """What a job's task returned, waiting for it.
+
+        A job that is dead, cancelled or has not ended in time is answered with that problem.
+        """
+        job = await self._ended(caller, request)
+        inlined = await self.call_store(lambda: self.inlined(job))
+        return ResultAnswer(result=_result_of(inlined, request.timeout_seconds))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _store(
+        self, drafts: Sequence[Draft], request_id: str | None, *, partial: bool = False
+    ) -> Sequence[Submitted | LeaseholdError]:
+        def submit(kept: Sequence[Draft]) -> list[Submitted | LeaseholdError]:
+            if not kept:
+                return []
+            if request_id is None:
+                return self.store.submit(kept, partial=partial)
+            return self.store.submit_once(request_id, kept, partial=partial)
+
+        if self.blobs is not None and has_large(drafts):
+            return submit_large(submit, self.blobs, drafts)[1]
+        return submit(drafts)
+
+    async def _ended(self, caller: Caller, request: WaitForJob) -> Job:
+        """The job when it has ended, or as it is when the time is up or the service stops."""
+        job = await self.call_store(lambda: self.job_of(caller, request.job_id))
+        if job.is_terminal or not request.timeout_seconds:
+            return job
+        ended = await wait_for_end(self.waiters, [job.id], request.timeout_seconds)
+        last = ended.get(job.id)
+        if isinstance(last, Job):
+            return last
+        return await self.call_store(lambda: self.job_of(caller, request.job_id))
+
+
+def _result_of(job: Job, waited_seconds: float) -> Any:
+    if not job.is_terminal:
+        raise ResultTimeoutError(
+            f"job {job.id} has not ended within {waited_seconds:g} seconds "
+            f"(it is {job.status.value})"
+        )
+    check_completed(job)
+    return job.result

@@ -1,0 +1,180 @@
+"""The server: uvicorn with our limits, a sweep beside it, and a stop that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.core.contract.store import Store
+from leasehold.env import SYSTEM, Env
+from leasehold.service.api import Api
+from leasehold.service.http import http_app
+from leasehold.worker.pruner import Pruner
+from leasehold.worker.sweep import RecoverySweep
+
+HEADER_SECONDS_MAX: Final = 10.0
+"""How long a request's head may take to come in."""
+HEADER_BYTES_MAX: Final = 64 * 1024
+SILENT_CONNECTIONS_MAX: Final = 256
+"""Connections that have not sent a request's head: beyond, those that are silent longest go."""
+CONNECTIONS_MAX: Final = 4096
+KEEP_ALIVE_SECONDS: Final = 75
+STOP_SECONDS: Final = 30
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """HTTP with bounds on how long, and how large, a request's head may be."""
+
+    silent: dict[BoundedProtocol, None] = {}  # noqa: RUF012  # of the process, the oldest first
+
+    _deadline: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end_wait_for_head()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes = 0
+        if self._deadline is None:
+            self._await_head()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        self.end_wait_for_head()
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def _await_head(self) -> None:
+        self._deadline = self.loop.call_later(HEADER_SECONDS_MAX, self.transport.close)
+        self.silent[self] = None
+        if len(self.silent) > SILENT_CONNECTIONS_MAX:
+            oldest = next(iter(self.silent))
+            oldest.end_wait_for_head()
+            oldest.transport.close()
+
+    def end_wait_for_head(self) -> None:
+        self.silent.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > HEADER_BYTES_MAX and not self.transport.is_closing():
+            self.send_400_response("The request's head is too large.")
+
+
+class Server(uvicorn.Server):
+    """A uvicorn that lets long polls end before it waits for requests in flight."""
+
+    def __init__(self, config: uvicorn.Config, api: Api, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._api = api
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._api.stop_waiting()
+        await super().shutdown(sockets)
+
+
+def make_server(
+    api: Api,
+    listener: socket.socket,
+    *,
+    hosts: tuple[str, ...] = (),
+    tls: dict[str, Any] | None = None,
+    on_started: Callable[[], None] = lambda: None,
+) -> tuple[Server, list[socket.socket]]:
+    """A server on a socket that is bound already; `tls` are uvicorn's ssl options."""
+    config = uvicorn.Config(
+        http_app(api, hosts=hosts),
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        **(tls or {}),
+    )
+    return Server(config, api, on_started), [listener]
+
+
+@contextmanager
+def upkeep(store: Store, env: Env, blobs: Blobs | None) -> Iterator[None]:
+    """Do beside the server what workers do for a store: there may be none but those far away."""
+    sweep = RecoverySweep(store, env=env)
+    pruner = Pruner(store, env=env, blobs=blobs, actor="service")
+    sweep.start()
+    pruner.start()
+    try:
+        yield
+    finally:
+        pruner.stop()
+        sweep.stop()
+
+
+def serve(
+    store: Store,
+    listener: socket.socket,
+    *,
+    env: Env = SYSTEM,
+    insecure: bool = False,
+    hosts: tuple[str, ...] = (),
+    tls: dict[str, Any] | None = None,
+    on_started: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve a store until a signal comes, then let everybody finish."""
+    blobs = Blobs(store, env=env)
+
+    async def run() -> None:
+        api = Api(store, env=env, blobs=blobs, insecure=insecure)
+        server, sockets = make_server(api, listener, hosts=hosts, tls=tls, on_started=on_started)
+        try:
+            await server.serve(sockets)
+        finally:
+            api.close()
+
+    with upkeep(store, env, blobs):
+        asyncio.run(run())
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens there; raises OSError with the reason if it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host.strip("[]"), port))
+    except OSError:
+        listener.close()
+        raise
+    return listener

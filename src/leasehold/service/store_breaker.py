@@ -1,0 +1,74 @@
+"""The circuit breaker before the store: while the database is away, requests do not pile up."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from leasehold.env import Env
+from leasehold.errors import StoreError, StoreUnavailableError
+
+FAILURES_MAX: Final = 5
+"""So many failures in a row, and requests are refused without asking the store."""
+PROBE_SECONDS: Final = 1.0
+"""Then one request a second is let through, to see whether it works again."""
+
+
+class StoreBreaker:
+    """Counts failures of the store in a row, and says who may ask it.
+
+    >>> from leasehold.env import Env, ManualClock
+    >>> clock = ManualClock()
+    >>> breaker = StoreBreaker(Env(clock=clock))
+    >>> for _ in range(FAILURES_MAX):
+    ...     breaker.check()
+    ...     breaker.failed()
+    >>> breaker.check()
+    Traceback (most recent call last):
+    leasehold.errors.StoreUnavailableError: the store is away: try again in a second
+    >>> clock.advance(PROBE_SECONDS)
+    >>> breaker.check()
+    >>> breaker.worked()
+    >>> breaker.is_open
+    False
+    """
+
+    def __init__(self, env: Env) -> None:
+        self._clock = env.clock
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._next_probe = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are refused."""
+        return self._failures >= FAILURES_MAX
+
+    def check(self) -> None:
+        """Refuse the request while the store is away, but for the one that is the probe."""
+        if not self.is_open:
+            return
+        with self._lock:
+            now = self._clock.monotonic()
+            if self.is_open and now < self._next_probe:
+                raise StoreUnavailableError("the store is away: try again in a second")
+            self._next_probe = now + PROBE_SECONDS
+
+    def worked(self) -> None:
+        """The store has answered."""
+        if self._failures:
+            with self._lock:
+                self._failures = 0
+
+    def failed(self) -> None:
+        """The store could not do its work."""
+        with self._lock:
+            self._failures += 1
+            self._next_probe = self._clock.monotonic() + PROBE_SECONDS
+
+    def note(self, error: BaseException | None) -> None:
+        """What became of a request: only errors about the store itself are its failures."""
+        if isinstance(error, StoreError):
+            self.failed()
+        else:
+            self.worked()

@@ -1,0 +1,84 @@
+"""The registry: workers, which enter it themselves, and consumers, which their leases enter."""
+
+from __future__ import annotations
+
+from heapq import nsmallest
+
+import msgspec
+
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.records import CURRENT_JOBS_MAX, CurrentJob, WorkerInfo, without_gone
+from leasehold.env import from_micros
+from leasehold.stores.memory.record import Record
+from leasehold.stores.memory.state import State
+
+
+def enter(state: State, info: WorkerInfo) -> None:
+    """Enter a worker."""
+    now = from_micros(state.now)
+    state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
+    state.note_change("worker", info.id)
+
+
+def leave(state: State, worker: str) -> None:
+    """Forget a worker."""
+    if state.workers.pop(worker, None) is not None:
+        state.note_change("worker", worker)
+
+
+def note_consumer(state: State, request: LeaseRequest) -> None:
+    """Enter whoever leases as a consumer, or note that it still is one."""
+    assert request.consumer is not None
+    known = state.workers.get(request.worker)
+    if known is not None and not known.is_consumer:
+        return
+    now = from_micros(state.now)
+    state.workers[request.worker] = WorkerInfo(
+        id=request.worker,
+        host=request.consumer.host,
+        pid=request.consumer.pid,
+        queues=request.consumer.queues,
+        slots=request.limit,
+        started_at=now if known is None else known.started_at,
+        heartbeat_at=now,
+        is_consumer=True,
+    )
+    if known is None:
+        state.note_change("worker", request.worker)
+
+
+def workers(state: State) -> list[WorkerInfo]:
+    """Those that are in the registry, with what they hold."""
+    held: dict[str | None, list[Record]] = {}
+    for record in state.running.values():
+        held.setdefault(record.worker, []).append(record)
+    infos = [
+        msgspec.structs.replace(
+            info, running=len(held.get(info.id, ())), jobs=_current_jobs(held.get(info.id, []))
+        )
+        for info in state.workers.values()
+    ]
+    return without_gone(infos, from_micros(state.now))
+
+
+def _current_jobs(records: list[Record]) -> tuple[CurrentJob, ...]:
+    leased_first = nsmallest(
+        CURRENT_JOBS_MAX, records, key=lambda each: (each.acquired_at, each.seq)
+    )
+    return tuple(
+        CurrentJob(
+            id=record.id,
+            queue=record.draft.queue,
+            task=record.draft.task,
+            attempts=record.attempts,
+            leased_at=from_micros(record.acquired_at),
+            lease_expires_at=from_micros(record.expires_at),
+        )
+        for record in leased_first
+    )
+
+
+def forget_consumers(state: State) -> None:
+    """Forget the consumers that are gone."""
+    for worker in state.workers.keys() - {info.id for info in workers(state)}:
+        leave(state, worker)

@@ -1,0 +1,52 @@
+"""The registry: workers, which enter it themselves, and consumers, which their leases enter."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.records import WorkerInfo
+from leasehold.stores.sqlite.disk.life import LockedLife
+from leasehold.stores.sqlite.writing.database import Database
+from leasehold.stores.sqlite.writing.step import Step
+
+ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 0)"
+FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ?"
+# Guard of the update: the entry is not a registered worker's.
+NOTE_CONSUMER: Final = """
+    INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 1)
+    ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
+        queues = excluded.queues, slots = excluded.slots, heartbeat_at = excluded.heartbeat_at
+    WHERE is_consumer
+"""
+
+
+def register_worker(database: Database, info: WorkerInfo) -> LockedLife:
+    """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
+
+    def enter(step: Step) -> None:
+        queues = msgspec.json.encode(info.queues).decode()
+        row = (info.id, info.host, info.pid, queues, info.slots, step.now, step.now)
+        step.execute(ADD, row)
+
+    def leave() -> None:
+        database.write(lambda step: step.execute(FORGET_WORKER, (info.id,)).fetchall())
+
+    life = LockedLife(database.files.workers, info.id, leave)
+    try:
+        database.write(enter)
+    except BaseException:
+        life.let_go()
+        raise
+    return life
+
+
+def note_consumer(step: Step, request: LeaseRequest) -> None:
+    """Enter whoever leases as a consumer, or note that it still is one."""
+    consumer = request.consumer
+    assert consumer is not None
+    queues = msgspec.json.encode(consumer.queues).decode()
+    row = (request.worker, consumer.host, consumer.pid, queues, request.limit)
+    step.execute(NOTE_CONSUMER, (*row, step.now, step.now))

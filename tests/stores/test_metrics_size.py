@@ -1,0 +1,89 @@
+"""How much room figures take: docs/metrics.md says it of a thousand queues that are never idle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from leasehold.core.model.histogram import Measurements, bucket_of
+from leasehold.core.model.job import Draft
+from leasehold.core.model.span import DAYS_KEPT, MINUTE_MICROS, MINUTES_KEPT, Measure, Span
+from leasehold.core.rules.sampling import KeptSpan, Resolution
+from leasehold.env import Env, ManualClock
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.reading.sampling import Spans
+
+QUEUES = 10
+JOBS_A_MINUTE = 60
+ROW_BYTES_SAID = 250
+SIZE = "SELECT sum(pgsize) FROM dbstat WHERE name IN ('span', 'span_by_time')"
+
+
+def measurements(random: Random, jobs: int) -> Measurements:
+    durations = [int(random.lognormvariate(0, 1) * 1e6) for _ in range(jobs)]
+    return Measurements(sum(durations), dict(Counter(map(bucket_of, durations))))
+
+
+def busy(random: Random) -> Span:
+    return Span(
+        submitted=JOBS_A_MINUTE,
+        leased=JOBS_A_MINUTE,
+        completed=JOBS_A_MINUTE - 1,
+        failed=1,
+        retried=1,
+        submitted_medium=JOBS_A_MINUTE // 2,
+        submitted_high=JOBS_A_MINUTE // 2,
+        pending_before=20,
+        pending=20,
+        deepest=20,
+        measures={
+            Measure.WAIT_MEDIUM: measurements(random, JOBS_A_MINUTE // 2),
+            Measure.WAIT_HIGH: measurements(random, JOBS_A_MINUTE // 2),
+            Measure.RUN: measurements(random, JOBS_A_MINUTE),
+            Measure.RETRY: Measurements(0, {1: 1}),
+        },
+    )
+
+
+def number(store: SQLiteStore, statement: str) -> int:
+    with store._database.read() as db:
+        return int(str(db.execute(statement).fetchall()[0][0]))
+
+
+def test_a_busy_minute_takes_what_the_docs_say(tmp_path: Path) -> None:
+    random = Random(1)
+    store = SQLiteStore(tmp_path / "jobs.db", env=Env(clock=ManualClock()))
+    spans = [
+        KeptSpan(Resolution.MINUTE, f"queue-{queue:04}", 10**6 + minute, busy(random))
+        for queue in range(QUEUES)
+        for minute in range(200)
+    ]
+    store._database.writer.run(lambda step: Spans(step.db).keep(spans))
+    row_bytes = number(store, SIZE) / len(spans)
+    store.close()
+    assert row_bytes <= 1.1 * ROW_BYTES_SAID
+    assert 1000 * (MINUTES_KEPT + 30) * row_bytes < 0.85e9
+
+
+def test_what_is_kept_of_a_queue_is_bounded(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = SQLiteStore(tmp_path / "jobs.db", env=Env(clock=clock))
+    store.submit([Draft(id="first", task="t")])
+    minute = clock.time_micros() // MINUTE_MICROS
+    spans = [
+        KeptSpan(resolution, "default", last - each, Span(submitted=1))
+        for resolution, last, kept in (
+            (Resolution.MINUTE, minute, MINUTES_KEPT),
+            (Resolution.DAY, minute // 1440, DAYS_KEPT),
+        )
+        for each in range(1, kept + 400)
+    ]
+    store._database.writer.run(lambda step: Spans(step.db).keep(spans))
+    for each in range(3):
+        clock.advance(60)
+        store.submit([Draft(id=f"job-{each}", task="t")])
+    rows = number(store, "SELECT count(*) FROM span")
+    store.close()
+    # One more of each: the minute and the day that are not over yet; and the totals.
+    assert rows <= MINUTES_KEPT + DAYS_KEPT + 3
