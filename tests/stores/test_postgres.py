@@ -12,13 +12,15 @@ needs_psycopg()
 
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
+from leasehold.stores.postgres.writing import database  # noqa: E402
 
 
 class TestPostgresStore(StoreConformance):
     not_kept = NOT_KEPT
 
     @pytest.fixture
-    def make_store(self, schemas: Schemas) -> MakeStore:
+    def make_store(self, schemas: Schemas, monkeypatch: pytest.MonkeyPatch) -> MakeStore:
+        monkeypatch.setattr(database, "open_pool", schemas.open_pool)
         return lambda env: LentStore(schemas, env)
 
 

@@ -1,13 +1,14 @@
 """Real database servers for tests: found or started once per test run, thrown away after it.
 
 Found in this order: the URL in LEASEHOLD_TEST_POSTGRES; the server's programs on this machine;
-those of a wheel of the test dependencies. Where there is none, tests are skipped with a message;
-with CI=true they fail.
+those of a wheel of the test dependencies; Debian's package, installed by root. Where there is none,
+tests are skipped with a message; with CI=true they fail.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import importlib.util
 import os
@@ -17,9 +18,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.server.address import Address
+    from leasehold.stores.postgres.server.connection import Pool
 
 POSTGRES_URL = "LEASEHOLD_TEST_POSTGRES"
 START_SECONDS = 60
@@ -53,7 +58,7 @@ def postgres(*, durable: bool = False) -> Iterator[str]:
     if given:
         yield given
         return
-    programs = _programs()
+    programs = _programs() or _installed()
     if programs is None:
         message = (
             f"no PostgreSQL server: give its URL in {POSTGRES_URL}, install PostgreSQL, "
@@ -76,6 +81,20 @@ def _programs() -> Path | None:
     if wheel is not None and wheel.origin is not None:
         places.append(Path(wheel.origin).parent / "pginstall" / "bin")
     return next((each for each in places if (each / "postgres").exists()), None)
+
+
+def _installed() -> Path | None:
+    """Debian's package, installed by the first of the processes that test."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return None
+    with open(Path(tempfile.gettempdir()) / "leasehold-apt.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (programs := _programs()) is not None:
+            return programs
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        install = ["apt-get", "install", "-qq", "--no-install-recommends", "postgresql"]
+        subprocess.run(install, check=False, env=quiet, stdout=subprocess.DEVNULL)
+    return _programs()
 
 
 def _running(programs: Path, folder: Path, *, durable: bool) -> Iterator[str]:
@@ -126,18 +145,15 @@ def _unprivileged() -> tuple[int, int] | None:
     return 65534, 65534
 
 
-# Every row of every table; the store's own row as it was made. What a feed has made goes with it.
+# Every row of every table that has any, and what a feed has made; the store's own row as it was.
+# Made once for each schema, in another one, so that the server keeps its plans.
 EMPTY = """
-    DO $$
+    CREATE FUNCTION public.empty_{schema}() RETURNS void LANGUAGE plpgsql AS $$
     DECLARE
         name text;
     BEGIN
-        FOR name IN SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace
-            AND relkind = 'r' AND relname NOT IN ('migration', 'store_state') LOOP
-            EXECUTE format('DELETE FROM %I', name);
-        END LOOP;
-        FOR name IN SELECT proname FROM pg_proc
-            WHERE pronamespace = current_schema()::regnamespace LOOP
+        {deletes}
+        FOR name IN SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace LOOP
             EXECUTE format('DROP FUNCTION %I() CASCADE', name);
         END LOOP;
         UPDATE store_state SET clock = 0, open_minute = 0, queue_generation = 0,
@@ -145,16 +161,24 @@ EMPTY = """
     END
     $$
 """
+TABLES = """
+    SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace
+        AND relkind = 'r' AND relname NOT IN ('migration', 'store_state')
+"""
 
 
 class Schemas:
-    """Schemas of one server that tests may use, emptied and used again: making one takes long."""
+    """Schemas of one server that tests may use, emptied and used again: making one takes long.
+
+    Their connections stay open too: to plan every statement anew takes longer than most tests.
+    """
 
     def __init__(self, url: str, prefix: str) -> None:
         self._url = url
         self._prefix = prefix
         self._made = 0
         self._free: list[str] = []
+        self._pools: dict[str, Pool] = {}
 
     def lend(self) -> str:
         """The URL of an empty store."""
@@ -163,13 +187,43 @@ class Schemas:
         self._made += 1
         return f"{self._url}{'&' if '?' in self._url else '?'}schema={self._prefix}_{self._made}"
 
+    def open_pool(self, address: Address) -> LentPool:
+        """Connections that are kept when the store closes them."""
+        return LentPool(self._pool(address))
+
+    def _pool(self, address: Address) -> Pool:
+        from leasehold.stores.postgres.server.connection import open_pool
+
+        if address.schema not in self._pools:
+            self._pools[address.schema] = open_pool(address)
+        return self._pools[address.schema]
+
     def take_back(self, url: str) -> None:
         """The store with this URL is closed, and used no more."""
-        if url not in self._free:
-            import psycopg
+        if url in self._free:
+            return
+        from leasehold.stores.postgres.server.address import parse
 
-            schema = url.rpartition("=")[2]
-            with psycopg.connect(self._url, autocommit=True) as db:
-                db.execute(f"SET search_path = {schema}".encode())
-                db.execute(EMPTY.encode())
-            self._free.append(url)
+        address = parse(url)
+        schema = address.schema
+        with self._pool(address).connection() as db:
+            made = db.execute("SELECT to_regproc($1) IS NOT NULL", (f"public.empty_{schema}",))
+            if not next(made)[0]:
+                deletes = "\n".join(f"DELETE FROM {table};" for (table,) in db.execute(TABLES))
+                db.execute(EMPTY.format(schema=schema, deletes=deletes).encode())
+            db.execute(f"SELECT public.empty_{schema}()".encode())
+        self._free.append(url)
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+
+
+class LentPool:
+    """A pool that outlasts the store it is lent to."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.connection = pool.connection
+
+    def close(self) -> None:
+        """Only this store closes it."""
