@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_jobs_of_killed_workers_run_again_although_their_leases_are_long(
 ) -> None:
     news = News(tmp_path / "news")
     with TaskQueue(url, num_workers=0) as queue, zygote("support.faulty_worker") as processes:
-        work = ("support.faulty_worker:work", url, news.path, {})
+        work: tuple[Any, ...] = ("support.faulty_worker:work", url, news.path, {})
         queue.submit_many([NewJob("hold", (news.path, "held"), job_id="held", max_retries=50)])
         versions: list[int] = []
         for _ in range(3):
