@@ -53,7 +53,7 @@ class Holdings(Protocol[H]):
     def set_allowance(self, job: H, allowance: int) -> None:
         """Let a job have so many attempts in all."""
 
-    def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         """Write an audit record."""
 
     def take_back(self, job: H, decision: Decision) -> Settled:
@@ -96,7 +96,7 @@ def recover_one(
         holdings.set_allowance(handle, job.allowance)
     if actor is not None:
         detail = {"jobs": [job_id], "worker": job.worker, "reset_attempts": reset_attempts}
-        holdings.audit(actor, "requeue", detail, 1)
+        holdings.audit(actor, "requeue", 1, detail)
     error = _lost(job, f"the job was taken from worker {job.worker}: {reason}")
     return holdings.take_back(handle, _decide(job, error))
 

@@ -46,7 +46,7 @@ class Holdings(Histories):
     def set_allowance(self, job: Record, allowance: int) -> None:
         job.allowance = allowance
 
-    def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
         self._state.note_action(actor, action, detail, count)
 
     def take_back(self, job: Record, decision: Decision) -> Settled:
