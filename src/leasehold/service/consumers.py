@@ -29,7 +29,7 @@ from leasehold.core.model.status import Event, Status
 from leasehold.errors import LeaseholdError, PayloadError, PermanentError
 from leasehold.queue.large import inline
 from leasehold.service.answers import Done, Problem
-from leasehold.service.base import Part, checked_id, encoded
+from leasehold.service.base import Part, encoded
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name
 from leasehold.service.operation import Answer, Request, operation
@@ -305,7 +305,7 @@ class Consumers(Part):
         """
         wanted = None if request.lease is None else request.lease.lease_request(caller)
         given = await self.call_store(
-            lambda: [self._settlement(each) for each in request.settlements]
+            lambda: [self._settlement(caller, each) for each in request.settlements]
         )
         good = [each for each in given if isinstance(each, Settlement)]
         answer = await self._exchange(
@@ -327,27 +327,27 @@ class Consumers(Part):
     @operation("POST", "/jobs/{job_id}/complete", "consumer")
     def complete(self, caller: Caller, request: CompleteJob) -> SettleAnswer:
         """The leased job is done (ack)."""
-        return self._settle(request, self._completion(request))
+        return self._settle(caller, request, self._completion(request))
 
     @operation("POST", "/jobs/{job_id}/fail", "consumer")
     def fail(self, caller: Caller, request: FailJob) -> SettleAnswer:
         """The attempt failed (nack); the answer says whether, and when, it is tried again."""
-        return self._settle(request, _failure(request))
+        return self._settle(caller, request, _failure(request))
 
     @operation("POST", "/jobs/{job_id}/snooze", "consumer")
     def snooze(self, caller: Caller, request: SnoozeJob) -> SettleAnswer:
         """Run the leased job again later, with no attempt spent."""
-        return self._settle(request, Snooze(request.delay_seconds, request.reason))
+        return self._settle(caller, request, Snooze(request.delay_seconds, request.reason))
 
     @operation("POST", "/jobs/{job_id}/release", "consumer")
     def release(self, caller: Caller, request: ReleaseJob) -> SettleAnswer:
         """Hand the leased job back unfinished, with no attempt spent."""
-        return self._settle(request, Release(request.delay_seconds, request.reason))
+        return self._settle(caller, request, Release(request.delay_seconds, request.reason))
 
     @operation("POST", "/jobs/{job_id}/renew", "consumer")
     def renew(self, caller: Caller, request: RenewLease) -> Renewed:
         """Keep a lease (extend): the answer says until when, and when to do it again."""
-        self._check(request)
+        self._check(caller, request)
         renewal = Renewal(request.job_id, request.version, request.lease_seconds)
         [answer] = self.store.renew(request.worker, [renewal])
         if isinstance(answer, LeaseholdError):
@@ -357,7 +357,7 @@ class Consumers(Part):
     @operation("POST", "/renewals", "consumer")
     def renew_many(self, caller: Caller, request: RenewLeases) -> Renewals:
         """Keep all leases of a worker, in one write: its heartbeat."""
-        checked = [self._refusal(each) for each in request.leases]
+        checked = [self._refusal(caller, each) for each in request.leases]
         renewals = [
             Renewal(each.job_id, each.version, each.lease_seconds)
             for each, refusal in zip(request.leases, checked, strict=True)
@@ -373,14 +373,14 @@ class Consumers(Part):
     @operation("POST", "/jobs/{job_id}/progress", "consumer")
     def progress(self, caller: Caller, request: ReportProgress) -> Done:
         """Say how far a leased job is."""
-        self._check(request)
+        self._check(caller, request)
         self.store.report_progress(request.job_id, request.version, encoded(request.progress))
         return Done()
 
     @operation("POST", "/jobs/{job_id}/log", "consumer")
     def append_log(self, caller: Caller, request: LogLines) -> Done:
         """Add lines to a leased job's log."""
-        self._check(request)
+        self._check(caller, request)
         self.store.append_log(
             request.job_id, request.version, request.lines, dropped=request.dropped
         )
@@ -413,6 +413,8 @@ class Consumers(Part):
         first: list[Exchange] = []
 
         def exchange(tries: int) -> Exchange:
+            if tries:
+                self.check_token(caller)
             given = settlements if tries == 0 else ()
             named = caller.request_id(request_id, tries)
             if named is None:
@@ -429,27 +431,28 @@ class Consumers(Part):
         last = await self.lines.lease(request, wait_seconds, look)
         return msgspec.structs.replace(last, settled=first[0].settled)
 
-    def _check(self, held: Held) -> None:
-        self.secrets.check(checked_id(held.job_id), held.version, held.secret)
+    def _check(self, caller: Caller, held: Held) -> None:
+        self.check_job(caller, held.job_id)
+        self.secrets.check(held.job_id, held.version, held.secret)
 
-    def _refusal(self, held: Held) -> LeaseholdError | None:
+    def _refusal(self, caller: Caller, held: Held) -> LeaseholdError | None:
         try:
-            self._check(held)
+            self._check(caller, held)
         except LeaseholdError as error:
             return error
         return None
 
-    def _settle(self, held: Held, outcome: Outcome) -> SettleAnswer:
-        self._check(held)
+    def _settle(self, caller: Caller, held: Held, outcome: Outcome) -> SettleAnswer:
+        self._check(caller, held)
         answer = self.store.exchange([Settlement(held.job_id, held.version, outcome)]).settled[0]
         if isinstance(answer, LeaseholdError):
             raise answer
         return SettleAnswer(**msgspec.structs.asdict(answer))
 
-    def _settlement(self, given: GivenSettlement) -> Settlement | LeaseholdError:
+    def _settlement(self, caller: Caller, given: GivenSettlement) -> Settlement | LeaseholdError:
         """What the store is told, or why it is not."""
         try:
-            self._check(given)
+            self._check(caller, given)
             outcome = self._outcome(given)
         except LeaseholdError as error:
             return error
@@ -473,7 +476,7 @@ class Consumers(Part):
         note = None if given.note is None else encoded(given.note)
         if result is None or len(result) <= PAYLOAD_BYTES_MAX or self.blobs is None:
             return Complete(result, note)
-        self._check(given)
+        self.secrets.check(given.job_id, given.version, given.secret)
         data, codec = self.blobs.keep_result(given, result, "json")
         return Complete(data, note, codec)
 
