@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.job import DEFAULT_LEASE_SECONDS, MetadataValue
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import (
     Consumer,
@@ -31,7 +31,7 @@ from leasehold.queue.large import inline
 from leasehold.service.answers import Done, Problem
 from leasehold.service.base import Part, encoded
 from leasehold.service.caller import Caller
-from leasehold.service.new_job import Name
+from leasehold.service.new_job import Moment, Name
 from leasehold.service.operation import Answer, Request, operation
 from leasehold.service.producers import WAIT_SECONDS, WaitSeconds
 
@@ -170,17 +170,18 @@ class CancelHeld(Held):
     reason: str = ""
 
 
-class RenewLease(Held):
-    """Keep a lease for so long from now."""
-
-    worker: Name
-    lease_seconds: Seconds = 300.0
-
-
 class HeldFor(Held):
     """A lease, and for how long from now to keep it."""
 
-    lease_seconds: Seconds = 300.0
+    lease_seconds: Seconds | None = None
+    """None for as long as it was granted the last time."""
+
+
+class RenewLease(HeldFor):
+    """Keep a lease for so long from now."""
+
+    worker: Name | None = None
+    """None for whom it was granted to."""
 
 
 class RenewLeases(Request):
@@ -209,10 +210,19 @@ class ReportProgress(Held):
     progress: dict[str, Any]
 
 
+class GivenLine(Request):
+    """A line, and when it was logged."""
+
+    text: str
+    at: Moment | None = None
+    """None for now."""
+
+
 class LogLines(Held):
     """What the task has logged."""
 
-    lines: Annotated[list[LogLine], Meta(max_length=LEASES_AT_ONCE_MAX)]
+    lines: Annotated[list[GivenLine | str], Meta(max_length=LEASES_AT_ONCE_MAX)]
+    """Each a text, or a text with its time."""
     dropped: Annotated[int, Meta(ge=0, le=2**53)] = 0
     """How many before them its worker has dropped."""
 
@@ -284,6 +294,11 @@ class SettleAnswer(Answer):
     """When it will be tried again, if it waits."""
 
 
+class _Grant(NamedTuple):
+    worker: str
+    seconds: float
+
+
 class Consumers(Part):
     """Operations for whoever runs jobs."""
 
@@ -348,8 +363,8 @@ class Consumers(Part):
     def renew(self, caller: Caller, request: RenewLease) -> Renewed:
         """Keep a lease (extend): the answer says until when, and when to do it again."""
         self._check(caller, request)
-        renewal = Renewal(request.job_id, request.version, request.lease_seconds)
-        [answer] = self.store.renew(request.worker, [renewal])
+        worker = request.worker or self._last_grant(request).worker
+        [answer] = self.store.renew(worker, [self._renewal(request)])
         if isinstance(answer, LeaseholdError):
             raise answer
         return answer
@@ -359,7 +374,7 @@ class Consumers(Part):
         """Keep all leases of a worker, in one write: its heartbeat."""
         checked = [self._refusal(caller, each) for each in request.leases]
         renewals = [
-            Renewal(each.job_id, each.version, each.lease_seconds)
+            self._renewal(each)
             for each, refusal in zip(request.leases, checked, strict=True)
             if refusal is None
         ]
@@ -381,9 +396,10 @@ class Consumers(Part):
     def append_log(self, caller: Caller, request: LogLines) -> Done:
         """Add lines to a leased job's log."""
         self._check(caller, request)
-        self.store.append_log(
-            request.job_id, request.version, request.lines, dropped=request.dropped
-        )
+        now = self.store.now()
+        given = (GivenLine(text=each) if isinstance(each, str) else each for each in request.lines)
+        lines = [LogLine(each.at or now, each.text) for each in given]
+        self.store.append_log(request.job_id, request.version, lines, dropped=request.dropped)
         return Done()
 
     # -- inside ----------------------------------------------------------------------------------
@@ -430,6 +446,18 @@ class Consumers(Part):
             return await look(0)
         last = await self.lines.lease(request, wait_seconds, look)
         return msgspec.structs.replace(last, settled=first[0].settled)
+
+    def _renewal(self, held: HeldFor) -> Renewal:
+        seconds = held.lease_seconds or self._last_grant(held).seconds
+        return Renewal(held.job_id, held.version, seconds)
+
+    def _last_grant(self, held: Held) -> _Grant:
+        """What a lease was granted for, by the job's own row; anything once it is lost."""
+        job = self.store.get(held.job_id)
+        if job is None or job.lease_expires_at is None or job.heartbeat_at is None:
+            return _Grant("", DEFAULT_LEASE_SECONDS)
+        seconds = (job.lease_expires_at - job.heartbeat_at).total_seconds()
+        return _Grant(job.worker or "", seconds)
 
     def _check(self, caller: Caller, held: Held) -> None:
         self.check_job(caller, held.job_id)
