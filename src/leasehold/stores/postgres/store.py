@@ -171,7 +171,13 @@ class PostgresStore(WithoutLocalVerbs):
         return sweep.sweep(self._database)
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         return self._database.write(
             lambda step: recovery.recover_one(
@@ -180,6 +186,7 @@ class PostgresStore(WithoutLocalVerbs):
                 version,
                 reset_attempts=reset_attempts,
                 reason=reason,
+                actor=actor,
             )
         )
 

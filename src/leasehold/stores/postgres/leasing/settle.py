@@ -16,7 +16,7 @@ from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import breakers, parking
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Held
-from leasehold.stores.postgres.leasing.state import refuse
+from leasehold.stores.postgres.leasing.state import settle_stale
 from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of, retry_of
 from leasehold.stores.postgres.writing.step import Step
 
@@ -59,11 +59,11 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
     ends = Ends(step)
     answers: list[Settled | LeaseLostError] = []
     for settlement in settlements:
-        job_id, version = settlement.job_id, settlement.version
+        job_id = settlement.job_id
         terms = known.get(job_id)
         held = None if terms is None else leases.get(terms.seq)
         if terms is None or held is None:
-            answers.append(refuse(step, job_id, version))
+            answers.append(settle_stale(step, settlement))
             continue
         outcome = within_limits(settlement.outcome, job_id)
         if isinstance(outcome, Complete):
