@@ -18,7 +18,7 @@ def metrics(session: Session) -> None:
     there are `stats` and `top`.
 
     \b
-    Example: queuectl metrics > leasehold.prom.new && mv leasehold.prom.new leasehold.prom
+    Example: queuectl metrics > jobs.prom.new && mv jobs.prom.new jobs.prom
     """
     from leasehold.observe.prometheus import exposition
 
