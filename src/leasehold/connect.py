@@ -4,6 +4,7 @@ jobs.db, /var/lib/app/jobs.db      a SQLite file
 sqlite:///jobs.db                  the same; sqlite:////var/lib/app/jobs.db is absolute
 sqlite:///jobs.db?durability=normal&lock_timeout_seconds=5
 memory://                          a fresh store in this process
+http://TOKEN@host:port             a store behind a service; https:// too
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ _LATER: Final = {
     "postgresql": "PostgreSQL",
     "postgres": "PostgreSQL",
     "redis": "Redis",
-    "http": "the Leasehold service",
-    "https": "the Leasehold service",
     "grpc": "the Leasehold service",
 }
 
@@ -61,6 +60,8 @@ Leasehold; use a SQLite file or memory://
         if rest.strip("/"):
             raise UnsupportedError(f"{text!r}: memory:// takes no name and no parameters")
         return _memory(env, retention)
+    if scheme in ("http", "https"):
+        return _remote(text, env, durability)
     if scheme in _LATER:
         # The rest of the URL may hold a password, and errors end up in logs.
         raise UnsupportedError(
@@ -68,7 +69,7 @@ Leasehold; use a SQLite file or memory://
             "use a SQLite file or memory://"
         )
     raise UnsupportedError(
-        f"'{scheme}://...' is no store: give a path, sqlite:///path or memory://"
+        f"'{scheme}://...' is no store: give a path, sqlite:///path, memory:// or http://host:port"
     )
 
 
@@ -123,3 +124,13 @@ def _memory(env: Env, retention: RetentionPolicy | None) -> Store:
     from leasehold.stores.memory import MemoryStore
 
     return MemoryStore(env, retention=retention)
+
+
+def _remote(url: str, env: Env, durability: Durability | None) -> Store:
+    if durability is not None:
+        raise UnsupportedError("a service says itself how durable its store is")
+    import_whole("leasehold.stores.remote")
+    from leasehold.stores.remote import RemoteStore
+
+    # Its methods are made from the contract, which mypy cannot see.
+    return cast("Store", RemoteStore(url, env=env))

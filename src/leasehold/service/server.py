@@ -170,7 +170,9 @@ def serve(
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens there; raises OSError with the reason if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends without delay (TCP_NODELAY) only where it sees that this is TCP: otherwise a
+    # reply's body would wait some 40 ms for the client to acknowledge its head.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host.strip("[]"), port))
