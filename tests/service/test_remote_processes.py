@@ -14,7 +14,9 @@ from random import Random
 
 import pytest
 
+from cli.conftest import Shell
 from leasehold import TaskQueue
+from leasehold.cli.exits import Exit
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.tokens import TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
@@ -30,7 +32,9 @@ KILLS = 12
 
 TASKS = """
 import os, sys
+from cli.conftest import Shell
 from leasehold import TaskQueue
+from leasehold.cli.exits import Exit
 
 queue = TaskQueue(
     sys.argv[1], num_workers=2, lease_seconds=3, heartbeat_interval=0.5, sweep_interval=0.5
@@ -149,6 +153,26 @@ def test_nothing_is_lost_whoever_is_killed(scene: Scene, seed: int) -> None:
         assert 1 <= runs[job.id] <= events[Event.LEASED]
         assert_history_replays(scene.store, job)
     assert sum(runs.values()) < 2 * JOBS
+
+
+def test_the_command_line_works_from_afar(scene: Scene, tmp_path: Path) -> None:
+    scene.start("server")
+    shell = Shell(tmp_path)
+    secret = new_token_secret(SYSTEM)
+    draft = TokenDraft(name="me", roles=("admin",), commands=True)
+    scene.store.create_token(draft, digest_of(secret), actor="test")
+    url = f"http://{secret}@{scene.url.partition('@')[2]}"
+    (tmp_path / "greet.py").write_text("def hello(name):\n    return f'hello {name}'\n")
+    document = '{"task": "greet:hello", "args": ["anna"]}'
+    job_id = shell.ok("enqueue", document, "--store", url, "-o", "json").json["id"]
+    shell.ok("worker", "start", "--until-empty", "--import", "greet", "--quiet", "--store", url)
+    shown = shell.ok("show", job_id, "--store", url, "-o", "json").json
+    assert shown["job"]["status"] == "completed", shown
+    status = shell.ok("status", "--store", url)
+    assert "1 job" in status.out + status.err
+    assert secret not in status.out + status.err
+    refused = shell.run("backup", "copy.db", "--store", url)
+    assert (refused.code, "needs a store on this machine" in refused.err) == (Exit.USAGE, True)
 
 
 def test_a_worker_outlives_its_server(scene: Scene) -> None:

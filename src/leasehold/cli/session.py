@@ -29,6 +29,11 @@ class Session:
         self.store_url = os.environ.get("LEASEHOLD_STORE") or DEFAULT_STORE
         self.format = "table"
 
+    @property
+    def store_name(self) -> str:
+        """The store's URL as it may be shown: without a token or a password."""
+        return without_secret(self.store_url)
+
     @cached_property
     def queue(self) -> TaskQueue:
         """The store, which must be there: a look at nothing makes no file."""
@@ -64,6 +69,17 @@ def actor() -> str:
         return f"cli:{getpass.getuser()}"
     except (OSError, KeyError):  # no such user, as in a container
         return "cli"
+
+
+def without_secret(url: str) -> str:
+    """A store's URL without who opens it.
+
+    >>> without_secret("https://lh_secret@jobs.example.com:8700"), without_secret("me@home.db")
+    ('https://jobs.example.com:8700', 'me@home.db')
+    """
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return scheme + separator + place.rpartition("@")[2] + slash + path
 
 
 def sqlite_path(url: str) -> str | None:

@@ -85,6 +85,13 @@ class Listening:
             return NOWHERE
 
     def _run(self, cursor: str) -> None:
+        try:
+            self._listen(cursor)
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    def _listen(self, cursor: str) -> None:
         pause_seconds = PAUSE_SECONDS_FIRST
         while not self._closed:
             try:
