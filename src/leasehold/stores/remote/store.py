@@ -32,6 +32,7 @@ from leasehold.core.rules.replies import check_request_id
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import (
     InvalidJobError,
+    InvalidTokenError,
     LeaseholdError,
     ScheduleNotFoundError,
     TokenNotFoundError,
@@ -179,14 +180,15 @@ def _encoded(verb: str, arguments: dict[str, Any]) -> bytes:
     try:
         return encode(arguments)
     except UnicodeEncodeError as error:
-        # Nothing that is kept has such a name.
-        refusal = _BY_NAME.get(verb, InvalidJobError)
+        # Nothing that is kept has such text in it.
+        refusal = _NOT_TEXT.get(verb, InvalidJobError)
         raise refusal(f"{verb}: names are UTF-8 text ({error})") from None
     except (TypeError, OverflowError) as error:
         raise nonsense(verb)(f"{verb}: this cannot be sent to a service: {error}") from None
 
 
-_BY_NAME: Final[dict[str, type[LeaseholdError]]] = {
+_NOT_TEXT: Final[dict[str, type[LeaseholdError]]] = {
+    "create_token": InvalidTokenError,
     "revoke_token": TokenNotFoundError,
     "remove_schedule": ScheduleNotFoundError,
     "pause_schedule": ScheduleNotFoundError,
