@@ -32,9 +32,7 @@ KILLS = 12
 
 TASKS = """
 import os, sys
-from cli.conftest import Shell
 from leasehold import TaskQueue
-from leasehold.cli.exits import Exit
 
 queue = TaskQueue(
     sys.argv[1], num_workers=2, lease_seconds=3, heartbeat_interval=0.5, sweep_interval=0.5

@@ -30,9 +30,13 @@ class Session:
         self.format = "table"
 
     @property
-    def store_name(self) -> str:
-        """The store's URL as it may be shown: without a token or a password."""
-        return without_secret(self.store_url)
+    def shown_store(self) -> str:
+        """The store for messages: of a server's URL neither user, password nor parameters."""
+        scheme, separator, rest = self.store_url.partition("://")
+        if not separator or not scheme.startswith(("postgres", "http")):
+            return self.store_url
+        place = rest.partition("?")[0]
+        return f"{scheme}://{place.rpartition('@')[2]}"
 
     @cached_property
     def queue(self) -> TaskQueue:
@@ -69,17 +73,6 @@ def actor() -> str:
         return f"cli:{getpass.getuser()}"
     except (OSError, KeyError):  # no such user, as in a container
         return "cli"
-
-
-def without_secret(url: str) -> str:
-    """A store's URL without who opens it.
-
-    >>> without_secret("https://lh_secret@jobs.example.com:8700"), without_secret("me@home.db")
-    ('https://jobs.example.com:8700', 'me@home.db')
-    """
-    scheme, separator, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    return scheme + separator + place.rpartition("@")[2] + slash + path
 
 
 def sqlite_path(url: str) -> str | None:

@@ -23,8 +23,8 @@ from leasehold.core.contract.wire import (
     nonsense,
 )
 from leasehold.core.model.lease import Exchange
+from leasehold.core.model.refusals import stale_lease
 from leasehold.core.model.status import Event, Status
-from leasehold.core.rules.fence import lease_is_over
 from leasehold.core.rules.messages import refused_as_stale
 from leasehold.core.rules.replies import check_request_id
 from leasehold.errors import InvalidRequestError, LeaseLostError
@@ -124,7 +124,9 @@ class StoreCalls:
             self._store.tell(
                 job_id, Event.VERSION_MISMATCH, worker=None, version=version, message=message
             )
-            return lease_is_over(job_id, version, job)
+            is_running = job.status is Status.RUNNING
+            holder = (job.worker or "", job.lease_version) if is_running else None
+            return stale_lease(job_id, version, job.status, holder)
         return None
 
 

@@ -73,6 +73,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
@@ -187,7 +188,13 @@ class SQLiteStore:
         return recover.sweep(self._database)
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         return self._database.write(
             lambda step: recovery.recover_one(
@@ -196,6 +203,7 @@ class SQLiteStore:
                 version,
                 reset_attempts=reset_attempts,
                 reason=reason,
+                actor=actor,
             )
         )
 
@@ -485,6 +493,11 @@ class SQLiteStore:
         with self._database.read() as db:
             totals = worker_totals(db, Spans(db).open_minute())
             return metrics.in_order(totals)[:limit]
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        return self._database.look(
+            lambda db: lifetimes(Look(db, self._database.now(db), self.dead_workers()))
+        )
 
     # -- retention ---------------------------------------------------------------------------
 
