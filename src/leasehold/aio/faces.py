@@ -30,7 +30,6 @@ from leasehold.core.model.changes import Changes
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import (
-    DEFAULT_QUEUE,
     Attempt,
     DependencyPolicy,
     Draft,
@@ -406,7 +405,7 @@ class AsyncQueueCalls(Awaited):
         url: str | os.PathLike[str] | Store,
         *,
         num_workers: int = 4,
-        queues: str | Sequence[str] = (DEFAULT_QUEUE,),
+        queues: str | Sequence[str] | None = None,
         poll_interval: float | None = None,
         lease_seconds: float | Literal["auto"] | None = None,
         heartbeat_interval: float | None = None,
