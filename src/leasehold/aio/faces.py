@@ -66,7 +66,7 @@ from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike, Seconds
 from leasehold.queue.orders import Answer
-from leasehold.queue.queues import QueueOptions
+from leasehold.queue.queues import IfExists, QueueOptions
 from leasehold.queue.room import Block
 from leasehold.queue.schedules import Schedules
 from leasehold.queue.scheduling import ScheduleOptions
@@ -1136,12 +1136,16 @@ class AsyncQueueCalls(Awaited):
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         await self._call(lambda: self.queue.requeue(job, delay=delay, reason=reason))
 
-    async def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
-        """Give a new queue its rules.
+    async def create_queue(
+        self, name: str, *, if_exists: IfExists = "error", **options: Unpack[QueueOptions]
+    ) -> QueueInfo:
+        """Give a new queue its rules: `create_queue("mail", max_concurrency=5)`.
 
         See `TaskQueue.create_queue`.
         """
-        return await self._call(lambda: self.queue.create_queue(name, **options))
+        return await self._call(
+            lambda: self.queue.create_queue(name, if_exists=if_exists, **options)
+        )
 
     async def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change those rules of a queue that are named; None takes one away.

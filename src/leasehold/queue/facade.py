@@ -42,6 +42,7 @@ from leasehold.queue.codecs import Codecs
 from leasehold.queue.consumer import Consuming
 from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.drafting import Drafting
+from leasehold.queue.elsewhere import no_attribute_of_queue
 from leasehold.queue.large import bytes_max
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
@@ -222,7 +223,15 @@ class TaskQueue(QueueCalls):
         )
         self._workflows = Workflows(self, store, env, actor, self._submitting, lifecycle)
         self._looking = Looking(store, self.blobs, self._ensure_workers)
-        self._results = Results(self._looking, self._waiters, self._codecs, self.blobs, lifecycle)
+        self._queues = Queues(store, actor, self._looking)
+        self._results = Results(
+            self._looking,
+            self._waiters,
+            self._codecs,
+            self.blobs,
+            lifecycle,
+            self._queues.why,
+        )
         self._orders = Orders(store, actor, self.blobs)
         self._consuming = Consuming(
             store,
@@ -239,7 +248,6 @@ class TaskQueue(QueueCalls):
             enable_recovery=enable_recovery,
             given_settings=self._given_settings,
         )
-        self._queues = Queues(store, actor, self._looking)
         self._metrics = Metrics(store, self._looking)
         self._retention = Retention(store, env, actor, self.blobs, retention)
         self._upkeep = Upkeep(store, actor)
@@ -248,6 +256,11 @@ class TaskQueue(QueueCalls):
     def __repr__(self) -> str:
         state = ", shut down" if self._closed else ""
         return f"TaskQueue({self.store!r}, num_workers={self._num_workers}{state})"
+
+    if not TYPE_CHECKING:  # For a type checker there are no others than those that are there.
+
+        def __getattr__(self, name):
+            no_attribute_of_queue(self, name)
 
     def __enter__(self) -> Self:
         try:
