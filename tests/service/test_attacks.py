@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import logging
 import socket
 from typing import Any
@@ -312,3 +314,21 @@ def test_answers_are_never_taken_for_pages(memory_service: Service) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert "server" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA\x01: b\r\n\r\n"],
+    ids=["no request", "control character"],
+)
+def test_what_is_no_request_is_answered_like_every_problem(
+    memory_service: Service, sent: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", memory_service.port), timeout=30) as line:
+        line.sendall(sent)
+        answer = http.client.HTTPResponse(line)
+        answer.begin()
+        with answer:
+            assert answer.status == 400
+            assert answer.getheader("content-type") == "application/problem+json"
+            assert json.load(answer)["code"] == "bad_request"

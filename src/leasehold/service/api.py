@@ -20,6 +20,7 @@ from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
 from leasehold.queue.waiters import Waiters
 from leasehold.service.admins import Admins
+from leasehold.service.base import token_has_ended
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.consumers import Consumers
 from leasehold.service.lease_lines import LeaseLines
@@ -71,10 +72,11 @@ class Api(Producers, Consumers, Operators, QueueOperators, Admins):
                 "this needs a token: send it as `Authorization: Bearer lh_...`; `leasehold token "
                 "create` makes one"
             )
-        token = self.guarded(lambda: self.store.find_token(digest_of(secret)))
+        digest = digest_of(secret)
+        token = self.guarded(lambda: self.store.find_token(digest))
         if token is None:
-            raise UnauthenticatedError("this token is unknown, has expired or was revoked")
-        return Caller.of(token)
+            raise token_has_ended()
+        return Caller.of(token, digest)
 
     def call(self, operation: Operation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that does not wait."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -138,7 +139,8 @@ def _asked(operation: Operation, request: Request, body: bytes) -> Any:
     more = {}
     if operation.name == "submit" and (key := request.headers.get("idempotency-key")):
         more["idempotency_key"] = key
-    return request_of(operation, request.path_params, request.query_params, body, more)
+    in_path = {name: unquote(value) for name, value in request.path_params.items()}
+    return request_of(operation, in_path, request.query_params, body, more)
 
 
 # -- the rest -------------------------------------------------------------------------------------

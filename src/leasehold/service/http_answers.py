@@ -36,7 +36,10 @@ def refusal(error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     title = {404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
     code = title.get(error.status_code, "refused")
-    return plain_problem(error.status_code, code, error.detail, dict(error.headers or {}))
+    detail = error.detail
+    if error.status_code == 404:
+        detail = "nothing is served here: /api/v1/openapi.json says what is, under /api/v1"
+    return plain_problem(error.status_code, code, detail, dict(error.headers or {}))
 
 
 def failure(error: Exception) -> Response:

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from leasehold.core.model.status import Status
+from leasehold.core.model.totals import Totals
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -105,41 +106,15 @@ class WorkerLife(Protocol):
         """Leave the registry in order."""
 
 
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
+class Stats(Totals, frozen=True, kw_only=True):
     """Counts and lifetime totals of one queue, or of all."""
 
     counts: dict[Status, int]
     """How many jobs stand in each status now."""
-    submitted: int = 0
-    leased: int = 0
-    """Attempts that began."""
-    completed: int = 0
-    failed: int = 0
-    """Attempts that failed, retried or not."""
-    retried: int = 0
-    """Failed attempts that another one followed or will follow."""
-    dead: int = 0
-    cancelled: int = 0
-    lost: int = 0
-    """Leases taken from holders that were lost, or by order."""
-    recovered: int = 0
-    """Those of them whose jobs run again."""
-    renewed: int = 0
-    """Renewals of leases."""
-    rejected: int = 0
-    """Jobs refused because the queue was full or they came too fast."""
-    rate_limited: int = 0
-    """Those of them that came too fast."""
-    cleaned: int = 0
-    """Jobs discarded or pruned after they had ended."""
 
     def as_mapping(self) -> dict[str, int]:
         """One flat mapping: a count per status, and the totals under `total_...`."""
-        totals = {
-            f"total_{name}": getattr(self, name)
-            for name in self.__struct_fields__
-            if name != "counts"
-        }
+        totals = {f"total_{name}": getattr(self, name) for name in Totals.__struct_fields__}
         return {status.value: self.counts.get(status, 0) for status in Status} | totals
 
 

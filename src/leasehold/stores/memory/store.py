@@ -246,7 +246,13 @@ class MemoryStore:
         return report
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         return self._run(
             lambda state: recover_one(
@@ -255,6 +261,7 @@ class MemoryStore:
                 version,
                 reset_attempts=reset_attempts,
                 reason=reason,
+                actor=actor,
             )
         )
 
