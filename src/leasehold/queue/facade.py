@@ -350,7 +350,7 @@ class TaskQueue(QueueCalls):
                 )
             if embedded is not None:
                 embedded.stop()
-            self._workers.warn_of_gaps(queues, tasks)
+            self._workers.warn_of_gaps(queues, tasks, allow_commands=allow_commands)
             return worker.run(on_ready, lines)
 
     def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:

@@ -78,10 +78,15 @@ class WorkerMaker:
         return tuple(dict.fromkeys([DEFAULT_QUEUE, *self._tasks.queues.values()]))
 
     def warn_of_gaps(
-        self, queues: str | Sequence[str] | None, tasks: str | Sequence[str] | None
+        self,
+        queues: str | Sequence[str] | None,
+        tasks: str | Sequence[str] | None,
+        *,
+        allow_commands: bool | None,
     ) -> None:
         """Log what a person who starts this worker may have forgotten."""
-        if not self._registry.can_find_tasks and not self._options.get("allow_commands"):
+        runs_commands = allow_commands or self._options.get("allow_commands", False)
+        if not self._registry.can_find_tasks and not runs_commands:
             logger.warning(
                 "no task is registered with this worker, so it runs nothing: import the modules "
                 "with the tasks first (on the command line: --import MODULE or --allow-commands)"
