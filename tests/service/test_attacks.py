@@ -6,12 +6,15 @@ import http.client
 import json
 import logging
 import socket
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from leasehold.connect import connect
+from leasehold.errors import StoreLostError
 from leasehold.service import http_request, server
 from leasehold.service.api import OPERATIONS
 from service.conftest import Service, serving
@@ -332,3 +335,44 @@ def test_what_is_no_request_is_answered_like_every_problem(
             assert answer.status == 400
             assert answer.getheader("content-type") == "application/problem+json"
             assert json.load(answer)["code"] == "bad_request"
+
+
+def test_nobody_hands_on_more_than_they_may(tmp_path: Path) -> None:
+    store = connect("memory://")
+    with serving(store, insecure=True) as service:
+        body = {"name": "mine", "roles": ["admin"]}
+        anybody = service.anonymous().post("/api/v1/tokens", json=body)
+        assert (anybody.status_code, anybody.json()["code"]) == (403, "forbidden")
+        admin = service.client("admin")
+        commands = admin.post("/api/v1/tokens", json={**body, "commands": True})
+        assert (commands.status_code, commands.json()["code"]) == (403, "forbidden")
+        assert admin.post("/api/v1/tokens", json=body).status_code == 201
+        trusted = service.client("admin", commands=True)
+        more = {**body, "name": "more", "commands": True}
+        assert trusted.post("/api/v1/tokens", json=more).status_code == 201
+        scoped = service.client("admin", queues=("mine",))
+        assert scoped.post("/api/v1/tokens", json={**body, "name": "x"}).status_code == 403
+        assert scoped.get("/api/v1/tokens").status_code == 403
+        assert scoped.delete("/api/v1/tokens/mine").status_code == 403
+        assert scoped.get("/api/v1/audit").status_code == 403
+        assert {each.name for each in store.tokens()} >= {"mine", "more"}
+    store.close()
+
+
+def test_what_is_wrong_with_the_store_is_told_to_its_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = connect(str(tmp_path / "jobs.db"), durability="normal")
+    with serving(store) as service:
+        known = service.client("producer")
+        submit(known)
+        (tmp_path / "jobs.db").rename(tmp_path / "gone.db")
+        for client in (known, service.anonymous(Authorization="Bearer lh_" + "0" * 64)):
+            for path in ("/readyz", JOBS):
+                answer = client.get(path) if path != JOBS else client.post(path, json={"task": "a"})
+                assert answer.status_code == 503
+                assert "jobs.db" not in answer.text
+        assert "jobs.db" in caplog.text
+        (tmp_path / "gone.db").rename(tmp_path / "jobs.db")
+    with suppress(StoreLostError):
+        store.close()
