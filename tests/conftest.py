@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from support.servers import Schemas
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -17,3 +23,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No timing assertions, here neither: a machine that is busy fails no property.
 hypothesis.settings.register_profile("leasehold", deadline=None)
 hypothesis.settings.load_profile("leasehold")
+
+
+@pytest.fixture(scope="session")
+def schemas() -> Iterator[Schemas]:
+    """Schemas of a PostgreSQL server, which is started once per process that needs one."""
+    from support.servers import Schemas, postgres
+
+    with postgres() as url:
+        lent = Schemas(url, f"test_{os.getpid()}")
+        yield lent
+        lent.close()

@@ -38,7 +38,7 @@ def test_memory_is_fresh_every_time() -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("postgresql://u:secret@db/jobs", "PostgreSQL is not in this release"),
+        ("postgresql://u:secret@db/jobs?schema=A", "small letters"),
         ("http://localhost", "not in this release"),
         ("redis://localhost", "not in this release"),
         ("ftp://x", "is no store"),

@@ -4,6 +4,8 @@ jobs.db, /var/lib/app/jobs.db      a SQLite file
 sqlite:///jobs.db                  the same; sqlite:////var/lib/app/jobs.db is absolute
 sqlite:///jobs.db?durability=normal&lock_timeout_seconds=5
 memory://                          a fresh store in this process
+postgresql://user@host/database    a schema of a PostgreSQL database, for many machines
+postgresql://...?schema=leasehold&pool_size=10&lock_timeout_seconds=10
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
 """A write that may wait longer for its turn would as well wait for ever."""
 
 _LATER: Final = {
-    "postgresql": "PostgreSQL",
-    "postgres": "PostgreSQL",
     "redis": "Redis",
     "http": "the Leasehold service",
     "https": "the Leasehold service",
@@ -46,10 +46,10 @@ def connect(
     >>> store = connect("memory://")
     >>> store.queues()
     []
-    >>> connect("postgresql://db/jobs")
+    >>> connect("redis://cache")
     Traceback (most recent call last):
-    leasehold.errors.UnsupportedError: 'postgresql://...': PostgreSQL is not in this release of \
-Leasehold; use a SQLite file or memory://
+    leasehold.errors.UnsupportedError: 'redis://...': Redis is not in this release of Leasehold; \
+use a SQLite file, postgresql:// or memory://
     """
     text = os.fspath(url)
     scheme, separator, rest = text.partition("://")
@@ -61,14 +61,16 @@ Leasehold; use a SQLite file or memory://
         if rest.strip("/"):
             raise UnsupportedError(f"{text!r}: memory:// takes no name and no parameters")
         return _memory(env, retention)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(text, env)
     if scheme in _LATER:
         # The rest of the URL may hold a password, and errors end up in logs.
         raise UnsupportedError(
             f"'{scheme}://...': {_LATER[scheme]} is not in this release of Leasehold; "
-            "use a SQLite file or memory://"
+            "use a SQLite file, postgresql:// or memory://"
         )
     raise UnsupportedError(
-        f"'{scheme}://...' is no store: give a path, sqlite:///path or memory://"
+        f"'{scheme}://...' is no store: give a path, sqlite:///path, postgresql://... or memory://"
     )
 
 
@@ -116,6 +118,20 @@ def _sqlite(path: str, env: Env, durability: Durability, limits: dict[str, float
     from leasehold.stores.sqlite import SQLiteStore
 
     return SQLiteStore(path, env=env, durability=durability, **limits)
+
+
+def _postgres(url: str, env: Env) -> Store:
+    try:
+        import_whole("leasehold.stores.postgres")
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("psycopg", "psycopg_pool"):
+            raise
+        raise UnsupportedError(
+            "postgresql:// needs psycopg: pip install 'leasehold[postgres]'"
+        ) from missing
+    from leasehold.stores.postgres import PostgresStore
+
+    return PostgresStore(url, env=env)
 
 
 def _memory(env: Env, retention: RetentionPolicy | None) -> Store:

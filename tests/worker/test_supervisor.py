@@ -37,6 +37,13 @@ def test_requeue_reports_what_it_did_and_did_not(silent: MoodyStore) -> None:
     assert "no attempt left" in refused.reason
 
 
+def test_each_job_that_is_taken_leaves_an_audit_record(silent: MoodyStore) -> None:
+    Supervisor(silent, actor="ann").requeue()
+    records = silent.audit_log()
+    assert {(each.actor, each.action, each.count) for each in records} == {("ann", "requeue", 1)}
+    assert sorted(each.detail["jobs"][0] for each in records) == ["one", "two"]
+
+
 def test_requeue_with_reset_gives_all_attempts_back(silent: MoodyStore) -> None:
     report = Supervisor(silent).requeue(reset_attempts=True)
     assert len(report.requeued) == 2

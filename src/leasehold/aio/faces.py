@@ -1052,7 +1052,7 @@ class AsyncQueueCalls(Awaited):
         await self._call(self.queue.begin_anew_in_fork)
 
     async def close(self) -> None:
-        """Keep no lease alive any longer."""
+        """Keep no lease alive any longer, and count as a worker no more."""
         await self._call(self.queue.close)
 
     async def lease(

@@ -15,5 +15,5 @@ def init(session: Session) -> None:
     that is there already keeps all its jobs.
     """
     document = dict(session.new_queue.describe())
-    session.tell(f"the store {session.store_url} is ready")
+    session.tell(f"the store {session.shown_store} is ready")
     emit_one(session, document)

@@ -58,7 +58,7 @@ def look(session: Session, *, lately: bool = False) -> Overview:
     now = queue.now()
     return Overview(
         at=now,
-        store=session.store_url,
+        store=session.shown_store,
         total=queue.get_queue_stats(),
         queues=[
             queue_figures(info) | (_lately(queue, info.name) if lately else {})

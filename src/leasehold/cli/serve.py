@@ -129,7 +129,7 @@ def _show(session: Session, address: str) -> None:
 
     document = {
         "address": address,
-        "store": session.store_url,
+        "store": session.shown_store,
         "version": __version__,
         "pid": os.getpid(),
     }
@@ -137,7 +137,7 @@ def _show(session: Session, address: str) -> None:
         session,
         document,
         show=lambda: click.echo(
-            f"leasehold {__version__} serves {cell(session.store_url)} at {address} "
+            f"leasehold {__version__} serves {cell(session.shown_store)} at {address} "
             "(Ctrl-C stops it)"
         ),
     )

@@ -29,6 +29,15 @@ class Session:
         self.store_url = os.environ.get("LEASEHOLD_STORE") or DEFAULT_STORE
         self.format = "table"
 
+    @property
+    def shown_store(self) -> str:
+        """The store for messages: of a server's URL neither user, password nor parameters."""
+        scheme, separator, rest = self.store_url.partition("://")
+        if not separator or not scheme.startswith("postgres"):
+            return self.store_url
+        place = rest.partition("?")[0]
+        return f"{scheme}://{place.rpartition('@')[2]}"
+
     @cached_property
     def queue(self) -> TaskQueue:
         """The store, which must be there: a look at nothing makes no file."""

@@ -775,7 +775,7 @@ class QueueCalls:
         self._consuming.begin_anew_in_fork()
 
     def close(self) -> None:
-        """Keep no lease alive any longer."""
+        """Keep no lease alive any longer, and count as a worker no more."""
         self._consuming.close()
 
     def lease(
@@ -794,7 +794,8 @@ class QueueCalls:
         `keep_alive` do so. `lease_seconds` wins over what the job, its queue and the settings say.
 
         Whoever leases is in the registry of workers, under the name `worker` (by default that of
-        this process), until it has neither leased nor renewed for two minutes and holds no job.
+        this process), until this queue is shut down, or it has neither leased nor renewed for two
+        minutes and holds no job.
         """
         return self._consuming.lease(
             queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
@@ -1079,6 +1080,8 @@ class QueueCalls:
         reset_attempts: bool = False,
     ) -> RequeueReport:
         """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
+
+        Each leaves an audit record.
 
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)

@@ -59,6 +59,8 @@ class Upkeep:
     ) -> RequeueReport:
         """Take the stuck jobs from their holders, so that they run again; see `Supervisor`.
 
+        Each leaves an audit record.
+
         >>> from leasehold import TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
         >>> _ = queue.submit("mail", "a@b.c", job_id="letter")
@@ -69,7 +71,7 @@ class Upkeep:
         import_whole("leasehold.worker.supervisor")
         from leasehold.worker.supervisor import Supervisor
 
-        return Supervisor(self.store).requeue(
+        return Supervisor(self.store, actor=self._actor).requeue(
             silent_seconds=silent_seconds,
             running_seconds=running_seconds,
             reset_attempts=reset_attempts,

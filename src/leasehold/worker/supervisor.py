@@ -36,8 +36,10 @@ class Supervisor:
     None leaves one of them out.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, actor: str = "supervisor") -> None:
+        """`actor` is who gives the orders, for their audit records."""
         self._store = store
+        self._actor = actor
 
     def find_stuck(
         self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
@@ -68,7 +70,11 @@ class Supervisor:
         for job in jobs:
             try:
                 settled = self._store.recover_one(
-                    job.job_id, job.lease_version, reset_attempts=reset_attempts, reason=reason
+                    job.job_id,
+                    job.lease_version,
+                    reset_attempts=reset_attempts,
+                    reason=reason,
+                    actor=self._actor,
                 )
             except StoreError:
                 raise  # Then it is the store that is in trouble, not this job.

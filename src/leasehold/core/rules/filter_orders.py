@@ -133,8 +133,8 @@ def carry_out(
     desk: Desk[H], order: Order, where: JobFilter, job_ids: Sequence[str], actor: str
 ) -> Ordered:
     """Give the order to those of these jobs that still fit."""
-    found = ((job_id, desk.find(job_id)) for job_id in job_ids)
-    fitting = [job_id for job_id, each in found if each is not None and where.matches(each[1])]
+    found = desk.find_all(job_ids)
+    fitting = [each for each in job_ids if each in found and where.matches(found[each][1])]
     answers = _answers(desk, order, fitting, actor)
     done = [answer for answer in answers if isinstance(answer, Job)]
     refused = Counter(each.code for each in answers if isinstance(each, LeaseholdError))

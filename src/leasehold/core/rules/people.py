@@ -7,7 +7,7 @@ one audit record per call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from leasehold.core.model.job import Job, priority_of
@@ -36,8 +36,11 @@ class Replay(NamedTuple):
 class Desk(Protocol[H]):
     """What a store does for these verbs, inside one write."""
 
-    def find(self, job_id: str) -> tuple[H, Job] | None:
-        """A job: the store's own handle of it, and the job as it is now."""
+    def find_all(self, job_ids: Sequence[str]) -> Mapping[str, tuple[H, Job]]:
+        """Those of these jobs that are there, each with the store's own handle of it, as it is now.
+
+        Whatever was done at this desk before is seen.
+        """
 
     def tell(self, job: H, event: Event, message: str) -> None:
         """Write an event that changes no status to its history."""
@@ -162,21 +165,40 @@ def _for_each(
     actor: str,
     **detail: Any,
 ) -> Answers:
-    answers = [_answer(desk, job_id, verb) for job_id in job_ids]
+    answers = [answer for part in _without_repeats(job_ids) for answer in _answer(desk, part, verb)]
     done = [answer.id for answer in answers if isinstance(answer, Job)]
     if done:
         desk.audit(actor, action, {"jobs": done[:AUDITED_IDS_MAX], **detail}, len(done))
     return answers
 
 
-def _answer(desk: Desk[H], job_id: str, verb: Callable[[H, Job], None]) -> Job | LeaseholdError:
-    found = desk.find(job_id)
-    if found is None:
-        return no_job(job_id)
-    handle, job = found
-    try:
-        verb(handle, job)
-    except LeaseholdError as error:
-        return error
-    again = desk.find(job_id)
-    return job if again is None else again[1]
+def _without_repeats(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The ids in parts in which none is named twice: the second time it is as the first left it."""
+    part: dict[str, None] = {}
+    for job_id in job_ids:
+        if job_id in part:
+            yield list(part)
+            part = {}
+        part[job_id] = None
+    yield list(part)
+
+
+def _answer(desk: Desk[H], job_ids: Sequence[str], verb: Callable[[H, Job], None]) -> Answers:
+    """Read all, then carry out each, then read again what was changed."""
+    found = desk.find_all(job_ids)
+    refused: dict[str, LeaseholdError] = {}
+    for job_id, (handle, job) in ((each, found[each]) for each in job_ids if each in found):
+        try:
+            verb(handle, job)
+        except LeaseholdError as error:
+            refused[job_id] = error
+    again = desk.find_all([job_id for job_id in found if job_id not in refused])
+    answers: Answers = []
+    for job_id in job_ids:
+        if job_id not in found:
+            answers.append(no_job(job_id))
+        elif job_id in refused:
+            answers.append(refused[job_id])
+        else:
+            answers.append(again.get(job_id, found[job_id])[1])
+    return answers

@@ -16,9 +16,10 @@ from leasehold.stores.memory.record import Record, snapshot
 class Desk(Histories):
     """Where people's orders are carried out."""
 
-    def find(self, job_id: str) -> tuple[Record, Job] | None:
-        record = self._state.records.get(job_id)
-        return None if record is None else (record, snapshot(record))
+    def find_all(self, job_ids: Sequence[str]) -> dict[str, tuple[Record, Job]]:
+        records = self._state.records
+        found = {job_id: records[job_id] for job_id in job_ids if job_id in records}
+        return {job_id: (record, snapshot(record)) for job_id, record in found.items()}
 
     def request_cancel(self, job: Record, reason: str) -> None:
         job.cancel_requested = reason

@@ -243,7 +243,13 @@ class MemoryStore:
         return report
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         return self._run(
             lambda state: recover_one(
@@ -252,6 +258,7 @@ class MemoryStore:
                 version,
                 reset_attempts=reset_attempts,
                 reason=reason,
+                actor=actor,
             )
         )
 

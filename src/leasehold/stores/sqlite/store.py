@@ -185,7 +185,13 @@ class SQLiteStore:
         return recover.sweep(self._database)
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         return self._database.write(
             lambda step: recovery.recover_one(
@@ -194,6 +200,7 @@ class SQLiteStore:
                 version,
                 reset_attempts=reset_attempts,
                 reason=reason,
+                actor=actor,
             )
         )
 

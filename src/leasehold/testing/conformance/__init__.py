@@ -64,6 +64,7 @@ from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: 
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.searching import SearchingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
+from leasehold.testing.conformance.settling_again import SettlingAgainClauses  # noqa: E402
 from leasehold.testing.conformance.signing import SigningClauses  # noqa: E402
 from leasehold.testing.conformance.starting import StartingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
@@ -82,6 +83,7 @@ class StoreConformance(
     RepairingClockClauses,
     SubmittingClauses,
     SettlingClauses,
+    SettlingAgainClauses,
     LeasingClauses,
     BreakingClauses,
     HoldingClauses,

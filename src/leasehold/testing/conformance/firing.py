@@ -73,7 +73,17 @@ class FiringClauses(ConformanceBase):
         store.fire_schedules()
         clock.step_wall_clock(-10 * MINUTE)
         assert store.fire_schedules().jobs == 0
-        # At half the pace, the next tick comes after two minutes.
+        clock.advance(11 * MINUTE)
+        assert store.fire_schedules().jobs == 1
+
+    def test_clk_2_while_the_wall_clock_is_behind_ticks_come_at_half_the_pace(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        set_schedule(store)
+        clock.advance(MINUTE)
+        store.fire_schedules()
+        clock.step_wall_clock(-10 * MINUTE)
+        store.fire_schedules()
         clock.advance(2 * MINUTE - 1)
         assert store.fire_schedules().jobs == 0
         clock.advance(1)

@@ -177,7 +177,13 @@ class Channel:
         return self._call("recover")  # type: ignore[no-any-return]
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         return self._call(  # type: ignore[no-any-return]
             "recover_one",
@@ -185,6 +191,7 @@ class Channel:
             version=version,
             reset_attempts=reset_attempts,
             reason=reason,
+            actor=actor,
         )
 
     def stuck(

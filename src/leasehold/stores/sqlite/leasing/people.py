@@ -25,10 +25,14 @@ SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
 class Desk(Histories):
     """Where people's orders are carried out, inside one write."""
 
-    def find(self, job_id: str) -> tuple[JobState, Job] | None:
-        found = state.find(self._step, job_id)
-        job = None if found is None else read_job(self._step.db, job_id)
-        return None if found is None or job is None else (found, job)
+    def find_all(self, job_ids: Sequence[str]) -> dict[str, tuple[JobState, Job]]:
+        found: dict[str, tuple[JobState, Job]] = {}
+        for job_id in job_ids:
+            standing = state.find(self._step, job_id)
+            job = None if standing is None else read_job(self._step.db, job_id)
+            if standing is not None and job is not None:
+                found[job_id] = standing, job
+        return found
 
     def request_cancel(self, job: JobState, reason: str) -> None:
         self._step.execute(REQUEST_CANCEL, (reason, job.seq))

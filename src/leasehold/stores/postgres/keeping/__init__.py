@@ -1,0 +1,1 @@
+"""How long ended jobs are kept: clean-ups, the archive, erasing."""

@@ -1,0 +1,133 @@
+"""Granting leases: making them of rows, and what is written for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from leasehold.core.model.lease import Lease, LeaseRequest
+from leasehold.core.model.priority import default_tier
+from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
+from leasehold.core.model.status import Status
+from leasehold.core.rules.leasing import OpenLane
+from leasehold.env import from_micros
+from leasehold.stores.postgres.leasing import parking, queue_limits, ready
+from leasehold.stores.postgres.leasing.order import Candidate
+from leasehold.stores.postgres.schema.rows import (
+    UNREADABLE,
+    metadata_of,
+    problem_of,
+    retry_of,
+)
+from leasehold.stores.postgres.server.connection import unnested
+from leasehold.stores.postgres.writing.step import Step
+
+GRANT: Final = f"""
+    INSERT INTO running SELECT * FROM {
+    unnested("bigint bigint text bigint bigint bigint bigint bigint bigint bigint text bigint")
+}
+"""  # noqa: S608  # our own names
+
+
+_LEASED: Final = ("leased",)
+
+Granted = tuple[Candidate, Lease]
+
+
+def read(
+    step: Step, request: LeaseRequest, lanes: Mapping[int, OpenLane], jobs: Sequence[Candidate]
+) -> tuple[list[Granted], list[tuple[Candidate, str]]]:
+    """Make leases of rows; beside them, those of which none can be made, and why."""
+    now, worker = step.now, request.worker
+    acquired_at = from_micros(now)
+    expiries: dict[float, datetime] = {}
+    granted: list[Granted] = []
+    unreadable: list[tuple[Candidate, str]] = []
+    by_task = request.lease_seconds_by_task or {}
+    override = request.lease_seconds_override
+    default_seconds = request.lease_seconds or step.settings.lease_seconds
+    versions = step.take_versions(len(jobs)) if jobs else []
+    for job, version in zip(jobs, versions, strict=True):
+        lane = lanes[job.lane]
+        queue, task = lane.queue.name, lane.task
+        seconds = override or job.lease_seconds or by_task.get(task) or default_seconds
+        expiry = expiries.get(seconds)
+        if expiry is None:
+            expiry = expiries[seconds] = from_micros(now + round(seconds * 1e6))
+        try:
+            lease = Lease(
+                job_id=job.id,
+                version=version,
+                worker=worker,
+                queue=queue,
+                task=task,
+                payload=job.payload,
+                codec=job.codec or "json",
+                priority=job.priority,
+                attempt=job.attempts + 1,
+                allowance=job.allowance,
+                acquired_at=acquired_at,
+                expires_at=expiry,
+                lease_seconds=seconds,
+                timeout_seconds=job.timeout_seconds,
+                deadline=None if job.deadline is None else from_micros(job.deadline),
+                retry=None if job.retry is None else retry_of(job.retry),
+                metadata=None if job.metadata is None else metadata_of(job.metadata),
+                parent_id=job.parent_id,
+            )
+        except UNREADABLE as error:
+            unreadable.append((job, problem_of(error)))
+            continue
+        granted.append((job, lease))
+    return granted, unreadable
+
+
+def grant(step: Step, granted: Sequence[Granted]) -> None:
+    """Let the jobs run."""
+    now = step.now
+    waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
+    for job, _ in granted:
+        waits[job.lane, WAIT_OF_PRIORITY[job.priority]].append(now - job.available_at)
+    for (lane, measure), waited in waits.items():
+        step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
+        step.count(lane, "total_leased", len(waited))
+        step.measured.took(lane, measure, waited)
+    if granted:
+        step.worked(granted[0][1].worker, _LEASED, len(granted))
+    # Those that may have a row in `place` to forget.
+    placed = [
+        job.seq
+        for job, _ in granted
+        if job.turn != job.created_at
+        or job.limit_key is not None
+        or job.deadline is not None
+        or job.tier != default_tier(job.priority)
+    ]
+    ready.leave(
+        step,
+        [(job.stands_in, job.tier, job.turn, job.seq) for job, _ in granted],
+        [(job.lane, job.priority) for job, _ in granted],
+        placed,
+    )
+    step.many(
+        GRANT,
+        [
+            (job.seq, lease.version, lease.worker, now, now + micros, now, lease.attempt,
+             job.events + 1, job.events + 1, job.available_at, None, micros)
+            for job, lease in granted
+            for micros in (round(lease.lease_seconds * 1e6),)
+        ],
+    )  # fmt: skip
+    if step.rules.paced:
+        starts = [(lease.queue, job.limit_key) for job, lease in granted]
+        queue_limits.starts_used_up(step, starts)
+    if step.rules.key_limits:
+        keys = Counter(
+            (lease.queue, job.limit_key, job.lane)
+            for job, lease in granted
+            if job.limit_key is not None
+        )
+        parking.granted(step, keys)
+        step.newly_shown.difference_update(placed)

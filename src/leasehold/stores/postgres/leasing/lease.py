@@ -1,0 +1,282 @@
+"""Lease: promote what is due, then take the best available jobs; `core.rules.leasing` says which.
+
+A lease reads first and writes then: what cannot be read is found out before anything is granted. A
+job that is met and may not be leased, because it came too late or cannot be read, is taken out in
+the same write, up to a budget (`core.model.budget`); the next exchange goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from leasehold.core.model.breaker import BreakerState
+from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.limits import UNLIMITED
+from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
+from leasehold.core.model.status import Status
+from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
+from leasehold.core.rules.messages import not_started_by
+from leasehold.env import from_micros
+from leasehold.stores.postgres.leasing import breakers, parking, ready
+from leasehold.stores.postgres.leasing.grant import Granted, grant, read
+from leasehold.stores.postgres.leasing.order import (
+    Candidate,
+    Lane,
+    Row,
+    for_leasing,
+    for_leasing_in_group,
+    in_order,
+)
+from leasehold.stores.postgres.leasing.parking import Account, wake_rested
+from leasehold.stores.postgres.leasing.queue_limits import next_starts, open_queues
+from leasehold.stores.postgres.leasing.ready import Entry
+from leasehold.stores.postgres.leasing.rebalance import rebalance
+from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
+from leasehold.stores.postgres.schema.codes import STATUS_CODE
+from leasehold.stores.postgres.server.connection import unnested
+from leasehold.stores.postgres.writing.step import Step
+
+# A due job moves from waiting to ready, and its history says so: its status, then the columns of an
+# Entry. Guard: due, not blocked.
+FIND_DUE: Final = """
+    SELECT waiting.status, waiting.seq, job.lane, priority,
+           coalesce((SELECT base FROM raised WHERE raised.seq = waiting.seq), priority),
+           version, attempts, events + 1, due, created_at, deadline, parent_id
+    FROM waiting JOIN job USING (seq)
+    WHERE due <= $1 ORDER BY due LIMIT $2 FOR UPDATE OF waiting SKIP LOCKED
+"""
+FORGET_WAITING: Final = "DELETE FROM waiting WHERE seq = ANY($1)"
+RECORD_PROMOTED: Final = f"""
+    INSERT INTO event (event, after, seq, n, at, before, attempts, version)
+    SELECT 1, 2, * FROM {unnested("bigint bigint bigint bigint bigint bigint")}
+"""  # noqa: S608  # our own names
+# One whose time has come is available; if nobody took it, its queue is paused or full.
+NEXT_DUE: Final = """
+    SELECT least((SELECT min(due) FROM waiting WHERE due IS NOT NULL),
+                 (SELECT min(held_until) FROM lane WHERE held_until > $1
+                      AND EXISTS (SELECT 1 FROM ready WHERE ready.lane = lane.id)))
+"""
+
+LANES_WITH_WORK: Final = """
+    SELECT queue, id, task, failures_in_row, held_until, hold_micros FROM lane
+    WHERE queue = ANY($1) AND EXISTS (SELECT 1 FROM ready WHERE ready.lane = lane.id)
+"""
+
+
+class Leased(NamedTuple):
+    """What a lease came to."""
+
+    granted: list[Granted]
+    cut_short: bool = False
+    """Whether the write's budget is used up: more may be available."""
+
+
+def promote(step: Step) -> int:
+    """Make due jobs pending; answers how many it found (at most PROMOTED_AT_ONCE)."""
+    rows: list[Any] = step.execute(FIND_DUE, (step.now, PROMOTED_AT_ONCE)).fetchall()
+    entries, events = [], []
+    for status, *columns in rows:
+        job = Entry(*columns)
+        entries.append(job)
+        events.append((job.seq, job.events, step.now, status, job.attempts, job.version))
+        before = Status.FAILED if status == STATUS_CODE[Status.FAILED] else Status.SCHEDULED
+        step.move(job.lane, before, Status.PENDING)
+    if entries:
+        step.execute(FORGET_WAITING, ([job.seq for job in entries],))
+        ready.enter(step, entries)
+        step.many(RECORD_PROMOTED, events)
+    return len(entries)
+
+
+def next_due(step: Step, queues: Iterable[str]) -> int | None:
+    """When the next waiting job is due, the next task that is held back may be probed, or the next
+    job of these queues may start.
+    """
+    row: Any = step.execute(NEXT_DUE, (step.now,)).fetchone()
+    moments = [] if row[0] is None else [int(row[0])]
+    if step.rules.paced:
+        step.write_counters()
+        moments += next_starts(step, queues)
+    return min(moments, default=None)
+
+
+def lease(step: Step, request: LeaseRequest) -> Leased:
+    """Take up to `limit` jobs."""
+    promote(step)
+    rebalance(step)
+    granted: list[Granted] = []
+    left = PASSED_OVER_AT_ONCE
+    more_rested = wake_rested(step, request.queues) if step.alone and step.rules else False
+    while True:
+        look = _Look(step, request, len(granted), left)
+        if not look.lanes and not more_rested:
+            return Leased(granted)
+        look.along_the_jobs()
+        found, unreadable = read(step, request, look.lanes, look.taken)
+        if unreadable:
+            # Nothing is granted yet: without these, others are the best.
+            for job, problem in unreadable[:left]:
+                end_waiting(step, _standing(job), Status.DEAD, set_aside_reason(problem))
+            left -= len(unreadable)
+            if left > 0:
+                continue
+            break
+        look.write(found)
+        granted += found
+        left -= len(look.late)
+        if (look.walk.is_cut_short or more_rested) and len(granted) < request.limit:
+            break
+        if not (look.late and step.newly_shown and len(granted) < request.limit):
+            return Leased(granted)
+        # Others of their keys have taken the places of those that came too late.
+    step.hints.ready = True
+    return Leased(granted, cut_short=True)
+
+
+class _Look:
+    """One look at the jobs of a request: what is found, and what becomes of it."""
+
+    __slots__ = ("_limit", "_request", "_step", "lanes", "late", "taken", "turned_away", "walk")
+
+    def __init__(self, step: Step, request: LeaseRequest, granted: int, late_max: int) -> None:
+        """So many jobs were granted already."""
+        self._step = step
+        self._request = request
+        self._limit = request.limit - granted
+        self.lanes: dict[int, OpenLane] = {}
+        """Those that have work, by number."""
+        self.taken: list[Candidate] = []
+        self.late: list[Candidate] = []
+        self.turned_away: list[Candidate] = []
+        # The counters say how many slots are free, so they must be true now.
+        if step.rules:
+            step.write_counters()
+        queues = {queue.name: queue for queue in open_queues(step, request.queues)}
+        for name, number, task, *breaker in step.execute(LANES_WITH_WORK, (list(queues),)):
+            if request.tasks is None or task in request.tasks:
+                state = BreakerState(*breaker)
+                if state.held_until is not None:
+                    step.must_be_alone()
+                lane = open_lane(queues[name], task, state, step.now)
+                if lane is not None:
+                    self.lanes[number] = lane
+        with_work = {lane.queue for lane in self.lanes.values()}
+        free_of_key = partial(parking.free_of, step)
+        self.walk = Walk(
+            step.now,
+            self._limit,
+            with_work,
+            free_of_key,
+            late_max,
+            None if request.free_slots is None else request.free_slots - granted,
+        )
+
+    def along_the_jobs(self) -> None:
+        """Look at the jobs, the best first; nothing is written."""
+        walk, lanes = self.walk, self.lanes
+        if walk.is_over:
+            return
+        take, cancel, park = Verdict.TAKE, Verdict.CANCEL, Verdict.PARK
+        for job in map(Candidate._make, self._in_order()):
+            verdict = walk.judge(lanes[job.lane], job.start_by, job.version, job.limit_key)
+            if verdict is take:
+                self.taken.append(job)
+            elif verdict is cancel:
+                self.late.append(job)
+            elif verdict is park:
+                self.turned_away.append(job)
+            if walk.is_over:
+                return
+
+    def write(self, granted: list[Granted]) -> None:
+        """Grant what was taken, and see to the rest."""
+        step = self._step
+        for number, lane in self.lanes.items():
+            if lane.probe is not None and lane.is_over:
+                breakers.keep(step, number, lane.probe.probed(step.now))
+        grant(step, granted)
+        # Only now: to take these out or aside may move others, and those were read where they were.
+        parking.turn_away(
+            step,
+            [
+                (
+                    self.lanes[job.lane].queue.name,
+                    job.limit_key,
+                    job.lane,
+                    job.tier,
+                    (job.turn, job.seq),
+                )
+                for job in self.turned_away
+                if job.stands_in == job.lane and job.limit_key is not None
+            ],
+        )
+        cancel_late(step, self.late)
+
+    def _in_order(self) -> Iterable[Row]:
+        """The jobs of the lanes, best first; of a limited queue only while it has free slots."""
+        step, parent_id = self._step, self._request.parent_id
+        page = self._limit
+        looked_into = [
+            Lane(number, self._scoring_of(lane), _asked_of(lane))
+            for number, lane in self.lanes.items()
+        ]
+        if parent_id is None:
+            return in_order(step.db, looked_into, step.now, for_leasing(), page=page)
+        # What is parked behind jobs of other groups is the best of its own.
+        for account in parking.parked_in_group(step, parent_id) if step.rules.key_limits else ():
+            home = self.lanes.get(account.lane)
+            if home is not None and self._may_run(account, home):
+                may_run = partial(self._may_run, account, home)
+                looked_into.append(Lane(account.parked_lane, self._scoring_of(home), may_run))
+        return in_order(
+            step.db, looked_into, step.now, for_leasing_in_group(), (parent_id,), page=page
+        )
+
+    def _may_run(self, account: Account, home: OpenLane) -> bool:
+        return home.is_open and self.walk.free_of_key(account.queue, account.key) > 0
+
+    def _scoring_of(self, lane: OpenLane) -> Scoring:
+        rule = self._step.rules.get(lane.queue.name)
+        return DEFAULT_SCORING if rule is None else rule.config.scoring
+
+
+def _asked_of(lane: OpenLane) -> Callable[[], object] | None:
+    """What is asked before each further row of a lane is read; None if all may be."""
+    unlimited = lane.probe is None and lane.queue.free >= UNLIMITED
+    return None if unlimited else lambda: lane.is_open
+
+
+class Late(NamedTuple):
+    """A pending job that was not started in time."""
+
+    seq: int
+    lane: int
+    version: int
+    attempts: int
+    events: int
+    available_at: int
+    id: str
+    start_by: int
+    priority: int
+
+
+def cancel_late(step: Step, jobs: Sequence[Late | Candidate]) -> None:
+    """Jobs that were not started in time are cancelled, with that reason."""
+    end_all_waiting(
+        step,
+        [
+            Ending(_standing(job), Status.CANCELLED, not_started_by(from_micros(job.start_by or 0)))
+            for job in jobs
+        ],
+    )
+
+
+def _standing(job: Late | Candidate) -> JobState:
+    return JobState(
+        job.seq, job.id, job.lane, Status.PENDING, job.version, job.attempts, job.events,
+        job.available_at, None, job.priority,
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""What people ask for, as this store does it; the verbs are in `core.rules.people`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.people import Replay
+from leasehold.stores.postgres.keeping.erase import erase
+from leasehold.stores.postgres.leasing import ready, state
+from leasehold.stores.postgres.leasing.ends import entry
+from leasehold.stores.postgres.leasing.state import Ending, Histories, JobState, remove
+from leasehold.stores.postgres.reading.read import read_jobs
+from leasehold.stores.postgres.submitting import inheritance, linking
+from leasehold.stores.postgres.writing.step import Step
+
+REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
+ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
+SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
+ADD_AUDIT: Final = (
+    "INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)"
+)
+
+
+class Desk(Histories):
+    """Where people's orders are carried out, inside one write."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__(step)
+        self._ending: list[Ending] = []
+        """Jobs to be ended, gathered until somebody looks."""
+
+    def find_all(self, job_ids: Sequence[str]) -> dict[str, tuple[JobState, Job]]:
+        self._end_all()
+        states = state.find_all(self._step, job_ids)
+        return {job.id: (states[job.id], job) for job in read_jobs(self._step.db, list(states))}
+
+    def _end_all(self) -> None:
+        state.end_all_waiting(self._step, self._ending)
+        self._ending = []
+
+    def request_cancel(self, job: JobState, reason: str) -> None:
+        self._step.execute(REQUEST_CANCEL, (reason, job.seq))
+
+    def wake_holder(self, job: JobState) -> None:
+        self._step.hints.cancel_requested.append(job.id)
+
+    def end_waiting(self, job: JobState, after: Status, reason: str) -> None:
+        self._ending.append(Ending(job, after, reason))
+
+    def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
+        return linking.waits_again_for(self._step, handle.seq, job)
+
+    def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
+        step = self._step
+        remove(step, job)
+        step.execute(ALLOW_AGAIN, (replay.allowance, job.seq))
+        n = job.events + 1
+        version, attempts = job.lease_version, replay.attempts
+        if waits_for:
+            linking.block_again(
+                step, job.seq, waits_for, version=version, attempts=attempts, events=n
+            )
+        else:
+            ready.enter(step, [entry(step, job.seq, version=version, attempts=attempts, events=n)])
+        step.record(
+            job.seq, n, Event.REPLAYED, job.status, replay.status,
+            attempts=attempts, version=version, message=replay.message,
+        )  # fmt: skip
+        step.move(job.lane, job.status, replay.status)
+        step.hints.ready = True
+
+    def needed_by(self, job: JobState) -> str | None:
+        row: Any = self._step.execute(linking.NEEDED_BY, (job.seq,)).fetchone()
+        return None if row is None else row[0]
+
+    def erase(self, job: JobState) -> None:
+        erase(self._step, job.seq)
+
+    def reprioritize(self, job: JobState, before: int, after: int) -> None:
+        step = self._step
+        standing = ready.find(step, job.seq)
+        step.execute(SET_PRIORITY, (after, job.seq))
+        if standing is not None:
+            ready.reprioritize(step, standing, after)
+        inheritance.reprioritized(step, job.seq, before)
+        step.hints.ready = True
+
+    def replay_order(self, job_ids: Sequence[str]) -> list[int]:
+        return linking.replay_order(self._step, job_ids)
+
+    def audit(self, actor: str, action: str, detail: dict[str, Any], count: int) -> None:
+        self._end_all()
+        audit(self._step, actor, action, count, detail)
+
+
+def audit(step: Step, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+    """Write down an administrative action."""
+    step.execute(ADD_AUDIT, (step.now, actor, action, count, msgspec.json.encode(detail).decode()))

@@ -1,0 +1,229 @@
+"""The door of the ready table: every pending job enters, moves and leaves here, and nowhere else.
+
+Guard: a job's row is out of the other state tables when it enters, and goes into one of them in the
+write in which it leaves. Whoever keeps account of pending jobs does it here.
+
+`core.model.priority` says where a job stands. Nearly all stand where their own row in `job` says;
+only the others have a row in `place`, so that a job is found by its number in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from leasehold.core.model.priority import DEFAULT_SCORING, Place, Scoring, default_place, place
+from leasehold.stores.postgres.leasing import parking
+from leasehold.stores.postgres.reading.measuring import count_entered, count_left
+from leasehold.stores.postgres.server.connection import unnested
+from leasehold.stores.postgres.writing.step import Step
+
+# A new job's place is the default one, unless it has a deadline or its queue a max_priority.
+ENTER_NEW: Final = f"""
+    INSERT INTO ready
+    SELECT lane, (100 - priority) * 1000, turn, seq, 0, 0, 1, turn, parent_id
+    FROM {unnested("bigint bigint bigint bigint text")}
+        AS new (lane, priority, turn, seq, parent_id)
+"""  # noqa: S608  # our own names
+ENTER: Final = f"""
+    INSERT INTO ready SELECT * FROM {
+    unnested("bigint bigint bigint bigint bigint bigint bigint bigint text")
+}
+"""  # noqa: S608  # our own names
+LEAVE: Final = f"""
+    DELETE FROM ready
+    USING {unnested("bigint bigint bigint bigint")} AS gone (lane, tier, turn, seq)
+    WHERE ready.lane = gone.lane AND ready.tier = gone.tier AND ready.turn = gone.turn
+        AND ready.seq = gone.seq
+"""  # noqa: S608  # our own names
+MOVE: Final = f"""
+    UPDATE ready SET tier = to_tier, turn = to_turn FROM {
+    unnested("bigint bigint bigint bigint bigint bigint")
+} AS moved (to_tier, to_turn, lane, tier, turn, seq)
+    WHERE ready.lane = moved.lane AND ready.tier = moved.tier AND ready.turn = moved.turn
+        AND ready.seq = moved.seq
+"""  # noqa: S608  # our own names
+REMEMBER_PLACES: Final = f"""
+    INSERT INTO place (seq, tier, turn, crosses_at)
+    SELECT * FROM {unnested("bigint bigint bigint bigint")}
+    ON CONFLICT (seq) DO UPDATE
+    SET tier = excluded.tier, turn = excluded.turn, crosses_at = excluded.crosses_at
+"""  # noqa: S608  # our own names
+FORGET_PLACES: Final = "DELETE FROM place WHERE seq = ANY($1)"
+
+AT_ITS_PLACE: Final = """
+    ready.lane = coalesce(place.lane, job.lane)
+    AND ready.tier = coalesce(place.tier, (100 - job.priority) * 1000)
+    AND ready.turn = coalesce(place.turn, job.created_at) AND ready.seq = job.seq
+"""
+"""Joins a job to its row in `ready`, once it is joined to `place` if it has a row there."""
+KEY_OF: Final = """
+    SELECT coalesce(place.lane, job.lane), coalesce(place.tier, (100 - priority) * 1000),
+           coalesce(turn, created_at), job.seq
+    FROM job LEFT JOIN place USING (seq) WHERE job.seq = ANY($1)
+"""
+LEAVE_BY_NUMBERS: Final = f"DELETE FROM ready WHERE (lane, tier, turn, seq) IN ({KEY_OF})"  # noqa: S608  # our own names
+COUNT_EVENT: Final = f"""
+    UPDATE ready SET events = events + 1 WHERE (lane, tier, turn, seq) IN ({KEY_OF})
+"""  # noqa: S608  # our own names
+STANDING: Final = """
+    ready.lane, ready.tier, ready.turn, ready.seq, ready.attempts, ready.available_at, job.priority,
+    coalesce(raised.base, job.priority), job.created_at, job.deadline
+"""
+"""The columns of a Standing."""
+FIND: Final = f"""
+    SELECT {STANDING} FROM job LEFT JOIN place ON place.seq = job.seq
+        LEFT JOIN raised ON raised.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
+    WHERE job.seq = $1
+"""  # noqa: S608  # our own names
+# A parked job does not stand in the lane it belongs to.
+HOME: Final = "SELECT lane FROM job WHERE seq = $1"
+QUEUE_OF: Final = """
+    SELECT queue FROM lane WHERE id = $1::bigint
+    UNION ALL SELECT queue FROM key_lane WHERE id = -$1::bigint
+"""
+
+Newcomer = tuple[int, int, int, int, str | None]
+"""lane, priority, the time now, number and parent_id of a job that was just submitted."""
+RowKey = tuple[int, int, int, int]
+"""lane, tier, turn and number: where a row stands in the ready table."""
+
+
+class Entry(NamedTuple):
+    """A job that is to be pending, with all that its place depends on."""
+
+    seq: int
+    lane: int
+    priority: int
+    base: int
+    """Its own priority, or the higher one that it has from those that wait for it."""
+    version: int
+    attempts: int
+    events: int
+    available_at: int
+    created_at: int
+    deadline: int | None
+    parent_id: str | None
+
+
+class Standing(NamedTuple):
+    """A pending job: where it stands, and all that its place depends on."""
+
+    lane: int
+    tier: int
+    turn: int
+    seq: int
+    attempts: int
+    available_at: int
+    priority: int
+    base: int
+    created_at: int
+    deadline: int | None
+
+
+def scoring_of(step: Step, lane: int) -> Scoring:
+    """What counts in the queue of a lane."""
+    rule = step.rules.get(queue_of(step, lane) or "") if step.rules else None
+    return DEFAULT_SCORING if rule is None else rule.config.scoring
+
+
+def queue_of(step: Step, lane: int) -> str | None:
+    """The queue of a lane, or of a key's parked jobs."""
+    if lane not in step.queues_of_lanes:
+        row: Any = step.execute(QUEUE_OF, (lane,)).fetchone()
+        step.queues_of_lanes[lane] = None if row is None else row[0]
+    return step.queues_of_lanes[lane]
+
+
+def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
+    """Let jobs in that were submitted in this very write, each at its default place."""
+    step.many(ENTER_NEW, newcomers)
+    count_entered(step.count, newcomers)
+
+
+def enter(step: Step, entries: Sequence[Entry]) -> None:
+    """Let jobs in that come from elsewhere, or that need a place of their own."""
+    rows: list[tuple[Any, ...]] = []
+    places: list[tuple[Any, ...]] = []
+    for each in entries:
+        found = _place(each, step.now, scoring_of(step, each.lane))
+        state = (each.version, each.attempts, each.events, each.available_at, each.parent_id)
+        rows.append((each.lane, found.tier, found.turn, each.seq, *state))
+        if found != default_place(each.priority, each.created_at):
+            places.append((each.seq, *found))
+    step.many(ENTER, rows)
+    step.many(REMEMBER_PLACES, places)
+    count_entered(step.count, [(each.lane, each.priority) for each in entries])
+    if step.rules.key_limits:
+        parking.enter(step, [row[:4] for row in rows])
+
+
+def leave(
+    step: Step, keys: Sequence[RowKey], counted: Sequence[tuple[int, int]], placed: Sequence[int]
+) -> None:
+    """Take jobs out whose rows were just read.
+
+    `counted` has the lane and priority of each; `placed` are those with a place of their own.
+    """
+    step.many(LEAVE, keys)
+    if placed:
+        step.execute(FORGET_PLACES, (list(placed),))
+    count_left(step.count, counted)
+
+
+def leave_by_numbers(step: Step, jobs: Sequence[tuple[int, int, int]]) -> None:
+    """Take jobs out, wherever they stand; each is given by its number, lane and own priority."""
+    seqs = [seq for seq, *_ in jobs]
+    counted = parking.counted_among(step, seqs) if step.rules.key_limits else {}
+    step.execute(LEAVE_BY_NUMBERS, (seqs,))
+    step.execute(FORGET_PLACES, (seqs,))
+    count_left(step.count, [(lane, priority) for _, lane, priority in jobs])
+    for each in counted.values():
+        parking.left(step, each)
+
+
+def reprioritize(step: Step, before: Standing, priority: int) -> None:
+    """Put a job where its new priority of its own wants it, and count it there."""
+    move(step, [before._replace(priority=priority, base=priority)])
+    home: Any = step.execute(HOME, (before.seq,)).fetchone()
+    count_left(step.count, [(home[0], before.priority)])
+    count_entered(step.count, [(home[0], priority)])
+
+
+def count_event(step: Step, seq: int) -> None:
+    """Count one more history event of a job that stays pending."""
+    step.execute(COUNT_EVENT, ([seq],))
+
+
+def find(step: Step, seq: int) -> Standing | None:
+    """Where a job stands, if it is pending."""
+    row: Any = step.execute(FIND, (seq,)).fetchone()
+    return None if row is None else Standing(*row)
+
+
+def move(step: Step, standings: Sequence[Standing], scoring: Scoring | None = None) -> None:
+    """Put pending jobs where they belong now, going by what is said of them here."""
+    moved: list[tuple[Any, ...]] = []
+    placed: list[tuple[Any, ...]] = []
+    unplaced: list[int] = []
+    counted = parking.counted_among(step, [each.seq for each in standings])
+    for each in standings:
+        found = _place(each, step.now, scoring or scoring_of(step, each.lane))
+        if found[:2] != (each.tier, each.turn):
+            moved.append((found.tier, found.turn, *each[:4]))
+        if found != default_place(each.priority, each.created_at) or each.seq in counted:
+            placed.append((each.seq, *found))
+        else:
+            unplaced.append(each.seq)
+    step.many(MOVE, moved)
+    step.many(REMEMBER_PLACES, placed)
+    if unplaced:
+        step.execute(FORGET_PLACES, (unplaced,))
+    if counted:
+        parking.moved(step, counted.values())
+
+
+def _place(job: Entry | Standing, now: int, scoring: Scoring) -> Place:
+    return place(
+        job.base, job.attempts, job.available_at, job.created_at, job.deadline, now, scoring
+    )

@@ -1,0 +1,173 @@
+"""The recovery sweep: take back what expired, or whose holder is proved dead.
+
+A reader looks for them, which holds up nobody; the writes that follow take back so many each, and
+look at every job once more: its lease is expired by now, or its holder is proved dead in this very
+write. (A worker that comes back under its old id has its lock again before it can lease anything.)
+
+Guard of the take: the row is still in `running` with the version that was read, in the same write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from leasehold.core.model.budget import LATE_AT_ONCE
+from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.records import SILENT_SECONDS
+from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
+from leasehold.env import from_micros
+from leasehold.stores.postgres.leasing import lease, parking, people
+from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Held
+from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
+from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
+from leasehold.stores.postgres.leasing.state import Histories
+from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.writing.step import Step
+
+# `running` is small, so a reader simply reads it all.
+LOST: Final = (
+    "SELECT seq FROM running WHERE expires_at <= $1 OR worker = ANY($2) ORDER BY expires_at"
+)
+_HELD_JOB: Final = """
+    SELECT seq, id, lane, running.version, worker, expires_at, heartbeat_at, running.attempts,
+           allowance, max_retries + 1, cancel_reason
+    FROM running JOIN job USING (seq)
+"""
+STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at FOR UPDATE OF running"
+HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2"
+# Who still holds a job stays dead for the next sweep, which finds the job by its holder.
+STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"
+# A worker whose death cannot be proved is forgotten a day after its last sign of life, once it
+# holds nothing; a consumer long before.
+_IS_SILENT: Final = "heartbeat_at < CASE WHEN is_consumer THEN $1 ELSE $2 END"
+SILENT: Final = f"""
+    SELECT id FROM worker WHERE {_IS_SILENT} AND id NOT IN (SELECT worker FROM running)
+"""  # noqa: S608  # our own names
+FORGET_SILENT: Final = f"DELETE FROM worker WHERE id = ANY($3) AND {_IS_SILENT}"  # noqa: S608  # as above
+# Many whose time is over have started, or ended, before: a reader finds those that have not.
+LATE: Final = f"""
+    SELECT ready.seq, job.lane, version, attempts, events, available_at, job.id, job.start_by,
+           job.priority
+    FROM job LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
+    WHERE start_by < $1 AND version = 0
+"""  # noqa: S608  # our own names
+STILL_LATE: Final = f"{LATE} AND job.seq = ANY($2)"
+SET_ALLOWANCE: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
+STUCK: Final = """
+    SELECT job.id, queue, task, priority, worker, running.version, attempts, acquired_at,
+           heartbeat_at, expires_at
+    FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
+    WHERE heartbeat_at <= $1 OR acquired_at <= $2 ORDER BY heartbeat_at, acquired_at, seq
+"""
+
+
+class Suspects(NamedTuple):
+    """What a reader found for a sweep; each write looks at its part once more."""
+
+    dead: frozenset[str]
+    """Workers that were proved dead before their jobs were looked for."""
+    jobs: list[int]
+    late: list[int]
+    """Pending jobs past their start_by."""
+    silent: list[str]
+
+
+def find(db: Connection, now: int, dead: Collection[str]) -> Suspects:
+    """The jobs whose holders may be lost, and the workers that were silent for long."""
+    jobs = [seq for (seq,) in db.execute(LOST, (now, sorted(dead)))]
+    silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
+    late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
+    return Suspects(frozenset(dead), jobs, late, silent)
+
+
+def _silent_since(now: int) -> tuple[int, int]:
+    """Since when a consumer, and a worker, must have been silent to be forgotten."""
+    return now - round(SILENT_SECONDS * 1e6), now - WORKER_SILENT_MICROS_MAX
+
+
+class HeldRow(NamedTuple):
+    """What names a running job here."""
+
+    seq: int
+    id: str
+    lane: int
+    version: int
+
+
+def _held(row: Any) -> tuple[HeldRow, HeldJob] | None:
+    return None if row is None else (HeldRow(*row[:4]), HeldJob(*row[3:]))
+
+
+class Holdings(Histories):
+    """The running jobs, to be taken from their holders."""
+
+    def held(self, job_id: str, version: int) -> tuple[HeldRow, HeldJob] | None:
+        return _held(self._step.execute(HELD_UNDER, (job_id, version)).fetchone())
+
+    def set_allowance(self, job: HeldRow, allowance: int) -> None:
+        self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        people.audit(self._step, actor, action, count, detail)
+
+    def take_back(self, job: HeldRow, decision: Decision) -> Settled:
+        step = self._step
+        row: Any = step.execute(END_LEASES, ([job.seq], [job.version])).fetchone()
+        if step.rules.key_limits:
+            parking.freed(step, (job.seq,))
+        ends = Ends(step)
+        settled = ends.add(job.id, Held._make(row), job.lane, decision, checkpoint=True)
+        ends.write()
+        return settled
+
+
+def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
+    """Take back those of these jobs that are lost, in one write."""
+    rows = step.execute(STILL_LOST, (list(jobs),)).fetchall()
+    found = [each for row in rows if (each := _held(row)) is not None]
+    return report_of(sweep(Holdings(step), found, now=step.now, dead=dead))
+
+
+def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -> SweepReport:
+    """Forget workers whose jobs have been taken back."""
+    holding = {worker for (worker,) in step.execute(STILL_HOLDING)}
+    done = sorted(set(dead) - holding)
+    step.execute(FORGET_WORKERS, (done,))
+    step.execute(FORGET_SILENT, (*_silent_since(step.now), list(silent)))
+    return SweepReport(workers_proved_dead=tuple(done))
+
+
+def cancel_late(step: Step, jobs: Sequence[int]) -> None:
+    """Cancel those of these jobs that are pending past their start_by."""
+    rows = step.execute(STILL_LATE, (step.now, list(jobs)))
+    lease.cancel_late(step, [lease.Late(*row) for row in rows])
+
+
+def stuck_jobs(
+    db: Connection, now: int, silent_seconds: float | None, running_seconds: float | None
+) -> list[StuckJob]:
+    """Running jobs that are silent or run for so long, those silent for longest first."""
+    bounds = [
+        -1 if seconds is None else now - round(seconds * 1e6)
+        for seconds in (silent_seconds, running_seconds)
+    ]
+    return [
+        StuckJob(
+            job_id=job_id,
+            queue=queue,
+            task=task,
+            priority=priority,
+            worker=worker,
+            lease_version=version,
+            attempts=attempts,
+            started_at=from_micros(acquired_at),
+            heartbeat_at=from_micros(heartbeat_at),
+            lease_expires_at=from_micros(expires_at),
+        )
+        for (
+            job_id, queue, task, priority, worker, version, attempts, acquired_at, heartbeat_at,
+            expires_at,
+        ) in db.execute(STUCK, bounds)
+    ]  # fmt: skip

@@ -1,0 +1,70 @@
+"""The registry: workers, which enter it themselves, and consumers, which their leases enter."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.records import WorkerInfo
+from leasehold.stores.postgres.server.failures import translated
+from leasehold.stores.postgres.server.life import SessionLife
+from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.step import Step
+
+ADD: Final = """
+    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $6, $7, false) ON CONFLICT (id) DO UPDATE
+    SET host = excluded.host, pid = excluded.pid, queues = excluded.queues, slots = excluded.slots,
+        started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,
+        life = excluded.life, is_consumer = false
+"""
+FORGET_WORKERS: Final = "DELETE FROM worker WHERE id = ANY($1)"
+# Guard: the entry is that consumer's own, and not one of its successor under the same name.
+FORGET_CONSUMER: Final = """
+    DELETE FROM worker WHERE id = $1 AND is_consumer
+        AND host IS NOT DISTINCT FROM $2 AND pid IS NOT DISTINCT FROM $3
+"""
+# Guard of the update: the entry is not a registered worker's.
+NOTE_CONSUMER: Final = """
+    INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $6, 0, true)
+    ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
+        queues = excluded.queues, slots = excluded.slots, heartbeat_at = excluded.heartbeat_at
+    WHERE worker.is_consumer
+"""
+
+
+def register(database: Database, info: WorkerInfo) -> SessionLife:
+    """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
+    # Held before it is in the registry, so that nobody ever sees it there with its lock free.
+    with translated(database.address):
+        life = database.session.begin_life()
+
+    def enter(step: Step) -> None:
+        queues = msgspec.json.encode(info.queues).decode()
+        step.execute(ADD, (info.id, info.host, info.pid, queues, info.slots, step.now, life))
+
+    def leave() -> None:
+        database.write(lambda step: step.execute(FORGET_WORKERS, ([info.id],)))
+        database.session.let_go(life)
+
+    try:
+        database.write(enter)
+    except BaseException:
+        database.session.let_go(life)
+        raise
+    return SessionLife(database.session.fileno, leave)
+
+
+def note_consumer(step: Step, request: LeaseRequest) -> None:
+    """Enter whoever leases as a consumer, or note that it still is one, or is one no more."""
+    consumer = request.consumer
+    assert consumer is not None
+    if not consumer.queues:
+        step.execute(FORGET_CONSUMER, (request.worker, consumer.host, consumer.pid))
+        return
+    if request.limit <= 0:
+        return
+    queues = msgspec.json.encode(consumer.queues).decode()
+    row = (request.worker, consumer.host, consumer.pid, queues, request.limit)
+    step.execute(NOTE_CONSUMER, (*row, step.now))

@@ -1,0 +1,60 @@
+"""Taking jobs back from holders that are lost: what a sweep does, so much in each write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
+from leasehold.core.model.lease import SweepReport
+from leasehold.stores.postgres.leasing import lease, recover
+from leasehold.stores.postgres.leasing.rebalance import rebalance
+from leasehold.stores.postgres.leasing.recover import Suspects
+from leasehold.stores.postgres.reading import feed
+from leasehold.stores.postgres.rules.queue_changes import finish_deleting
+from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.step import Step
+
+
+def sweep(database: Database) -> SweepReport:
+    """Take back what expired or whose holder is proved dead, and go on with what was cut short."""
+    monotonic = database.env.clock.monotonic
+    started = monotonic()
+    with database.read() as db:
+        dead = database.deaths.find(db)
+        lost = recover.find(db, database.now(db), dead)
+    report = SweepReport()
+    for jobs in batched(lost.jobs, RECOVERED_AT_ONCE):
+        report = report.plus(database.write(partial(_recover_some, database, dead, jobs)))
+    report = report.plus(_tidy_up(database, lost))
+    return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
+
+
+def _recover_some(
+    database: Database, dead: set[str], jobs: Sequence[int], step: Step
+) -> SweepReport:
+    # Deaths are looked for inside the write, and count only if they were known before.
+    return recover.recover(step, jobs, dead & database.deaths.find(step.db))
+
+
+def _tidy_up(database: Database, lost: Suspects) -> SweepReport:
+    def operation(step: Step) -> SweepReport:
+        rebalance(step)
+        feed.end_if_unfollowed(step)
+        return recover.forget_workers(step, lost.dead & database.deaths.find(step.db), lost.silent)
+
+    report = database.write(operation)
+    for jobs in batched(lost.late, PASSED_OVER_AT_ONCE):
+        database.write(partial(recover.cancel_late, jobs=jobs))
+    finish_deleting(database)
+    return report
+
+
+def promote(database: Database) -> int:
+    """Let everything that is due become pending, so many in each write."""
+    promoted = 0
+    while found := database.write(lease.promote):
+        promoted += found
+    return promoted

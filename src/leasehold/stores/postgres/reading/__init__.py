@@ -1,0 +1,1 @@
+"""Looking: jobs, histories, figures, and whether all of it is sound."""

@@ -1,0 +1,159 @@
+"""Reading: snapshots and searches. Never a write, never a wait for one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.pages import check_cursor
+from leasehold.core.model.priority import DEFAULT_SCORING
+from leasehold.core.model.search import (
+    Count,
+    HeavyField,
+    JobFilter,
+    Page,
+    by_counters,
+    check_count,
+    check_left_out,
+    counted_up_to,
+    lightened,
+)
+from leasehold.stores.postgres.leasing.order import Lane, for_counting, in_order
+from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
+from leasehold.stores.postgres.reading.where import compares_texts, conditions
+from leasehold.stores.postgres.rules.known import load
+from leasehold.stores.postgres.schema.job_row import IDS, JOB, job_without, jobs_of
+from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.submitting.lanes import stats
+
+_PENDING: Final = f"""
+    SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane
+        LEFT JOIN place ON place.seq = job.seq JOIN ready ON {AT_ITS_PLACE}
+    WHERE job.id = $1
+"""  # noqa: S608  # our own names
+_LANES: Final = """
+    SELECT id FROM lane WHERE queue = $1 UNION ALL SELECT -id FROM key_lane WHERE queue = $1
+"""
+FIND_IDS: Final = "SELECT id FROM job WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
+LAST_CHARACTER: Final = "\U0010ffff"
+"""No id goes on with it: it is not printable."""
+COMPARED_AT_ONCE: Final = 500
+"""How many jobs are fetched at once to compare their texts."""
+
+
+def read_job(db: Connection, job_id: str) -> Job | None:
+    """A snapshot of one job."""
+    rows = db.execute(f"{JOB} WHERE job.id = $1", (job_id,)).fetchall()
+    return jobs_of(db, rows)[0] if rows else None
+
+
+def read_jobs(db: Connection, job_ids: Sequence[str]) -> list[Job]:
+    """Snapshots of those of these jobs that are there."""
+    if not job_ids:
+        return []
+    return jobs_of(db, db.execute(f"{JOB} WHERE job.id = ANY($1)", (list(job_ids),)).fetchall())
+
+
+def position(db: Connection, job_id: str, now: int) -> int | None:
+    """How many pending jobs of its queue are served before this one."""
+    found: Any = db.execute(_PENDING, (job_id,)).fetchone()
+    if found is None:
+        return None
+    queue, seq = found
+    rule = load(db).get(queue)
+    scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
+    lanes = [Lane(number, scoring) for (number,) in db.execute(_LANES, (queue,)).fetchall()]
+    served = in_order(db, lanes, now, for_counting())
+    return next(count for count, row in enumerate(served) if row[2] == seq)
+
+
+def find_ids(db: Connection, prefix: str, limit: int) -> list[str]:
+    """Ids that begin like this, in order."""
+    return [
+        str(job_id)
+        for (job_id,) in db.execute(FIND_IDS, (prefix, prefix + LAST_CHARACTER, max(0, limit)))
+    ]
+
+
+def search(
+    db: Connection,
+    where: JobFilter,
+    limit: int,
+    cursor: str | None,
+    without: Collection[HeavyField] = (),
+) -> Page:
+    """Jobs that fit, the last submitted first."""
+    before = check_cursor(limit, cursor)
+    check_left_out(without)
+    # What is compared here has to be fetched, whether or not it is asked for.
+    compared = compares_texts(where)
+    found = _walk(
+        db, where, job_without(() if compared else without), limit + 1,
+        before,
+    )  # fmt: skip
+    jobs = [job for _, job in found[:limit]]
+    if compared and without:
+        jobs = [lightened(job, without) for job in jobs]
+    return Page(jobs, str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+def _walk(
+    db: Connection,
+    where: JobFilter,
+    select: str,
+    limit: int,
+    seen: int | None,
+    *,
+    oldest_first: bool = False,
+) -> list[tuple[int, Job]]:
+    """The next jobs that fit, each with its number; the last submitted first, or the oldest."""
+    compared = compares_texts(where)
+    page = max(limit, COMPARED_AT_ONCE) if compared else limit
+    found: list[tuple[int, Job]] = []
+    while True:
+        clauses, values = conditions(where)
+        if seen is not None:
+            clauses.append(f"job.seq {'>' if oldest_first else '<'} ${len(values) + 1}")
+            values.append(seen)
+        condition = " AND ".join(clauses) or "true"
+        order = "ASC" if oldest_first else "DESC"
+        rows = db.execute(
+            f"{select} WHERE {condition} ORDER BY job.seq {order} LIMIT ${len(values) + 1}",
+            (*values, page),
+        ).fetchall()
+        for row, job in zip(rows, jobs_of(db, rows), strict=True):
+            if not compared or where.matches(job):
+                found.append((row[0], job))
+        if len(rows) < page or len(found) >= limit:
+            return found[:limit]
+        seen = rows[-1][0]
+
+
+def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
+    """How many jobs fit, counted up to one more than the bound."""
+    check_count(counted_max)
+    known = by_counters(where, lambda queue: stats(db, queue).counts)
+    if known is not None:
+        return known
+    if compares_texts(where):
+        return counted_up_to(len(_walk(db, where, JOB, counted_max + 1, None)), counted_max)
+    clauses, values = conditions(where)
+    condition = " AND ".join(clauses) or "true"
+    found: Any = db.execute(
+        f"SELECT count(*) FROM ({IDS} WHERE {condition} LIMIT ${len(values) + 1}) AS fitting",  # noqa: S608  # our own names
+        (*values, counted_max + 1),
+    ).fetchone()
+    return counted_up_to(found[0], counted_max)
+
+
+def find_fitting(
+    db: Connection, where: JobFilter, limit: int, cursor: str | None, *, oldest_first: bool
+) -> tuple[list[str], str | None]:
+    """The ids of jobs that fit, from one end on, and where the next ones begin."""
+    seen = check_cursor(limit, cursor)
+    select = JOB if compares_texts(where) else job_without(("payload", "result", "metadata"))
+    found = _walk(db, where, select, limit + 1, seen, oldest_first=oldest_first)
+    return [job.id for _, job in found[:limit]], (
+        str(found[limit - 1][0]) if len(found) > limit else None
+    )

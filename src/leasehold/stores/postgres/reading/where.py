@@ -1,0 +1,75 @@
+"""A JobFilter in SQL, as far as the server can say what JobFilter.matches says.
+
+Texts and metadata are compared in Python, page by page: what counts as the same text, whatever its
+case, and as the same JSON value, is decided in one place for every store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.env import to_micros
+from leasehold.stores.postgres.schema.codes import STATUS_CODE
+
+Clause = tuple[str, Any]
+"""A condition with {} where its value goes, and the value."""
+
+
+def conditions(where: JobFilter) -> tuple[list[str], list[Any]]:
+    """The clauses that must all hold, and the values for their placeholders."""
+    clauses, values = numbered(_of_the_job(where))
+    if where.statuses is not None:
+        clauses.append(_one_of(where.statuses))
+    return clauses, values
+
+
+def numbered(found: Sequence[Clause]) -> tuple[list[str], list[Any]]:
+    """Conditions with numbered placeholders, and their values."""
+    clauses = [clause.format(f"${n}") for n, (clause, _) in enumerate(found, start=1)]
+    return clauses, [value for _, value in found]
+
+
+def compares_texts(where: JobFilter) -> bool:
+    """Whether each job has to be looked at in Python."""
+    return not (where.text is None and where.error_text is None and where.metadata is None)
+
+
+def _of_the_job(where: JobFilter) -> list[Clause]:
+    compared = (
+        ("job.priority >= {}", where.priority_min),
+        ("job.priority <= {}", where.priority_max),
+        ("job.created_at >= {}", where.created_from and to_micros(where.created_from)),
+        ("job.created_at < {}", where.created_before and to_micros(where.created_before)),
+        ("job.idempotency_key = {}", where.idempotency_key),
+        ("job.parent_id = {}", where.parent_id),
+        ("job.limit_key = {}", where.limit_key),
+        ("job.id = ANY({})", _list(where.ids)),
+        ("lane.queue = ANY({})", _list(where.queues)),
+        ("lane.task = ANY({})", _list(where.tasks)),
+    )
+    return [(clause, value) for clause, value in compared if value is not None]
+
+
+def _list(wanted: Sequence[str] | None) -> list[str] | None:
+    return None if wanted is None else list(wanted)
+
+
+def _one_of(statuses: Sequence[Status]) -> str:
+    """The few are found in their own table or index; the many that completed do not matter then."""
+    either = []
+    for status in statuses:
+        code = STATUS_CODE[status]
+        if status.is_terminal:
+            either.append(f"finished.status = {code}")
+            continue
+        if status is Status.PENDING:
+            among = "ready"
+        elif status is Status.RUNNING:
+            among = "running"
+        else:
+            among = f"waiting WHERE status = {code}"
+        either.append(f"job.seq IN (SELECT seq FROM {among})")  # noqa: S608  # our own names
+    return f"({' OR '.join(either) or 'false'})"

@@ -1,0 +1,1 @@
+"""What people have laid down: rules of queues, settings, schedules."""

@@ -1,0 +1,80 @@
+"""Where stored documents become values: each is what it should be, or it cannot be read.
+
+The server keeps a column's type, so only what is inside a document can be wrong: that of a newer
+version.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, get_args
+
+import msgspec
+
+from leasehold.core.model.retry import RetryPolicy
+from leasehold.env import from_micros
+
+UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
+"""What making values of a row may raise if the row is not as it should be."""
+
+_metadata: Final[msgspec.json.Decoder[dict[str, Any]]] = msgspec.json.Decoder(dict[str, Any])
+_retry: Final[msgspec.json.Decoder[RetryPolicy]] = msgspec.json.Decoder(RetryPolicy)
+
+
+def retry_of(text: str) -> RetryPolicy:
+    """A stored retry policy; raises ValueError for one that this version does not know."""
+    try:
+        return _retry.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ValueError(_about_policy(text) or f"bad retry policy: {error}") from None
+
+
+def _about_policy(text: str) -> str | None:
+    known = {policy.__struct_config__.tag for policy in get_args(RetryPolicy)}
+    try:
+        kind = msgspec.json.decode(text)["type"]
+    except UNREADABLE:
+        return None
+    return None if kind in known else f"unknown retry policy {kind!r}"
+
+
+def metadata_of(text: str) -> dict[str, Any]:
+    """Stored metadata; raises ValueError if it is no JSON object."""
+    try:
+        return _metadata.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"bad metadata: {error}") from None
+
+
+def moment(micros: int | None) -> datetime | None:
+    """A stored moment, where there is one."""
+    return None if micros is None else from_micros(micros)
+
+
+def problem_of(error: BaseException) -> str:
+    """What is wrong with a row, from what reading it raised."""
+    if isinstance(error, KeyError):
+        return f"unknown code {error}"
+    return str(error) or type(error).__name__
+
+
+def document_of(text: str | bytes | None) -> Any:
+    """A stored JSON document for people to look at; one that cannot be read as what it is."""
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except UNREADABLE:
+        return f"(cannot be read: {text!r})"
+
+
+def detail_of(text: str) -> dict[str, Any]:
+    """The detail of an audit record, for people to look at."""
+    document = document_of(text)
+    return document if isinstance(document, dict) else {"detail": document}
+
+
+def queues_of(text: str) -> list[str]:
+    """The queues of a worker; none, if they cannot be read."""
+    document = document_of(text)
+    return document if isinstance(document, list) else []

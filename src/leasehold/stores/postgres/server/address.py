@@ -1,0 +1,77 @@
+"""Where a store lives: a libpq URL, and the few parameters in it that are Leasehold's own."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from leasehold.errors import UnsupportedError
+
+SCHEMA: Final = "leasehold"
+"""The schema that holds a store's tables, unless the URL names another."""
+POOL_SIZE: Final = 10
+POOL_TIMEOUT_SECONDS: Final = 30.0
+STATEMENT_TIMEOUT_SECONDS: Final = 60.0
+LOCK_TIMEOUT_SECONDS: Final = 10.0
+
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+_NUMBERS: Final = {
+    "pool_size": (1, 1000),
+    "pool_timeout_seconds": (0.1, 3600),
+    "statement_timeout_seconds": (0.1, 86_400),
+    "lock_timeout_seconds": (0.1, 86_400),
+}
+
+
+class Address(NamedTuple):
+    """A parsed store URL."""
+
+    conninfo: str
+    """What libpq is given: the URL without what is ours."""
+    schema: str = SCHEMA
+    pool_size: int = POOL_SIZE
+    pool_timeout_seconds: float = POOL_TIMEOUT_SECONDS
+    statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS
+
+    @property
+    def shown(self) -> str:
+        """The address for messages: without user, password and parameters."""
+        parts = urlsplit(self.conninfo)
+        place = parts.netloc.rpartition("@")[2]
+        return f"postgresql://{place}{parts.path} (schema {self.schema})"
+
+
+def parse(url: str) -> Address:
+    """Read a store URL; raises UnsupportedError for a parameter that makes no sense.
+
+    >>> parse("postgresql://me@db/jobs?schema=tests&sslmode=require").schema
+    'tests'
+    >>> parse("postgresql://me@db/jobs?schema=tests&sslmode=require").conninfo
+    'postgresql://me@db/jobs?sslmode=require'
+    """
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    ours = {name: value for name, value in options if name == "schema" or name in _NUMBERS}
+    theirs = urlencode([pair for pair in options if pair[0] not in ours])
+    schema = ours.pop("schema", SCHEMA)
+    if not _NAME.match(schema):
+        raise UnsupportedError(
+            f"schema={schema!r}: a schema's name is of small letters, digits and underscores"
+        )
+    numbers = {name: _number(name, text) for name, text in ours.items()}
+    size = int(numbers.pop("pool_size", POOL_SIZE))
+    conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, theirs, ""))
+    return Address(conninfo, schema, size, **numbers)
+
+
+def _number(name: str, text: str) -> float:
+    least, most = _NUMBERS[name]
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not least <= number <= most:
+        raise UnsupportedError(f"{name}={text!r}: give a number from {least:g} to {most:g}")
+    return number

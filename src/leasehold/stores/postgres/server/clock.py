@@ -1,0 +1,26 @@
+"""The store's clock: the server's, so that every machine agrees about it.
+
+It is `clock_timestamp()`, never `now()`, which stands still for a whole transaction. The clock in
+`store_state` is a floor under it, so that it never steps back when the server's is set back. A
+clock that is handed in (in tests) takes the place of the server's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leasehold.env import Env, SystemClock
+
+SERVER_MICROS: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+class StoreClock:
+    """What time it is, for all who write and look."""
+
+    def __init__(self, env: Env) -> None:
+        self._clock = env.clock
+        self.is_the_servers = isinstance(env.clock, SystemClock)
+
+    def time(self, floor: int, server: int) -> int:
+        """The time now, given what is stored and what the server's clock shows."""
+        return max(floor, server if self.is_the_servers else self._clock.time_micros())

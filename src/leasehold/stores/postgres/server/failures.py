@@ -1,0 +1,67 @@
+"""What the server or the way to it says when it refuses, as errors of our own.
+
+Serialization failures and deadlocks never get here: `writing.database` tries those writes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from leasehold.errors import (
+    InvalidJobError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreUnavailableError,
+)
+from leasehold.stores.postgres.server.address import Address
+
+TRY_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+"""Two writes got in each other's way, and this one was undone as a whole."""
+
+
+def translate(error: Exception, address: Address) -> Exception:
+    """The error that a caller of the store is told; one that is our own already stays as it is."""
+    where = address.shown
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidJobError(f"text that is no UTF-8 cannot be stored: {error.reason}")
+    if isinstance(error, PoolTimeout):
+        return StoreBusyError(
+            f"{where}: no connection was free within {address.pool_timeout_seconds:g} s; "
+            "raise pool_size in the store's URL, or try again"
+        )
+    if isinstance(error, PoolClosed):
+        return StoreClosedError(f"{where}: the store is closed")
+    if not isinstance(error, psycopg.Error):
+        return error
+    told = str(error).strip() or type(error).__name__
+    if isinstance(error, psycopg.DataError) and "NUL" in told:
+        return InvalidJobError("text with a NUL character (\\x00) cannot be stored in PostgreSQL")
+    if isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled)):
+        return StoreBusyError(f"{where}: {told}; nothing was written, try again")
+    if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
+        return StoreFullError(f"{where}: {told}; nothing was written")
+    if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
+        return StoreCorruptError(f"{where}: {told}")
+    if isinstance(error, psycopg.OperationalError):
+        return StoreUnavailableError(f"{where} cannot be reached: {told}")
+    return StoreError(f"{where}: {told}")
+
+
+@contextmanager
+def translated(address: Address) -> Iterator[None]:
+    """Let errors of the server leave as our own."""
+    try:
+        yield
+    except TRY_AGAIN:
+        raise
+    except (psycopg.Error, PoolTimeout, PoolClosed, UnicodeEncodeError) as error:
+        raise translate(error, address) from error

@@ -1,0 +1,227 @@
+"""What a process says and hears beside its transactions: news, and that its workers live.
+
+*News* go by NOTIFY. It takes a lock of the whole server at commit, so it is never part of a hot
+transaction: a thread sends it, one for all that was committed meanwhile. It is only a hint, and a
+slow poll finds what a lost one did not tell.
+
+*Lives*: each worker holds an advisory lock on a connection that lasts as long as its process. The
+server frees it when that connection ends. That alone proves nothing, since a connection may be cut
+while the worker lives: it is taken again within a second, and only a lock that stays free for
+DEAD_SECONDS, on a server that was up all the while, proves a death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+import psycopg
+
+from leasehold.core.model.records import Listener
+from leasehold.env import Env
+from leasehold.errors import StoreClosedError
+from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.connection import Connection, open_connection
+from leasehold.stores.postgres.writing.hints import Hints
+
+logger = logging.getLogger("leasehold.store")
+
+READY: Final = "r"
+ENDED: Final = "e"
+CANCEL: Final = "c"
+LOOK_SECONDS: Final = 0.5
+"""How often a process looks whether it still holds the locks of its workers."""
+RECONNECT_SECONDS: Final = 1.0
+CLOSE_WAIT_SECONDS: Final = 5.0
+
+NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, $2)"
+NEW_LIFE: Final = "SELECT nextval('life_number')"
+HOLD: Final = "SELECT pg_try_advisory_lock(hashtext('leasehold life ' || $1), $2::integer)"
+LET_GO: Final = "SELECT pg_advisory_unlock(hashtext('leasehold life ' || $1), $2::integer)"
+
+
+class Session:
+    """The connections of one process that outlast its transactions; opened when first needed."""
+
+    def __init__(self, address: Address, env: Env) -> None:
+        self._address = address
+        self._name = env.new_secret()
+        """Tells this process's news from those of others."""
+        self._listeners: list[Listener] = []
+        self._mutex = threading.Lock()
+        self._something_to_do = threading.Condition(self._mutex)
+        self._news: set[str] = set()
+        self._lives: set[int] = set()
+        self._connection: Connection | None = None
+        self._speaker: threading.Thread | None = None
+        self._ears: threading.Thread | None = None
+        self._closed = False
+
+    # -- news --------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call this listener from now on; the answer ends it."""
+        with self._mutex:
+            if self._closed:
+                raise StoreClosedError("the store is closed: there is nothing left to listen to")
+            self._listeners = [*self._listeners, listener]
+            if self._ears is None:
+                self._ears = threading.Thread(target=self._hear, name="leasehold-ears", daemon=True)
+                self._ears.start()
+
+        def end() -> None:
+            with self._mutex:
+                self._listeners = [other for other in self._listeners if other is not listener]
+
+        return end
+
+    def send(self, hints: Hints) -> None:
+        """Tell listeners here what a commit brought, and let other processes be told."""
+        news = {
+            kind
+            for kind, there in (
+                (READY, hints.ready),
+                (ENDED, hints.ended),
+                (CANCEL, hints.cancel_requested),
+            )
+            if there
+        }
+        self._tell(news, hints.ended, hints.cancel_requested)
+        with self._mutex:
+            if self._closed:
+                return
+            self._news |= news
+            self._speak()
+
+    def _tell(
+        self,
+        news: Collection[str],
+        ended: Collection[str] | None = None,
+        cancel_requested: Collection[str] | None = None,
+    ) -> None:
+        for listener in self._listeners:
+            try:
+                if READY in news:
+                    listener.on_ready()
+                if ENDED in news:
+                    listener.on_ended(ended)
+                if CANCEL in news:
+                    listener.on_cancel_requested(cancel_requested)
+            except Exception:
+                logger.exception("a listener of the store failed; the others are told all the same")
+
+    def _hear(self) -> None:
+        """Listen to other processes until closed; whoever was cut off has missed something."""
+        channel = f"leasehold_{self._address.schema}"
+        while not self._closed:
+            try:
+                with open_connection(self._address, application_name="leasehold ears") as raw:
+                    raw.execute(f"LISTEN {channel}".encode())
+                    self._tell((READY, ENDED, CANCEL))
+                    for notice in raw.notifies():
+                        if self._closed:
+                            return
+                        sender, _, news = notice.payload.partition(" ")
+                        if sender != self._name:
+                            self._tell(news)
+            except psycopg.Error as error:
+                if not self._closed:
+                    logger.warning("news of other processes are not heard for now: %s", error)
+                    self._pause()
+
+    def _pause(self) -> None:
+        with self._mutex:
+            self._something_to_do.wait_for(lambda: self._closed, RECONNECT_SECONDS)
+
+    # -- lives -------------------------------------------------------------------------------
+
+    def begin_life(self) -> int:
+        """Hold the lock of a worker's new life from now on; raises what psycopg does."""
+        with self._mutex:
+            db = self._open()
+            row: Any = db.execute(NEW_LIFE).fetchone()
+            life: int = row[0]
+            db.execute(HOLD, (self._address.schema, life))
+            self._lives.add(life)
+            self._speak()
+            return life
+
+    def let_go(self, life: int) -> None:
+        """The worker of that life is no more."""
+        with self._mutex, contextlib.suppress(psycopg.Error):
+            self._lives.discard(life)
+            if self._connection is not None:
+                self._connection.execute(LET_GO, (self._address.schema, life))
+
+    def fileno(self) -> int | None:
+        """The socket on which the locks are held."""
+        with self._mutex:
+            return None if self._connection is None else self._connection.raw.fileno()
+
+    # -- the thread that speaks --------------------------------------------------------------
+
+    def _speak(self) -> None:
+        if self._speaker is None:
+            self._speaker = threading.Thread(target=self._work, name="leasehold-news", daemon=True)
+            self._speaker.start()
+        self._something_to_do.notify_all()
+
+    def _work(self) -> None:
+        """Send what there is to send, and see that the locks of our workers are held."""
+        while True:
+            with self._mutex:
+                self._something_to_do.wait_for(
+                    lambda: bool(self._news) or self._closed, LOOK_SECONDS if self._lives else None
+                )
+                news, self._news = self._news, set()
+                if self._closed:
+                    news.add("")
+                try:
+                    self._say("".join(sorted(news)))
+                except psycopg.Error as error:
+                    if self._connection is not None:
+                        self._connection.raw.close()
+                    self._connection = None
+                    logger.warning("other processes cannot be woken for now: %s", error)
+                if self._closed:
+                    return
+                if self._connection is None:
+                    self._something_to_do.wait_for(lambda: self._closed, LOOK_SECONDS)
+
+    def _say(self, news: str) -> None:
+        is_new = self._connection is None
+        db = self._open()
+        if is_new:
+            for life in self._lives:
+                db.execute(HOLD, (self._address.schema, life))
+        # Also with nothing to tell: an answer shows that the connection lasts.
+        db.execute(NOTIFY, (self._address.schema, f"{self._name} {news}"))
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(
+                open_connection(self._address, application_name="leasehold session")
+            )
+        return self._connection
+
+    def close(self) -> None:
+        """Stop both threads and close their connections."""
+        with self._mutex:
+            self._closed = True
+            self._listeners = []
+            self._something_to_do.notify_all()
+            threads = [each for each in (self._speaker, self._ears) if each is not None]
+            if self._ears is not None:
+                # The last word wakes our own ears too, which then see that they are to stop.
+                with contextlib.suppress(psycopg.Error):
+                    self._say("")
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(CLOSE_WAIT_SECONDS)
+        with self._mutex:
+            if self._connection is not None:
+                self._connection.raw.close()
+                self._connection = None

@@ -1,0 +1,544 @@
+"""The PostgreSQL store: the contract's verbs, each handed to the module that knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
+from leasehold.core.model.budget import PURGE_AT_ONCE
+from leasehold.core.model.changes import Changes
+from leasehold.core.model.failure import Failure
+from leasehold.core.model.graph import Graph
+from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
+from leasehold.core.model.joblog import JobLog, LogLine, check_progress
+from leasehold.core.model.key_limits import KeyInfo
+from leasehold.core.model.lease import (
+    Exchange,
+    LeaseRequest,
+    Renewal,
+    Renewed,
+    Settled,
+    Settlement,
+    StuckJob,
+    SweepReport,
+)
+from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
+from leasehold.core.model.records import (
+    AuditRecord,
+    Listener,
+    Purged,
+    Stats,
+    Submitted,
+    WorkerInfo,
+    WorkerTotals,
+)
+from leasehold.core.model.refusals import check_page
+from leasehold.core.model.retention import (
+    BATCH_MAX,
+    DAILY,
+    CleanUp,
+    PruneReport,
+    RetentionPolicy,
+    Scope,
+)
+from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
+from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
+from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.status import Event
+from leasehold.core.model.tokens import Token, TokenDraft
+from leasehold.core.rules import (
+    failures,
+    fence,
+    metrics,
+    people,
+    queue_orders,
+    recovery,
+    scheduling,
+)
+from leasehold.core.rules.filter_orders import (
+    ORDERED_AT_ONCE,
+    Order,
+    Ordered,
+    carry_out,
+    is_oldest_first,
+    narrowed,
+)
+from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
+from leasehold.core.rules.tokens import create_token, revoke_token
+from leasehold.env import SYSTEM, Env, from_micros
+from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
+from leasehold.stores.postgres.clauses import WithoutLocalVerbs
+from leasehold.stores.postgres.keeping import archive, cleanup, pruning
+from leasehold.stores.postgres.leasing import recover, registry, renew, sweep
+from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
+from leasehold.stores.postgres.leasing.people import Desk
+from leasehold.stores.postgres.leasing.state import Histories
+from leasehold.stores.postgres.reading import history, inspection, jobs, read, records
+from leasehold.stores.postgres.reading.metrics import Look
+from leasehold.stores.postgres.reading.sampling import Spans
+from leasehold.stores.postgres.reading.tallies import Failures, worker_totals
+from leasehold.stores.postgres.rules import (
+    queue_changes,
+    queues,
+    schedules,
+    setting_verbs,
+    settings,
+    tokens,
+)
+from leasehold.stores.postgres.rules.schedules import Shelf
+from leasehold.stores.postgres.server.life import SessionLife
+from leasehold.stores.postgres.submitting import entering, graph, lanes
+from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.step import Step
+
+T = TypeVar("T")
+
+
+class PostgresStore(WithoutLocalVerbs):
+    """Jobs in one schema of a PostgreSQL database, shared by any number of machines."""
+
+    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
+        self._database = Database(url, env=env)
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self._database.address.shown!r})"
+
+    # -- producers ---------------------------------------------------------------------------
+
+    def submit(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return entering.submit(self._database, drafts, partial=partial)
+
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return entering.submit_once(self._database, request_id, drafts, partial=partial)
+
+    # -- holders -----------------------------------------------------------------------------
+
+    def exchange(
+        self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        return exchange(self._database, settlements, request)
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        return exchange_once(self._database, request_id, settlements, request)
+
+    def renew(self, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
+        return self._database.write(
+            lambda step: renew.renew(step, worker, renewals), side_by_side=_always
+        )
+
+    def report_progress(self, job_id: str, version: int, progress: bytes) -> None:
+        check_progress(job_id, progress)
+        _raise(
+            self._database.write(
+                lambda step: renew.report_progress(step, job_id, version, progress),
+                side_by_side=_always,
+            )
+        )
+
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        _raise(
+            self._database.write(
+                lambda step: renew.append_log(step, job_id, version, lines, dropped),
+                side_by_side=_always,
+            )
+        )
+
+    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+        self._database.write(
+            lambda step: fence.tell(Histories(step), job_id, event, worker, version, message)
+        )
+
+    # -- recovery ----------------------------------------------------------------------------
+
+    def recover(self) -> SweepReport:
+        return sweep.sweep(self._database)
+
+    def recover_one(
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
+    ) -> Settled:
+        return self._database.write(
+            lambda step: recovery.recover_one(
+                recover.Holdings(step),
+                job_id,
+                version,
+                reset_attempts=reset_attempts,
+                reason=reason,
+                actor=actor,
+            )
+        )
+
+    def stuck(
+        self, silent_seconds: float | None, *, running_seconds: float | None = None
+    ) -> list[StuckJob]:
+        with self._database.read() as db:
+            now = self._database.now(db)
+            return recover.stuck_jobs(db, now, silent_seconds, running_seconds)
+
+    def promote(self) -> int:
+        return sweep.promote(self._database)
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def register_worker(self, info: WorkerInfo) -> SessionLife:
+        return registry.register(self._database, info)
+
+    def workers(self) -> list[WorkerInfo]:
+        with self._database.read() as db:
+            return records.workers(db, self._database.now(db))
+
+    def dead_workers(self) -> set[str]:
+        """Workers proved dead whose jobs are not taken back yet."""
+        with self._database.read() as db:
+            return self._database.deaths.find(db)
+
+    # -- people ------------------------------------------------------------------------------
+
+    def cancel(
+        self, job_ids: Sequence[str], *, reason: str, actor: str
+    ) -> list[Job | LeaseholdError]:
+        return self._database.write(
+            lambda step: people.cancel(Desk(step), job_ids, reason=reason, actor=actor)
+        )
+
+    def replay(
+        self, job_ids: Sequence[str], *, reset_attempts: bool, actor: str
+    ) -> list[Job | LeaseholdError]:
+        return self._database.write(
+            lambda step: people.replay(
+                Desk(step), job_ids, reset_attempts=reset_attempts, actor=actor
+            )
+        )
+
+    def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
+        return self._database.write(lambda step: people.discard(Desk(step), job_ids, actor=actor))
+
+    def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
+        return self._database.write(
+            lambda step: people.reprioritize(Desk(step), job_id, priority, actor=actor)
+        )
+
+    def order(
+        self,
+        order: Order,
+        where: JobFilter,
+        *,
+        actor: str,
+        limit: int = ORDERED_AT_ONCE,
+        cursor: str | None = None,
+    ) -> Ordered:
+        able = narrowed(order, where, limit)
+        job_ids, following = jobs.fitting(
+            self._database, able, limit, cursor, oldest_first=is_oldest_first(order)
+        )
+        if not job_ids:
+            return Ordered()
+        done = self._database.write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
+        return msgspec.structs.replace(done, next_cursor=following)
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> Job | None:
+        return jobs.get(self._database, job_id)
+
+    def position(self, job_id: str) -> int | None:
+        return jobs.position(self._database, job_id)
+
+    def graph(self, job_ids: Sequence[str]) -> Graph:
+        with self._database.read() as db:
+            return graph.graph(db, job_ids)
+
+    def search(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        without: Collection[HeavyField] = (),
+    ) -> Page:
+        return jobs.search(self._database, where, limit, cursor, without)
+
+    def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:
+        with self._database.read() as db:
+            return read.count(db, where, counted_max)
+
+    def find_ids(self, prefix: str, *, limit: int = 10) -> list[str]:
+        with self._database.read() as db:
+            return read.find_ids(db, prefix, limit)
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        with self._database.read() as db:
+            return history.attempts(db, job_id)
+
+    def history(self, job_id: str) -> list[HistoryEvent]:
+        with self._database.read() as db:
+            return history.history(db, job_id)
+
+    def log(self, job_id: str) -> JobLog:
+        with self._database.read() as db:
+            return records.log(db, job_id)
+
+    def history_page(
+        self, job_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> HistoryPage:
+        with self._database.read() as db:
+            return history.page_of_history(db, job_id, limit, cursor)
+
+    def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
+        with self._database.read() as db:
+            return records.page_of_log(db, job_id, limit, cursor)
+
+    def audit_page(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        with self._database.read() as db:
+            return records.page_of_audit(db, since, before, limit, cursor)
+
+    def changes(self, cursor: str | None = None, *, limit: int = 1000) -> Changes:
+        return jobs.changes(self._database, cursor, limit)
+
+    def stats(self, queue: str | None = None) -> Stats:
+        with self._database.read() as db:
+            return lanes.stats(db, queue)
+
+    def queues(self) -> list[str]:
+        with self._database.read() as db:
+            return lanes.queues(db)
+
+    def audit_log(self, limit: int = 100) -> list[AuditRecord]:
+        with self._database.read() as db:
+            return records.audit_log(db, limit)
+
+    # -- queues ------------------------------------------------------------------------------
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        return queue_changes.change(
+            self._database, queue, lambda book: queue_orders.create(book, queue, config, actor)
+        )
+
+    def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:
+        return queue_changes.change(
+            self._database, queue, lambda book: queue_orders.update(book, queue, changes, actor)
+        )
+
+    def set_queue_state(self, queue: str, state: QueueState, *, actor: str) -> QueueInfo:
+        return queue_changes.change(
+            self._database, queue, lambda book: queue_orders.set_state(book, queue, state, actor)
+        )
+
+    def purge_queue(
+        self, queue: str, where: JobFilter, *, actor: str, limit: int = PURGE_AT_ONCE
+    ) -> Purged:
+        return queue_changes.purge(self._database, queue, where, limit, actor)
+
+    def delete_queue(self, queue: str, *, force: bool, actor: str) -> int:
+        return queue_changes.delete(self._database, queue, actor, force=force)
+
+    def queue_info(self, queue: str) -> QueueInfo | None:
+        with self._database.read() as db:
+            return next(iter(queues.infos(db, self._database.now(db), queue)), None)
+
+    def list_queues(self) -> list[QueueInfo]:
+        with self._database.read() as db:
+            return queues.infos(db, self._database.now(db))
+
+    def key_info(self, queue: str, key: str) -> KeyInfo:
+        with self._database.read() as db:
+            return queues.key_info(db, self._database.now(db), queue, key)
+
+    # -- schedules ---------------------------------------------------------------------------
+
+    def set_schedule(self, draft: ScheduleDraft, *, actor: str) -> Schedule:
+        draft.check()
+        return self._on_shelf(lambda shelf: scheduling.set_schedule(shelf, draft, actor))
+
+    def schedules(self) -> list[Schedule]:
+        with self._database.read() as db:
+            return schedules.every(db)
+
+    def get_schedule(self, name: str) -> Schedule | None:
+        with self._database.read() as db:
+            return schedules.find(db, name)
+
+    def remove_schedule(self, name: str, *, actor: str) -> Schedule:
+        return self._on_shelf(lambda shelf: scheduling.remove_schedule(shelf, name, actor))
+
+    def pause_schedule(self, name: str, *, paused: bool, actor: str) -> Schedule:
+        return self._on_shelf(lambda shelf: scheduling.pause_schedule(shelf, name, paused, actor))
+
+    def run_schedule(self, name: str, *, job_id: str, actor: str) -> Job:
+        answer = self._on_shelf(lambda shelf: schedules.run(shelf, name, job_id, actor))
+        if isinstance(answer, QueueFullError):
+            raise answer
+        return answer
+
+    def fire_schedules(self) -> Fired:
+        return self._on_shelf(schedules.fire)
+
+    def _on_shelf(self, operation: Callable[[Shelf], T]) -> T:
+        return self._database.write(lambda step: operation(schedules.shelf(self._database, step)))
+
+    # -- settings ----------------------------------------------------------------------------
+
+    def settings(self) -> StoredSettings:
+        with self._database.read() as db:
+            return settings.load(db).stored({})
+
+    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
+        return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))
+
+    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
+        return self._database.write(lambda step: setting_verbs.forget(step, name, actor))
+
+    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
+        return self._database.write(
+            lambda step: create_token(tokens.TokenShelf(step), draft, digest, actor)
+        )
+
+    def tokens(self) -> list[Token]:
+        with self._database.read() as db:
+            return tokens.every(db)
+
+    def find_token(self, digest: str) -> Token | None:
+        with self._database.read() as db:
+            return tokens.find(db, digest, self._database.now(db))
+
+    def revoke_token(self, name: str, *, actor: str) -> Token:
+        return self._database.write(lambda step: revoke_token(tokens.TokenShelf(step), name, actor))
+
+    def signing_key(self) -> bytes:
+        return tokens.signing_key(self._database)
+
+    # -- metrics -----------------------------------------------------------------------------
+
+    def metrics(
+        self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
+    ) -> QueueMetrics:
+        with self._database.read() as db:
+            look = Look(db, self._database.now(db), self._database.deaths.find(db))
+            return metrics.metrics(look, queue, window_seconds)
+
+    def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
+        with self._database.read() as db:
+            return metrics.series(Look(db, self._database.now(db)), queue, minutes)
+
+    def daily(self, queue: str | None = None, *, days: int = 30) -> list[DayPoint]:
+        with self._database.read() as db:
+            return metrics.daily(Look(db, self._database.now(db)), queue, days)
+
+    def timeline(
+        self,
+        metrics: Sequence[str],
+        queue: str | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        resolution: ResolutionName = "minute",
+    ) -> Timeline:
+        with self._database.read() as db:
+            look = Look(db, self._database.now(db))
+            return timeline(look, metrics, queue, since=since, until=until, resolution=resolution)
+
+    def failures(
+        self, queue: str | None = None, *, task: str | None = None, limit: int = 20
+    ) -> list[Failure]:
+        check_page(limit)
+        with self._database.read() as db:
+            return failures.in_order(Failures(db).all(), queue, task)[:limit]
+
+    def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
+        check_page(limit)
+        with self._database.read() as db:
+            totals = worker_totals(db, Spans(db).open_minute())
+            return metrics.in_order(totals)[:limit]
+
+    # -- retention ---------------------------------------------------------------------------
+
+    def prune(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        run: int | None = None,
+        scope: Scope = DAILY,
+        limit: int = BATCH_MAX,
+        actor: str,
+    ) -> PruneReport:
+        return pruning.prune(self._database, policy, run, scope, limit, actor)
+
+    def cleanups(self, limit: int = 100) -> list[CleanUp]:
+        with self._database.read() as db:
+            return list(cleanup.latest(db, limit))
+
+    def archived(self, job_id: str) -> ArchivedJob | None:
+        with self._database.read() as db:
+            return archive.find(db, job_id)
+
+    def search_archive(
+        self,
+        where: JobFilter,
+        *,
+        span: ArchiveSpan = EVERYTHING,
+        slowest_first: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ArchivePage:
+        with self._database.read() as db:
+            return archive.search(db, where, span, limit, cursor, slowest_first=slowest_first)
+
+    # -- the store itself --------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        self._database.check_open()
+        return self._database.session.subscribe(listener)
+
+    def now(self) -> datetime:
+        with self._database.read() as db:
+            return from_micros(self._database.now(db))
+
+    def check(self) -> list[str]:
+        with self._database.read() as db:
+            return inspection.check(db)
+
+    def describe(self) -> Mapping[str, Any]:
+        with self._database.read() as db:
+            return inspection.describe(db, self._database.address)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _raise(error: LeaseLostError | None) -> None:
+    if error is not None:
+        raise error
+
+
+def _always(_: Step) -> bool:
+    """A holder writes only to the rows of its own leases."""
+    return True

@@ -1,0 +1,93 @@
+"""How drafts get into the store: checked, sorted out, and handed to the submit that fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from leasehold.core.model.job import Draft
+from leasehold.core.model.records import Submitted
+from leasehold.core.rules.dependencies import SortedOut
+from leasehold.core.rules.replies import (
+    check_request_id,
+    digest_of_submit,
+    keep_submit,
+    submit_again,
+)
+from leasehold.errors import LeaseholdError, QueueFullError
+from leasehold.stores.postgres.submitting.lanes import Lanes
+from leasehold.stores.postgres.submitting.submit import submit as submit_in
+from leasehold.stores.postgres.writing import replies
+from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.step import Step
+
+Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
+Write = Callable[[Callable[[Step], Stored]], Stored]
+"""How an operation gets into a write."""
+
+
+def submit(
+    database: Database, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in a write of their own."""
+    # Keys and dependencies are about other jobs, and queues with rules have limits.
+    plain = not partial and not any(each.idempotency_key or each.depends_on for each in drafts)
+    queues = {draft.queue for draft in drafts}
+
+    def side_by_side(step: Step) -> bool:
+        return not step.found.is_followed and step.rules.keys().isdisjoint(queues)
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        return database.write(operation, side_by_side=side_by_side if plain else None)
+
+    return _submit(write, database.lanes, drafts, partial=partial)
+
+
+def submit_once(
+    database: Database, request_id: str, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """The same, or the answer to it when it was carried out before under this id."""
+    check_request_id(request_id)
+    digest = digest_of_submit(drafts, partial=partial)
+    with database.read() as db:
+        before = replies.find(db, request_id, database.now(db))
+    if before is not None:
+        return SortedOut.of(drafts).woven(submit_again(before, digest))
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        def once(step: Step) -> Stored:
+            before = replies.find(step.db, request_id, step.now)
+            if before is not None:
+                return submit_again(before, digest)
+            answers = operation(step)
+            if not isinstance(answers, LeaseholdError):
+                replies.keep(step, request_id, keep_submit(answers, digest))
+            return answers
+
+        return database.write(once)
+
+    return _submit(write, database.lanes, drafts, partial=partial)
+
+
+def _submit(
+    write: Write, lanes: Lanes, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    if not partial:
+        for draft in drafts:
+            draft.check()
+        return _store(write, lanes, drafts, {}, partial=False)
+    sorted_out = SortedOut.of(drafts)
+    return sorted_out.woven(_store(write, lanes, sorted_out.good, sorted_out.refused, partial=True))
+
+
+def _store(
+    write: Write,
+    lanes: Lanes,
+    drafts: Sequence[Draft],
+    refused: Mapping[str, LeaseholdError],
+    *,
+    partial: bool,
+) -> list[Submitted | LeaseholdError]:
+    answers = write(lambda step: submit_in(step, lanes, drafts, refused, partial=partial))
+    if isinstance(answers, LeaseholdError):
+        raise answers
+    return list(answers)

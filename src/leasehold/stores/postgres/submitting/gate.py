@@ -1,0 +1,87 @@
+"""What the gate of a submit reads of queues, and keeps for them; `core.rules.gate` decides.
+
+Guard: depth and buckets are read, and written down, in the write that stores the jobs, so no other
+process comes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
+from leasehold.core.model.drain import Drain
+from leasehold.core.model.queue_config import QueueRule
+from leasehold.core.rules.gate import QueueFill
+from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.writing.step import Step
+
+# Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
+FILLED: Final = """
+    SELECT coalesce(sum(pending), 0)::bigint,
+           coalesce(sum(total_completed + total_dead + total_cancelled), 0)::bigint
+    FROM lane WHERE queue = $1
+"""
+DRAIN: Final = "SELECT older_at, older_ended, newer_at, newer_ended FROM queue WHERE name = $1"
+KEEP_DRAIN: Final = """
+    UPDATE queue SET older_at = $1, older_ended = $2, newer_at = $3, newer_ended = $4
+    WHERE name = $5
+"""
+FULL_AT: Final = "SELECT full_at FROM bucket WHERE queue = $1 AND name = $2"
+KEEP_BUCKETS: Final = f"""
+    INSERT INTO bucket SELECT * FROM {unnested("text text bigint")}
+    ON CONFLICT (queue, name) DO UPDATE SET full_at = excluded.full_at
+"""  # noqa: S608  # our own names
+FORGET_FULL_BUCKETS: Final = f"""
+    DELETE FROM bucket WHERE (queue, name) IN (
+        SELECT queue, name FROM bucket WHERE full_at <= $1 ORDER BY full_at
+        LIMIT {FORGOTTEN_AT_ONCE})
+"""  # noqa: S608  # our own number
+
+
+class BucketBook:
+    """See `leasehold.core.rules.starting.StartBook`."""
+
+    __slots__ = ("_db", "now")
+
+    def __init__(self, db: Connection, now: int) -> None:
+        self._db = db
+        self.now = now
+
+    def full_at(self, queue: str, bucket: str) -> int:
+        row: Any = self._db.execute(FULL_AT, (queue, bucket)).fetchone()
+        return 0 if row is None else row[0]
+
+    def keep_buckets(self, queue: str, buckets: Mapping[str, int]) -> None:
+        self._db.execute(FORGET_FULL_BUCKETS, (self.now * 1000,))
+        self._db.many(KEEP_BUCKETS, [(queue, name, full_at) for name, full_at in buckets.items()])
+
+
+class GateBook(BucketBook):
+    """See `leasehold.core.rules.gate.GateBook`."""
+
+    __slots__ = ("step",)
+
+    def __init__(self, step: Step) -> None:
+        super().__init__(step.db, step.now)
+        self.step = step
+
+    def rule_of(self, queue: str) -> QueueRule | None:
+        return self.step.rules.get(queue)
+
+    def fill_of(self, queue: str) -> QueueFill:
+        # This write may have made jobs pending before, and the lanes must say so.
+        self.step.write_counters()
+        pending, ended = self._row(FILLED, queue)
+        drain = self._row(DRAIN, queue)
+        # None before the first look.
+        return QueueFill(pending, ended, None if None in drain else Drain(*drain))
+
+    def _row(self, statement: str, queue: str) -> Any:
+        return self.step.execute(statement, (queue,)).fetchone()
+
+    def keep_drain(self, queue: str, drain: Drain) -> None:
+        self.step.execute(
+            KEEP_DRAIN,
+            (drain.older_at, drain.older_ended, drain.newer_at, drain.newer_ended, queue),
+        )

@@ -1,0 +1,219 @@
+"""Bases of jobs that others wait for: `raised` has a row for each whose base is above its priority.
+
+Guard: who waits for whom is told by `blocker`, in the same write. A row in `raised` goes when
+nobody above the job waits for it any more, or when it has ended and all who wait have been told.
+
+One write compares so many jobs with those that wait for them; what is left then has rows in
+`inheriting`, and the next write goes on from there, whichever process makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from leasehold.core.rules import inheritance
+from leasehold.core.rules.inheritance import Compared
+from leasehold.stores.postgres.leasing import ready
+from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.writing.step import Step
+
+# Who of the jobs with these numbers waits for one that stands lower.
+WAITING_ABOVE: Final = """
+    SELECT DISTINCT blocker.seq, coalesce(above.base, job.priority)
+    FROM blocker JOIN job USING (seq) JOIN job AS needed ON needed.seq = blocker.needs
+        LEFT JOIN raised ON raised.seq = blocker.needs
+        LEFT JOIN raised AS above ON above.seq = blocker.seq
+    WHERE blocker.seq = ANY($1)
+        AND coalesce(above.base, job.priority) > coalesce(raised.base, needed.priority)
+"""
+# What has ended waits for nothing, and is not put anywhere any more.
+NEEDS_FROM: Final = """
+    SELECT needs, coalesce(raised.base, job.priority)
+    FROM blocker JOIN job ON job.seq = needs LEFT JOIN raised ON raised.seq = needs
+    WHERE blocker.seq = $1 AND needs > $2
+        AND NOT EXISTS (SELECT 1 FROM finished WHERE finished.seq = needs)
+    ORDER BY needs LIMIT $3
+"""
+SOME_LEFT: Final = "SELECT EXISTS (SELECT 1 FROM inheriting)"
+TAKE_SOME: Final = """
+    DELETE FROM inheriting WHERE seq IN (SELECT seq FROM inheriting ORDER BY seq LIMIT $1)
+    RETURNING seq, compared_to, is_suspect
+"""
+KEEP: Final = f"""
+    INSERT INTO inheriting SELECT * FROM {unnested("bigint bigint boolean")}
+    ON CONFLICT (seq) DO UPDATE SET is_suspect = inheriting.is_suspect OR excluded.is_suspect,
+        compared_to = least(inheriting.compared_to, excluded.compared_to)
+"""  # noqa: S608  # our own names
+RAISED_NEEDS: Final = """
+    SELECT needs FROM blocker JOIN raised ON raised.seq = needs WHERE blocker.seq = ANY($1)
+"""
+WAITING_FOR: Final = """
+    SELECT blocker.seq, coalesce(raised.base, job.priority)
+    FROM blocker JOIN job USING (seq) LEFT JOIN raised ON raised.seq = blocker.seq
+    WHERE needs = $1
+"""
+BASE: Final = """
+    SELECT coalesce(raised.base, priority) FROM job LEFT JOIN raised USING (seq) WHERE job.seq = $1
+"""
+OWN: Final = "SELECT priority FROM job WHERE seq = $1"
+RAISE: Final = """
+    INSERT INTO raised VALUES ($1, $2) ON CONFLICT (seq) DO UPDATE SET base = excluded.base
+"""
+FALL_BACK: Final = "DELETE FROM raised WHERE seq = $1"
+
+_TOO_LOW: Final = """
+    SELECT DISTINCT needed.id
+    FROM blocker JOIN job USING (seq) JOIN job AS needed ON needed.seq = needs
+        LEFT JOIN raised ON raised.seq = blocker.seq LEFT JOIN raised AS own ON own.seq = needs
+    WHERE needs NOT IN (SELECT seq FROM finished)
+        AND coalesce(own.base, needed.priority) < coalesce(raised.base, job.priority)
+    LIMIT 10
+"""
+_TOO_HIGH: Final = """
+    SELECT job.id FROM raised JOIN job USING (seq)
+    WHERE seq NOT IN (SELECT seq FROM finished) AND (raised.base <= job.priority
+        OR raised.base > coalesce((
+            SELECT max(coalesce(above.base, waiting.priority))
+            FROM blocker JOIN job AS waiting ON waiting.seq = blocker.seq
+                LEFT JOIN raised AS above ON above.seq = blocker.seq
+            WHERE needs = raised.seq), 0))
+    LIMIT 10
+"""
+
+
+class Bases:
+    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their numbers."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def own_of(self, seq: int) -> int:
+        return self._number(OWN, seq)
+
+    def base_of(self, seq: int) -> int:
+        return self._number(BASE, seq)
+
+    def waiting_for(self, seq: int) -> Iterable[tuple[int, int]]:
+        found: Any = self._step.execute(WAITING_FOR, (seq,))
+        return found  # type: ignore[no-any-return]  # rows of two numbers, read as they are asked for
+
+    def write(self, bases: Mapping[int, int]) -> None:
+        step = self._step
+        for seq, base in bases.items():
+            if base > self.own_of(seq):
+                step.execute(RAISE, (seq, base))
+            else:
+                step.execute(FALL_BACK, (seq,))
+            standing = ready.find(step, seq)
+            if standing is not None:
+                ready.move(step, [standing])
+                step.hints.ready = True
+
+    def _number(self, statement: str, seq: int) -> int:
+        row: Any = self._step.execute(statement, (seq,)).fetchone()
+        return int(row[0])
+
+    def changed(self, seq: int, base: int) -> None:
+        heappush(self._step.inheriting, (-base, seq, 0))
+
+    def next_suspect(self) -> int | None:
+        step = self._step
+        while step.lowered:
+            seq = step.lowered.pop()
+            # Some may be gone by now: a purge takes those that wait and those they wait for.
+            if _all(step, OWN, seq):
+                return seq
+        return None
+
+    def next_to_compare(self, limit: int) -> Compared[int] | None:
+        inheriting = self._step.inheriting
+        while inheriting:
+            negative, seq, compared_to = heappop(inheriting)
+            rows: list[Any] = self._step.execute(NEEDS_FROM, (seq, compared_to, limit)).fetchall()
+            # One that has changed once more since is in the list once more.
+            if not rows or self.base_of(seq) != -negative:
+                continue
+            if len(rows) == limit:
+                heappush(inheriting, (negative, seq, rows[-1][0]))
+            return Compared(-negative, rows)
+        return None
+
+    def take_up(self, limit: int) -> None:
+        """Go on with what earlier writes have left."""
+        step = self._step
+        for seq, compared_to, is_suspect in step.execute(TAKE_SOME, (limit,)).fetchall():
+            if is_suspect:
+                step.lowered.add(seq)
+            if compared_to is not None and _all(step, OWN, seq):
+                heappush(step.inheriting, (-self.base_of(seq), seq, compared_to))
+
+    def leave(self) -> None:
+        """Leave the rest to the next write."""
+        step = self._step
+        step.many(KEEP, [(seq, None, True) for seq in sorted(step.lowered)])
+        # Of one that stands there twice, the comparison that got less far counts.
+        places: dict[int, int] = {}
+        for _, seq, after in step.inheriting:
+            places[seq] = min(after, places.get(seq, after))
+        step.many(KEEP, [(seq, after, False) for seq, after in sorted(places.items())])
+        step.lowered = set()
+        step.inheriting = []
+
+
+def spread(step: Step) -> None:
+    """Let changes of bases reach whom they concern, in this operation or an earlier write."""
+    bases = Bases(step)
+    if step.some_inheriting:
+        bases.take_up(step.inherited_left)
+    step.inherited_left = inheritance.spread(bases, step.inherited_left)
+    if step.lowered or step.inheriting or step.some_inheriting:
+        bases.leave()
+        step.some_inheriting = bool(_all(step, SOME_LEFT)[0][0])
+        if step.some_inheriting:
+            # Workers are woken, since their next exchange goes on with it.
+            step.hints.unresolved = step.hints.ready = True
+
+
+def raise_needed(step: Step, seqs: Sequence[int]) -> None:
+    """Raise what the jobs with these numbers, which have begun to wait, wait for."""
+    waiting: list[Any] = step.execute(WAITING_ABOVE, (list(seqs),)).fetchall()
+    if waiting:
+        bases = Bases(step)
+        for seq, base in waiting:
+            bases.changed(seq, base)
+        spread(step)
+
+
+def reprioritized(step: Step, seq: int, before: int) -> None:
+    """A job's own priority has changed from this one."""
+    row: Any = step.execute("SELECT base FROM raised WHERE seq = $1", (seq,)).fetchone()
+    inheritance.given_priority(Bases(step), seq, max(before, 0 if row is None else row[0]))
+    spread(step)
+
+
+def wait_no_more(step: Step, seqs: Sequence[int]) -> None:
+    """Note whom blocked jobs may have raised; call it while `blocker` still says so."""
+    if step.somebody_waits:
+        rows = step.execute(RAISED_NEEDS, (list(seqs),))
+        step.lowered.update(needed for (needed,) in rows)
+
+
+def ended(step: Step, seq: int) -> None:
+    """All who waited for a job have been told of its end: nobody raises it any more."""
+    step.execute(FALL_BACK, (seq,))
+
+
+def problems(db: Connection) -> Iterator[str]:
+    """Whatever would let a job wait for one that is served after it should be."""
+    if db.execute(SOME_LEFT).fetchall()[0][0]:
+        return  # Not all changes have reached whom they concern.
+    for (job_id,) in db.execute(_TOO_LOW):
+        yield f"job {job_id} stands lower than a job that waits for it"
+    for (job_id,) in db.execute(_TOO_HIGH):
+        yield f"job {job_id} stands higher than all that wait for it"
+
+
+def _all(step: Step, statement: str, *values: int) -> list[Any]:
+    return step.execute(statement, values).fetchall()

@@ -1,0 +1,136 @@
+"""Jobs that depend on others: how they are submitted and replayed, and what may not be discarded.
+
+Guard: where a dependency stands is read in the write that stores its dependent. It has either ended
+before, which is seen here, or it ends later, and finds the row in `blocker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from leasehold.core.model.graph import order_of
+from leasehold.core.model.job import Draft, Job
+from leasehold.core.model.status import Status
+from leasehold.core.rules.dependencies import still_to_wait_for
+from leasehold.core.rules.intake import NewLinks
+from leasehold.core.rules.submitting import due_at
+from leasehold.stores.postgres.schema.codes import POLICY_CODE, STATUS_OF
+from leasehold.stores.postgres.server.connection import unnested
+from leasehold.stores.postgres.submitting import inheritance
+from leasehold.stores.postgres.submitting.dependents import resolve
+from leasehold.stores.postgres.writing.step import Step
+
+FIND_DEPENDENCIES: Final = """
+    SELECT job.id, job.seq, finished.status FROM job LEFT JOIN finished USING (seq)
+    WHERE id = ANY($1)
+"""
+ADD_DEPENDENTS: Final = (
+    f"INSERT INTO dependent SELECT *, NULL FROM {unnested('bigint bigint bigint')}"  # noqa: S608  # our own names
+)
+ADD_DEPENDENCIES: Final = (
+    f"INSERT INTO dependency SELECT * FROM {unnested('bigint bigint bigint text')}"  # noqa: S608  # as above
+)
+ADD_BLOCKERS: Final = f"INSERT INTO blocker SELECT * FROM {unnested('bigint bigint')}"  # noqa: S608  # as above
+REMEMBER_ENDED: Final = (
+    "INSERT INTO resolving (seq) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING"
+)
+
+# What was discarded since is not waited for: the join leaves it out.
+DEPENDENCIES_NOW: Final = """
+    SELECT needs, job.id, finished.status
+    FROM dependency JOIN job ON job.seq = needs LEFT JOIN finished ON finished.seq = needs
+    WHERE dependency.seq = $1 ORDER BY n
+"""
+WAIT_AGAIN: Final = "INSERT INTO waiting VALUES ($1, 1, NULL, $2, $3, $4, $5, NULL)"
+# A replay means now, as for any job: what is left of a delay does not count any more.
+START_ANEW: Final = "UPDATE dependent SET ended_by = NULL, due = $1 WHERE seq = $2"
+LINKS_AMONG: Final = """
+    SELECT job.id, needed.id FROM job JOIN dependency USING (seq) JOIN job AS needed
+        ON needed.seq = needs
+    WHERE job.id = ANY($1)
+"""
+NEEDED_BY: Final = """
+    SELECT job.id FROM dependency JOIN job USING (seq)
+    WHERE needs = $1 AND seq NOT IN (SELECT seq FROM finished) LIMIT 1
+"""
+
+
+def find_dependencies(step: Step, job_ids: Collection[str]) -> dict[str, tuple[int, Status | None]]:
+    """The numbers of jobs, and how each has ended if it has; without ids that no job has."""
+    rows: Any = step.execute(FIND_DEPENDENCIES, (list(job_ids),))
+    return {job_id: (seq, None if code is None else STATUS_OF[code]) for job_id, seq, code in rows}
+
+
+def link(
+    step: Step,
+    numbers: Sequence[int],
+    drafts: Sequence[Draft],
+    links: Mapping[str, NewLinks],
+    known: Mapping[str, int],
+) -> None:
+    """Link new jobs, which have these numbers, to each other and to those that are known."""
+    own = {draft.id: seq for seq, draft in zip(numbers, drafts, strict=True)}
+    number_of = {**known, **own}
+    dependents, dependencies, blockers = [], [], []
+    for draft in drafts:
+        if draft.id not in links:
+            continue
+        seq = own[draft.id]
+        needs, blocked_by = links[draft.id]
+        policy = POLICY_CODE[draft.on_dependency_failure]
+        dependents.append((seq, policy, due_at(draft, step.now)))
+        dependencies += [(seq, n, number_of[needed], needed) for n, needed in enumerate(needs)]
+        blockers += [(number_of[needed], seq) for needed in blocked_by]
+    step.many(ADD_DEPENDENTS, dependents)
+    step.many(ADD_DEPENDENCIES, dependencies)
+    _block(step, blockers)
+    inheritance.raise_needed(step, numbers)
+
+
+def tell_again(step: Step, ended: Sequence[int]) -> None:
+    """Tell those who wait for these jobs, which ended earlier, as if they had just ended."""
+    step.execute(REMEMBER_ENDED, (list(ended),))
+    step.some_unresolved = True
+    resolve(step)
+
+
+# -- replaying and discarding ------------------------------------------------------------------
+
+
+def waits_again_for(step: Step, seq: int, job: Job) -> list[int]:
+    """The numbers of the jobs that a replayed job is to wait for; refuses what would be in vain."""
+    if not job.depends_on:
+        return []
+    rows: Any = step.execute(DEPENDENCIES_NOW, (seq,)).fetchall()
+    needed = (
+        (number, needed_id, None if code is None else STATUS_OF[code])
+        for number, needed_id, code in rows
+    )
+    unfinished = still_to_wait_for(job.id, job.on_dependency_failure, needed)
+    step.execute(START_ANEW, (step.now, seq))
+    return unfinished
+
+
+def block_again(
+    step: Step, seq: int, needed: Sequence[int], *, version: int, attempts: int, events: int
+) -> None:
+    """Put a replayed job where it waits for its dependencies."""
+    step.execute(WAIT_AGAIN, (seq, step.now, version, attempts, events))
+    _block(step, [(each, seq) for each in needed])
+    inheritance.raise_needed(step, (seq,))
+
+
+def _block(step: Step, blockers: Sequence[tuple[int, int]]) -> None:
+    step.many(ADD_BLOCKERS, blockers)
+    step.somebody_waits = True
+
+
+def replay_order(step: Step, job_ids: Sequence[str]) -> list[int]:
+    """The places of these ids, dependencies first."""
+    wanted = list(job_ids)
+    links: list[tuple[Any, ...]] = step.execute(LINKS_AMONG, (wanted,)).fetchall()
+    depends_on: dict[str, list[str]] = {}
+    for job_id, needed_id in links:
+        depends_on.setdefault(job_id, []).append(needed_id)
+    return order_of(job_ids, depends_on)

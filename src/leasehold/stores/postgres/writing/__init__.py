@@ -1,0 +1,1 @@
+"""The way from a verb to a durable write: turns, transactions, the step that operations share."""

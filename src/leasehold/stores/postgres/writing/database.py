@@ -1,0 +1,267 @@
+"""An open store: its connections, one way to write, one way to read, and its clock.
+
+The order of locks, the same in every write, so that none waits for another in a circle:
+
+1. the *turn* of the store, an advisory lock that ends with the transaction: alone (exclusive) or
+   side by side with others (shared);
+2. in a write that is alone, nothing more: nobody else writes;
+3. in one that is side by side: rows of `running` in the order of their numbers, then rows of
+   `waiting` and `ready` that nobody has locked (SKIP LOCKED).
+
+Submits, leases, settlements and renewals go side by side, as long as nothing that they touch has an
+invariant across jobs: each says so by `side_by_side`, and by `Step.must_be_alone` where it finds
+out later. Everything else has its turn alone, as every write of a SQLite store has, and is short.
+So limits, dependencies, parked jobs and schedules never race.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.rules.sampling import end_minute
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import StoreClosedError, StoreError
+from leasehold.stores.postgres.leasing.queue_limits import tell_who_may_go_on
+from leasehold.stores.postgres.leasing.rebalance import rebalance
+from leasehold.stores.postgres.reading.sampling import Spans
+from leasehold.stores.postgres.schema.migrate import migrate
+from leasehold.stores.postgres.server import address as addresses
+from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
+from leasehold.stores.postgres.server.connection import Connection, Pool, open_pool
+from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
+from leasehold.stores.postgres.server.life import Deaths
+from leasehold.stores.postgres.server.session import Session
+from leasehold.stores.postgres.submitting import dependents
+from leasehold.stores.postgres.submitting.lanes import Lanes
+from leasehold.stores.postgres.writing import deltas, state
+from leasehold.stores.postgres.writing.hints import Hints
+from leasehold.stores.postgres.writing.state import Found, Remembered
+from leasehold.stores.postgres.writing.step import NotAlone, Step
+
+T = TypeVar("T")
+
+logger = logging.getLogger("leasehold.store")
+
+TURN_ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
+TURN_SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
+TURN_KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
+RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
+NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
+TRIES_MAX: Final = 20
+"""How often a write is tried that others got in the way of; each try undid all of it."""
+
+MaySideBySide = Callable[[Step], bool]
+"""Whether a write may go side by side with others, given what it finds."""
+
+
+class Database:
+    """What every verb of the store is given; the verbs themselves are functions of it."""
+
+    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
+        self.env = env
+        self.address = addresses.parse(url)
+        self.clock = StoreClock(env)
+        self.lanes = Lanes()
+        self._inherited: list[object] = []
+        """What is the parent's after a fork. It is kept, or its end would close the parent's."""
+        self._remembered = Remembered()
+        self._unresolved = False
+        self._closed = False
+        self._begin()
+        try:
+            with translated(self.address), self._connection() as db:
+                migrate(db, self.address, env)
+                row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
+                self._turn: int = row[0]
+        except BaseException:
+            self.close()
+            raise
+        _OPEN.add(self)
+
+    def _begin(self) -> None:
+        """Make what belongs to one process; nothing is connected yet."""
+        self._mutex = threading.Lock()
+        self._pool: Pool | None = None
+        self.session = Session(self.address, self.env)
+        self.deaths = Deaths(self.address.schema, self.env.clock)
+
+    def begin_anew_in_child(self) -> None:
+        """After a fork: connections, threads and listeners are the parent's."""
+        self._inherited.append((self._pool, self.session))
+        self._begin()
+
+    def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        self.session.close()
+        if pool is not None:
+            pool.close()
+
+    def check_open(self) -> None:
+        """Raise where nothing can be done any more."""
+        if self._closed:
+            raise StoreClosedError(f"{self.address.shown}: the store is closed")
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def write(
+        self,
+        operation: Callable[[Step], T],
+        *,
+        go_on: bool = True,
+        side_by_side: MaySideBySide | None = None,
+    ) -> T:
+        """Carry out an operation in one transaction; what it wrote is durable when this returns.
+
+        `side_by_side` says, of the state that the write finds, whether it may share its turn.
+        """
+        self.check_open()
+        answer = self._run(operation, side_by_side)
+        if self._unresolved and go_on:
+            self._resolve_the_rest()
+        return answer
+
+    def _run(self, operation: Callable[[Step], T], side_by_side: MaySideBySide | None = None) -> T:
+        with translated(self.address):
+            for tries_left in reversed(range(TRIES_MAX)):
+                try:
+                    with self._connection() as db:
+                        return self._transaction(db, operation, side_by_side)
+                except NotAlone:
+                    side_by_side = None
+                except TRY_AGAIN as error:
+                    if not tries_left:
+                        raise StoreError(
+                            f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
+                            f"writes: {error}"
+                        ) from error
+        raise AssertionError("the last try returns or raises")
+
+    def _transaction(
+        self,
+        db: Connection,
+        operation: Callable[[Step], T],
+        side_by_side: MaySideBySide | None,
+    ) -> T:
+        alone = side_by_side is None
+        try:
+            with db.pipelined():
+                db.execute("BEGIN")
+                db.execute(TURN_ALONE if alone else TURN_SHARED, (self._turn,))
+                step = self._step(db, state.read(db), alone=alone)
+                if side_by_side is None:
+                    self._prepare(step)
+                elif not (self._is_of_open_minute(step) and side_by_side(step)):
+                    step.must_be_alone()
+                answer = operation(step)
+                dependents.resolve(step)
+                step.flush()
+                if step.moved or step.newly_shown:
+                    tell_who_may_go_on(step)
+                if alone:
+                    db.execute(RAISE_CLOCK, (step.now,))
+                db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(psycopg.Error):
+                db.raw.rollback()
+            raise
+        self._after_commit(step.hints)
+        return answer
+
+    def _is_of_open_minute(self, step: Step) -> bool:
+        return step.found.open_minute >= step.now // MINUTE_MICROS
+
+    def _step(self, db: Connection, found: Found, *, alone: bool) -> Step:
+        known = self._remembered.at(db, found)
+        now = self.clock.time(found.clock, found.server)
+        numbers = self._remembered.worker_numbers(now // MINUTE_MICROS)
+        return Step(db, self.env, now, found, known, numbers, alone=alone)
+
+    def _prepare(self, step: Step) -> None:
+        """Before anything is changed: fold in what was counted, and end a minute that is over."""
+        if step.found.has_deltas:
+            deltas.fold(step.db)
+        minute = step.now // MINUTE_MICROS
+        if minute > step.found.open_minute:
+            end_minute(Spans(step.db), minute)
+
+    def _after_commit(self, hints: Hints) -> None:
+        self._unresolved = self._unresolved or hints.unresolved
+        if hints:
+            self.session.send(hints)
+
+    def _resolve_the_rest(self) -> None:
+        """Go on with dependents that were too many for one write; others write in between."""
+        try:
+            while self._unresolved:
+                self._unresolved = False
+                self._run(dependents.resolve)
+        except StoreError as error:
+            # What the caller asked for is durable; the next exchange or sweep goes on with this.
+            logger.warning("some dependents will be dealt with later: %s", error)
+
+    def rebalance_the_rest(self) -> None:
+        """Place jobs anew that have to be; others write in between."""
+        try:
+            while self._run(rebalance):
+                pass
+        except StoreError as error:
+            # What the caller asked for is durable; the next lease or sweep goes on with this.
+            logger.warning("some jobs will be placed anew later: %s", error)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Several statements, one moment."""
+        self.check_open()
+        with translated(self.address), self._connection() as db:
+            db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                yield db
+            finally:
+                db.raw.rollback()
+
+    def now(self, db: Connection) -> int:
+        """The store's time in microseconds, for who only looks."""
+        row: Any = db.execute(NOW).fetchone()
+        return self.clock.time(*row)
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        try:
+            with self._open_pool().connection() as raw:
+                yield Connection(raw)
+        except (PoolClosed, PoolTimeout):
+            self.check_open()
+            raise
+
+    def _open_pool(self) -> Pool:
+        """The connections of this process, opened when first needed."""
+        with self._mutex:
+            self.check_open()
+            if self._pool is None:
+                self._pool = open_pool(self.address)
+            return self._pool
+
+
+_OPEN: Final[weakref.WeakSet[Database]] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    for database in list(_OPEN):
+        database.begin_anew_in_child()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

@@ -1,0 +1,19 @@
+"""What a write says to those who wait: told after its commit."""
+
+from __future__ import annotations
+
+
+class Hints:
+    """Whom to wake after the commit. Losing one costs time, never a job: nothing may hang on it."""
+
+    __slots__ = ("cancel_requested", "ended", "ready", "unresolved")
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.ended: list[str] = []
+        self.unresolved = False
+        """Whether this write left dependents to another one; the table `resolving` names them."""
+        self.cancel_requested: list[str] = []
+
+    def __bool__(self) -> bool:
+        return self.ready or bool(self.ended) or bool(self.cancel_requested)

