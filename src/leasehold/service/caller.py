@@ -82,7 +82,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     def check_hands_on(self, *, commands: bool) -> None:
         """Refuse to make a token that may do more than its maker, or outlives their right to."""
-        self.check_unscoped()
         if self.digest is None:
             raise ForbiddenError(
                 "a token is made on the command line (`queuectl token create`), or by who shows "
