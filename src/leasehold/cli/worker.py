@@ -13,7 +13,7 @@ from leasehold.cli.options import DURATION, NAMES, LeaseLength
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.cli.workers.pidfile import PidFile, pid_files
-from leasehold.cli.workers.plan import GRACE_SECONDS, SLOTS, Plan, workers_folder
+from leasehold.cli.workers.plan import GRACE_SECONDS, METRICS_HOST, SLOTS, Plan, workers_folder
 from leasehold.documents.records import document_of
 
 
@@ -76,6 +76,10 @@ def worker() -> None:
 @click.option("--log", "log_path", type=click.Path(dir_okay=False),
               help="The log file of workers in the background.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535),
+              help="Let Prometheus read the store's figures there; 0 for any.")  # fmt: skip
+@click.option("--metrics-host", default=METRICS_HOST, show_default=True,
+              help="The address of that port; no token is asked for.")  # fmt: skip
 def start(
     session: Session,
     /,

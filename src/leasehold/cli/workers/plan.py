@@ -22,6 +22,7 @@ RECYCLED: Final = os.EX_TEMPFAIL
 """The exit code of a process that wants to be started anew."""
 SLOTS: Final = 4
 GRACE_SECONDS: Final = 30.0
+METRICS_HOST: Final = "127.0.0.1"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_memory_mb: float | None = None
     until_empty: bool = False
     quiet: bool = False
+    metrics_port: int | None = None
+    """Where Prometheus may read the store's figures; 0 for any free port."""
+    metrics_host: str = METRICS_HOST
     log_path: str | None = None
     """Where a crew in the background writes; None in the foreground."""
 

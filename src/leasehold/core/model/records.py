@@ -123,6 +123,18 @@ class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
     """The minute in which it first leased a job or settled one, and in which it last did."""
     last_at: datetime
 
+    def beside(self, other: WorkerTotals) -> WorkerTotals:
+        """This and what the same worker did in another queue, as one."""
+        return WorkerTotals(
+            worker=self.worker,
+            leased=self.leased + other.leased,
+            completed=self.completed + other.completed,
+            failed=self.failed + other.failed,
+            lost=self.lost + other.lost,
+            first_at=min(self.first_at, other.first_at),
+            last_at=max(self.last_at, other.last_at),
+        )
+
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An administrative action: who did what, when, to how many."""

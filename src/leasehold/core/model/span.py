@@ -23,7 +23,10 @@ DAY_MICROS: Final = 24 * 60 * MINUTE_MICROS
 MINUTES_KEPT: Final = 48 * 60
 DAYS_KEPT: Final = 400
 WORKERS_KEPT: Final = 500
-"""Of how many workers it is kept what they did: of those that did something last."""
+"""Of how many workers it is kept what they did: of those that did something last.
+
+One that leases from several queues counts once for each of them.
+"""
 
 COUNTED: Final = (
     "submitted",
@@ -134,6 +137,11 @@ class Span(Totals, frozen=True):
     def retries(self) -> Histogram:
         """By attempt, how often it failed and was followed by another one."""
         return self.measured(Measure.RETRY).buckets
+
+    def with_measures_of(self, other: Span) -> Span:
+        """The same counts, with what both have measured."""
+        measures = _sum_of(other.measures, self.measures)
+        return msgspec.structs.replace(self, measures=measures)
 
     def then(self, later: Span) -> Span:
         """This and what happened next in the same queue, as one."""

@@ -201,9 +201,13 @@ def active_workers(workers: Iterable[WorkerInfo], queue: str | None, now: int) -
     return sum(is_at_work(each, at) and (queue is None or queue in each.queues) for each in workers)
 
 
-def in_order(totals: Iterable[WorkerTotals]) -> list[WorkerTotals]:
-    """What workers did, the one that leased most first."""
-    return sorted(totals, key=lambda each: (-each.leased, each.worker))
+def in_order(totals: Iterable[tuple[str, WorkerTotals]]) -> list[WorkerTotals]:
+    """What workers did, each given for one queue; the one that leased most in all first."""
+    by_worker: dict[str, WorkerTotals] = {}
+    for _, each in totals:
+        known = by_worker.get(each.worker)
+        by_worker[each.worker] = each if known is None else known.beside(each)
+    return sorted(by_worker.values(), key=lambda each: (-each.leased, each.worker))
 
 
 def estimated_start(position: int, points: Sequence[MinutePoint], now: datetime) -> datetime | None:
