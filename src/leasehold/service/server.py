@@ -178,8 +178,7 @@ def serve(
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens there; raises OSError with the reason if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends without delay (TCP_NODELAY) only where it sees that this is TCP: otherwise a
-    # reply's body would wait some 40 ms for the client to acknowledge its head.
+    # With its protocol told, asyncio sends each answer at once, not when the one before was heard.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

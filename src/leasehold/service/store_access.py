@@ -33,7 +33,7 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
     ("consumer", "operator"): "recover promote fire_schedules prune cleanups",
     ("operator",): """
         replay discard order recover_one stuck workers check changes failures worker_totals
-        create_queue update_queue set_queue_state purge_queue delete_queue
+        lifetimes create_queue update_queue set_queue_state purge_queue delete_queue
         schedules get_schedule set_schedule remove_schedule pause_schedule run_schedule
         set_setting unset_setting
     """,
