@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from leasehold.cli.session import sqlite_path
+from leasehold.cli.workers.loglines import LogFormat
 from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.errors import StoreUnavailableError
 
@@ -43,6 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_memory_mb: float | None = None
     until_empty: bool = False
     quiet: bool = False
+    log_format: LogFormat = "plain"
     metrics_port: int | None = None
     """Where Prometheus may read the store's figures; 0 for any free port."""
     metrics_host: str = METRICS_HOST

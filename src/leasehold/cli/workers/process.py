@@ -31,7 +31,7 @@ def main() -> None:
     """Work as the plan on standard input says, and leave with the exit code."""
     plan, link_fd = read_plan()
     link = socket.socket(fileno=link_fd)
-    log_to_stderr(quiet=plan.quiet)
+    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
     # Tasks stand in modules of the folder in which the worker was started.
     sys.path.insert(0, os.getcwd())
     try:
@@ -106,12 +106,24 @@ def _stop_with_crew(link: socket.socket) -> None:
 
 
 def _started(lease: Lease) -> None:
-    logger.info("job %s (%s): attempt %d starts", lease.job_id, lease.task, lease.attempt)
+    logger.info(
+        "job %s (%s): attempt %d starts",
+        lease.job_id,
+        lease.task,
+        lease.attempt,
+        extra={"job_id": lease.job_id},
+    )
 
 
 def _completed(lease: Lease, _settled: Settled) -> None:
     seconds = (SYSTEM.now() - lease.acquired_at).total_seconds()
-    logger.info("job %s (%s): completed in %.2f s", lease.job_id, lease.task, max(0, seconds))
+    logger.info(
+        "job %s (%s): completed in %.2f s",
+        lease.job_id,
+        lease.task,
+        max(0, seconds),
+        extra={"job_id": lease.job_id},
+    )
 
 
 if __name__ == "__main__":
