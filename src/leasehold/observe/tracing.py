@@ -10,6 +10,7 @@ A job without a trace, of a producer that has no tracing, begins one with its le
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ CARRIED: Final = ("traceparent", "tracestate")
 LINKS_MAX: Final = 100
 TRACESTATE_LENGTH_MAX: Final = 512
 _API: Final = "opentelemetry.trace"
+_NAMED_BY_ENVIRONMENT: Final = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 _arrived: ContextVar[dict[str, str] | None] = ContextVar("leasehold_arrived", default=None)
@@ -49,7 +51,12 @@ Metadata = dict[str, MetadataValue]
 def is_on() -> bool:
     """Whether the application has set up tracing."""
     api = sys.modules.get(_API)
-    return api is not None and not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
+    if api is None:
+        return False
+    # Without this, one would pay microseconds each time: the API looks into the environment.
+    if getattr(api, "_TRACER_PROVIDER", api) is None and not _NAMED_BY_ENVIRONMENT:
+        return False
+    return not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
 
 
 # -- producers -----------------------------------------------------------------------------------
