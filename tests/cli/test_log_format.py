@@ -34,7 +34,7 @@ def test_a_worker_logs_json(crews: Shell) -> None:
     by_logger = {line["logger"]: line for line in lines if line["job_id"] == "job-1"}
     assert by_logger["shop"]["message"] == "hello \x1b[31mAnn"
     assert "is dead" in by_logger["leasehold.worker"]["message"]
-    assert "attempt 1 starts" in by_logger["leasehold.jobs"]["message"]
+    assert "attempt 1 starts" in by_logger["leasehold.worker.joblines"]["message"]
     assert any(line["job_id"] is None for line in lines)
 
 

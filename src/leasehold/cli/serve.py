@@ -15,7 +15,7 @@ from leasehold.errors import UnsupportedError
 if TYPE_CHECKING:
     import socket
 
-    from leasehold.cli.workers.loglines import LogFormat
+    from leasehold.worker.loglines import LogFormat
 
 PORT: Final = 8700
 
@@ -149,6 +149,6 @@ def _show(session: Session, address: str) -> None:
 
 
 def _log_to_stderr(log_format: LogFormat) -> None:
-    from leasehold.cli.workers.loglines import log_to_stderr
+    from leasehold.worker.loglines import log_to_stderr
 
     log_to_stderr(quiet=True, log_format=log_format)

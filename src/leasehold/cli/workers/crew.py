@@ -19,7 +19,6 @@ from types import FrameType
 from typing import Final
 
 from leasehold.cli.exits import Exit, exit_for
-from leasehold.cli.workers.loglines import log_to_stderr, logger
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
     READY,
@@ -28,9 +27,12 @@ from leasehold.cli.workers.plan import (
     make_folder,
     read_plan,
     start_python,
+    store_name,
 )
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError
+from leasehold.worker.joblines import logger
+from leasehold.worker.loglines import log_to_stderr
 
 PROCESS_MODULE: Final = "leasehold.cli.workers.process"
 PAUSE_SECONDS_FIRST: Final = 1.0
@@ -139,7 +141,10 @@ class Crew:
     def _say_ready(self) -> None:
         plan = self._plan
         logger.info(
-            "%d worker(s) of %d slot(s) serve %s", plan.count, plan.slots, ", ".join(plan.queues)
+            "%d worker(s) of %d slot(s) are ready on %s",
+            plan.count,
+            plan.slots,
+            store_name(plan.store_url),
         )
         if self._ready_fd is not None:
             # Whoever waited for it may have been killed meanwhile.

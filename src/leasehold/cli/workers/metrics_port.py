@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
 
-from leasehold.cli.workers.loglines import logger
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError
 from leasehold.observe.exposition import CONTENT_TYPE
 from leasehold.observe.prometheus import exposition
+from leasehold.worker.joblines import logger
 
 if TYPE_CHECKING:
     from leasehold.core.contract.store import Store

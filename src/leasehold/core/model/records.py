@@ -56,6 +56,15 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What it holds, the first leased first; at most 100 of them."""
 
 
+ALL_QUEUES: Final = "*"
+"""What a worker says that serves every queue, those to come included."""
+
+
+def serves(queues: Collection[str], queue: str) -> bool:
+    """Whether a worker that was given these queues serves this one."""
+    return queue in queues or ALL_QUEUES in queues
+
+
 SILENT_SECONDS: Final = 120.0
 """A worker without a sign of life for longer is not taken to be at work; a consumer is gone."""
 

@@ -140,6 +140,9 @@ class MemoryStore:
     def __repr__(self) -> str:
         return "MemoryStore()"
 
+    def __str__(self) -> str:
+        return "memory://"
+
     # -- producers ---------------------------------------------------------------------------
 
     def submit(

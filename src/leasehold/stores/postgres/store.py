@@ -110,6 +110,9 @@ class PostgresStore(WithoutLocalVerbs):
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
 
+    def __str__(self) -> str:
+        return self._database.address.shown
+
     # -- producers ---------------------------------------------------------------------------
 
     def submit(

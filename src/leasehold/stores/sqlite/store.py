@@ -123,6 +123,9 @@ class SQLiteStore:
     def __repr__(self) -> str:
         return f"SQLiteStore({str(self._database.files.database)!r})"
 
+    def __str__(self) -> str:
+        return os.path.abspath(self._database.files.database)
+
     # -- producers ---------------------------------------------------------------------------
 
     def submit(

@@ -5,26 +5,25 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Literal
 
-from leasehold.cli.safe import safe
-
-logger = logging.getLogger("leasehold.jobs")
+from leasehold.core.model.safe_text import safe
 
 LogFormat = Literal["plain", "json"]
-LOG_FORMATS: Final = ("plain", "json")
 
 
 class LogLines(logging.Formatter):
-    """One record, one line; a traceback follows in lines of its own.
+    r"""One record, one line; a traceback follows in lines of its own.
 
-    >>> record = logging.LogRecord("x", logging.INFO, "", 0, "job %s ended", ("a\\x1b[31m",), None)
+    >>> record = logging.LogRecord("x", logging.INFO, "", 0, "job %s ended", ("a\x1b[31m",), None)
     >>> LogLines().format(record)[21:]
-    'INFO     job a\\\\x1b[31m ended'
+    'INFO     job a\\x1b[31m ended'
     >>> record.job_id = "b-7"
     >>> LogLines().format(record)[21:]
-    'INFO     job a\\\\x1b[31m ended (job b-7)'
+    'INFO     job a\\x1b[31m ended (job b-7)'
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -32,9 +31,8 @@ class LogLines(logging.Formatter):
         if job_id is not None and job_id not in message:
             message = f"{message} (job {job_id})"
         line = f"{_moment(record):%Y-%m-%dT%H:%M:%S}Z {record.levelname:<8} {safe(message)}"
-        if record.exc_info:
-            line += "\n" + safe(self.formatException(record.exc_info), lines=True, limit=None)
-        return line
+        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        return f"{line}\n{safe(trace.rstrip(), lines=True, limit=None)}" if trace else line
 
 
 class JsonLines(logging.Formatter):
@@ -48,16 +46,16 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        at = _moment(record).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         document = {
-            "at": at,
+            "at": _moment(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
             "job_id": job_id_of(record),
         }
-        if record.exc_info:
-            document["traceback"] = self.formatException(record.exc_info)
+        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        if trace:
+            document["traceback"] = trace
         return json.dumps(document)
 
 
@@ -77,8 +75,35 @@ def _moment(record: logging.LogRecord) -> datetime:
 
 def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain") -> None:
     """Send all log records of this process to standard error; `quiet` leaves only bad news."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log_format == "json" else LogLines())
+    handler = _handler(None)
+    if log_format == "json":
+        handler.setFormatter(JsonLines())
     logging.basicConfig(
         level=logging.WARNING if quiet else logging.INFO, handlers=[handler], force=True
     )
+
+
+@contextmanager
+def shown_on_stderr(level: int | str, line_format: str | None) -> Iterator[None]:
+    """Send log records to standard error meanwhile, unless the application has set up logging.
+
+    What the application has set up counts: its handlers, levels and formats.
+    """
+    root = logging.getLogger()
+    if logging.getLogger("leasehold.worker").hasHandlers():
+        yield
+        return
+    handler, level_before = _handler(line_format), root.level
+    root.addHandler(handler)
+    root.setLevel(level)
+    try:
+        yield
+    finally:
+        root.setLevel(level_before)
+        root.removeHandler(handler)
+
+
+def _handler(line_format: str | None) -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogLines() if line_format is None else logging.Formatter(line_format))
+    return handler
