@@ -7,6 +7,7 @@ given one list per column (`many`), so that it is one round trip however many th
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeAlias
@@ -130,6 +131,7 @@ def open_pool(address: Address) -> Pool:
             **settings(address, f"leasehold {address.schema}"),
         },
         configure=configure,
+        check=check,
         open=False,
     )
     try:
@@ -138,6 +140,13 @@ def open_pool(address: Address) -> Pool:
         pool.close()
         raise
     return pool
+
+
+def check(raw: psycopg.Connection[Row]) -> None:
+    """Raise if a connection that was idle is dead; it is dropped then, and another one taken."""
+    # A server that is gone has closed its end: there is something to read where nothing should be.
+    if select.select([raw.fileno()], [], [], 0)[0]:
+        ConnectionPool.check_connection(raw)
 
 
 def settings(address: Address, application_name: str) -> dict[str, Any]:

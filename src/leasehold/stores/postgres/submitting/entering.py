@@ -18,7 +18,7 @@ from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.submitting.submit import submit as submit_in
 from leasehold.stores.postgres.writing import replies
 from leasehold.stores.postgres.writing.database import Database
-from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.postgres.writing.step import TAKE_NUMBERS, Step
 
 Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Step], Stored]], Stored]
@@ -37,7 +37,12 @@ def submit(
         return not step.found.is_followed and step.rules.keys().isdisjoint(queues)
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
-        return database.write(operation, side_by_side=side_by_side if plain else None)
+        expected = plain and not database.expects_rules(queues)
+        return database.write(
+            operation,
+            side_by_side=side_by_side if expected else None,
+            ahead=[(TAKE_NUMBERS, (len(drafts),))] if plain else (),
+        )
 
     return _submit(write, database.lanes, drafts, partial=partial)
 
