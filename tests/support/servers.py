@@ -224,8 +224,8 @@ class Schemas:
             self._pools[address.schema] = open_pool(address)
         return self._pools[address.schema]
 
-    def take_back(self, url: str) -> None:
-        """The store with this URL is closed, and used no more."""
+    def take_back(self, url: str, besides: str = "") -> None:
+        """The store with this URL is closed, and used no more; another statement tidies up."""
         if url in self._free:
             return
         from leasehold.stores.postgres.server.address import parse
@@ -238,6 +238,8 @@ class Schemas:
                 deletes = "\n".join(f"DELETE FROM {table};" for (table,) in db.execute(TABLES))
                 db.execute(EMPTY.format(schema=schema, deletes=deletes).encode())
             db.execute(f"SELECT public.empty_{schema}()".encode())
+            if besides:
+                db.execute(besides.encode())
         self._free.append(url)
 
     def close(self) -> None:

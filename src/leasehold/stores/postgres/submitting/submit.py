@@ -145,7 +145,7 @@ class Intake(GateBook):
         answers = insert(step, self._lanes, drafts, numbers, blocked)
         if answers is None:
             # Without this, the rows that went in before the clash would be taken for older jobs.
-            step.execute("ROLLBACK")
+            step.undo()
             raise submitting.first_taken(self, drafts) or id_is_taken(drafts[0].id)
         if keys:
             until = self.now + IDEMPOTENCY_MICROS

@@ -63,7 +63,9 @@ logger = logging.getLogger("leasehold.store")
 
 TURN_ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
 TURN_SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
-TURN_KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
+TURN_KEY: Final = """
+    SELECT hashtextextended('leasehold turn ' || $1, 0), store_id FROM store_state
+"""
 RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
 TRIES_MAX: Final = 20
@@ -78,6 +80,7 @@ class Database:
 
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self.env = env
+        self.url = url
         self.address = addresses.parse(url)
         self.clock = StoreClock(env)
         self.lanes = Lanes()
@@ -92,6 +95,7 @@ class Database:
                 migrate(db, self.address, env)
                 row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
                 self._turn: int = row[0]
+                self.store_id: str = row[1]
         except BaseException:
             self.close()
             raise
@@ -179,7 +183,7 @@ class Database:
                         if tries_left:
                             continue
                         raise
-                self._after_commit(outcome.hints)
+                self.after_commit(outcome.hints)
                 return outcome.answer
         raise AssertionError("the last try returns or raises")
 
@@ -191,32 +195,46 @@ class Database:
         ahead: Sequence[Statement],
         outcome: Outcome[T],
     ) -> None:
-        alone = side_by_side is None
         outcome.has_begun = True
         try:
             with db.pipelined():
                 db.execute("BEGIN")
-                db.execute(TURN_ALONE if alone else TURN_SHARED, (self._turn,))
-                looked = db.execute(state.READ)
-                sent = {statement: db.execute(statement, values) for statement, values in ahead}
-                step = self._step(db, looked, sent, alone=alone)
+                answer, step = self.carry_out(db, operation, side_by_side, ahead)
                 outcome.transaction = step.found.transaction
-                if side_by_side is None:
-                    self._prepare(step)
-                elif not (self._is_of_open_minute(step) and side_by_side(step)):
-                    step.must_be_alone()
-                answer = operation(step)
-                dependents.resolve(step)
-                step.flush()
-                if step.moved or step.newly_shown:
-                    tell_who_may_go_on(step)
-                if alone:
-                    db.execute(RAISE_CLOCK, (step.now,))
                 outcome.send(db, answer, step.hints)
         except BaseException:
             with contextlib.suppress(psycopg.Error):
                 db.raw.rollback()
             raise
+
+    def carry_out(
+        self,
+        db: Connection,
+        operation: Callable[[Step], T],
+        side_by_side: MaySideBySide | None,
+        ahead: Sequence[Statement] = (),
+    ) -> tuple[T, Step]:
+        """Carry out an operation inside a transaction, whoever commits it.
+
+        Raises NotAlone if it must be undone and done again alone, without `side_by_side`.
+        """
+        alone = side_by_side is None
+        db.execute(TURN_ALONE if alone else TURN_SHARED, (self._turn,))
+        looked = db.execute(state.READ)
+        sent = {statement: db.execute(statement, values) for statement, values in ahead}
+        step = self._step(db, looked, sent, alone=alone)
+        if side_by_side is None:
+            self._prepare(step)
+        elif not (self._is_of_open_minute(step) and side_by_side(step)):
+            step.must_be_alone()
+        answer = operation(step)
+        dependents.resolve(step)
+        step.flush()
+        if step.moved or step.newly_shown:
+            tell_who_may_go_on(step)
+        if alone:
+            db.execute(RAISE_CLOCK, (step.now,))
+        return answer, step
 
     def _is_of_open_minute(self, step: Step) -> bool:
         return step.found.open_minute >= step.now // MINUTE_MICROS
@@ -239,7 +257,8 @@ class Database:
         if minute > step.found.open_minute:
             end_minute(Spans(step.db), minute)
 
-    def _after_commit(self, hints: Hints) -> None:
+    def after_commit(self, hints: Hints) -> None:
+        """Wake whoever waits for what was committed."""
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             self.session.send(hints)

@@ -115,6 +115,10 @@ class Step:
         """What was looked up of them in this write."""
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
+    def undo(self) -> None:
+        """Undo what this write has done; it may go on reading, and then raises."""
+        self.execute(self.db.undo)
+
     def must_be_alone(self) -> None:
         """Said before anything is done that others must not do meanwhile."""
         if not self.alone:
