@@ -230,7 +230,8 @@ def test_the_primary_key_drives_leases_and_settlements(
         db.execute("DEALLOCATE looked_at")
     for index in ("running_pkey", "job_id_key") if statement is SETTLE else ("ready_pkey",):
         assert index in plan, plan
-    for table in ("ready", "job", "running"):
+    # `running` is small, and may be read as a whole.
+    for table in ("ready", "job"):
         assert f"Seq Scan on {table}" not in plan, plan
 
 
