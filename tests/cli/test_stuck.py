@@ -28,6 +28,10 @@ def test_stuck_jobs_are_found_and_requeued(shell: Shell) -> None:
     assert [(each["job_id"], each["status"], each["outcome"]) for each in done] == [
         ("picture", "pending", "requeued")
     ]
+    [order] = shell.ok("audit", "-o", "json").json
+    assert (order["action"], order["count"], order["detail"]["jobs"]) == (
+        "requeue", 1, ["picture"],
+    )  # fmt: skip
     with store_of(shell) as queue:
         assert queue.get("picture").status is Status.PENDING
         assert "requeued by" in queue.history("picture")[-1].message

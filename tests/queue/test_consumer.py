@@ -118,7 +118,32 @@ def test_a_stale_holder_is_refused(still: TaskQueue, clock: ManualClock) -> None
         still.ack(lease, "late")
     still.ack(second, "in time")
     with pytest.raises(LeaseLostError):
-        still.ack(second, "twice")
+        still.ack(lease, "later")
+
+
+def test_what_is_said_twice_is_answered_twice_and_counts_once(
+    still: TaskQueue, clock: ManualClock
+) -> None:
+    """As after a lost connection: nobody knows whether the first one arrived."""
+    job = still.submit(resize, "a")
+    first = still.lease(wait=0)
+    assert first is not None
+    assert still.nack(first, "no") == still.nack(first, "no")
+    assert still.get(job).failure_count == 1
+    with pytest.raises(LeaseLostError):
+        still.ack(first, "no, it is done")
+    clock.advance(61)
+    second = still.lease(wait=0)
+    assert second is not None
+    still.requeue(second)
+    still.requeue(second)
+    third = still.lease(wait=0)
+    assert third is not None
+    assert still.ack(third, "done") == still.ack(third, "done")
+    assert job.result(0) == "done"
+    assert still.get_queue_stats()["completed"] == 1
+    with pytest.raises(LeaseLostError):
+        still.nack(third, "no, it failed")
 
 
 def test_extend_and_heartbeat_keep_leases(still: TaskQueue, clock: ManualClock) -> None:

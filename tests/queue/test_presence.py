@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from leasehold.observe.alerts import no_worker
 from leasehold.observe.findings import Level
 from leasehold.queue.presence import TELL_SECONDS
 from leasehold.stores.memory import MemoryStore
+from leasehold.stores.sqlite import SQLiteStore
 
 
 class Told(MemoryStore):
@@ -90,6 +92,26 @@ def test_it_is_told_now_and_then_and_not_with_every_lease(clock: ManualClock) ->
     assert queue.workers() == []
     queue.lease(worker="camera", wait=0)
     assert [info.id for info in queue.workers()] == ["camera"]
+    queue.shutdown()
+
+
+def test_who_is_shut_down_is_no_worker_any_more(clock: ManualClock) -> None:
+    store = MemoryStore(Env(clock))
+    with TaskQueue(store, num_workers=0, env=Env(clock)) as queue:
+        for worker in ("camera-1", "camera-2"):
+            queue.lease(worker=worker, wait=0)
+        clock.advance(SILENT_SECONDS + 1)
+        queue.lease(worker="camera-2", wait=0)
+        queue.lease(worker="camera-3", wait=0)
+        assert [info.id for info in store.workers()] == ["camera-2", "camera-3"]
+    assert store.workers() == []
+
+
+def test_a_store_that_is_closed_hinders_no_shutdown(clock: ManualClock, tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "jobs.db", env=Env(clock))
+    queue = TaskQueue(store, num_workers=0, env=Env(clock))
+    queue.lease(worker="camera", wait=0)
+    store.close()
     queue.shutdown()
 
 

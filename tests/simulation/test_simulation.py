@@ -37,6 +37,7 @@ SITUATIONS = (
     "replayed",
     "reprioritized",
     "settled after expiry",
+    "settled again",
     "snoozed",
     "taken by a supervisor",
     "version_mismatch",

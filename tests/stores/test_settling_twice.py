@@ -61,8 +61,10 @@ def test_an_old_and_a_new_lease_settle_in_one_exchange(store: Store, clock: Manu
 def test_the_same_settlement_twice_in_one_exchange_counts_once(store: Store) -> None:
     store.submit([Draft(id="job", task="work")])
     settlement = Settlement("job", lease(store).version, Complete())
-    settled, refused = store.exchange([settlement, settlement]).settled
+    other = Settlement("job", settlement.version, Release())
+    settled, again, refused = store.exchange([settlement, settlement, other]).settled
     assert isinstance(settled, Settled)
+    assert settled == again
     assert type(refused) is LeaseLostError
     events = [event.event for event in store.history("job")]
     assert events[-2:] == [Event.COMPLETED, Event.VERSION_MISMATCH]

@@ -28,6 +28,14 @@ def test_it_finds_only_what_is_silent(silent: MoodyStore) -> None:
     assert Supervisor(silent).find_stuck(silent_seconds=140) == []
 
 
+@pytest.mark.parametrize("seconds", [-1, float("nan")])
+def test_what_is_no_time_is_refused(silent: MoodyStore, seconds: float) -> None:
+    with pytest.raises(ValueError, match="0 seconds or more"):
+        Supervisor(silent).find_stuck(silent_seconds=seconds)
+    with pytest.raises(ValueError, match="0 seconds or more"):
+        Supervisor(silent).find_stuck(running_seconds=seconds)
+
+
 def test_requeue_reports_what_it_did_and_did_not(silent: MoodyStore) -> None:
     report = Supervisor(silent).requeue()
     [requeued], [refused] = report.requeued, report.not_requeued
@@ -35,6 +43,13 @@ def test_requeue_reports_what_it_did_and_did_not(silent: MoodyStore) -> None:
     assert silent.job("one").status is Status.PENDING
     assert (refused.job.job_id, refused.status) == ("two", Status.DEAD)
     assert "no attempt left" in refused.reason
+
+
+def test_each_job_that_is_taken_leaves_an_audit_record(silent: MoodyStore) -> None:
+    Supervisor(silent, actor="ann").requeue()
+    records = silent.audit_log()
+    assert {(each.actor, each.action, each.count) for each in records} == {("ann", "requeue", 1)}
+    assert sorted(each.detail["jobs"][0] for each in records) == ["one", "two"]
 
 
 def test_requeue_with_reset_gives_all_attempts_back(silent: MoodyStore) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +34,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.settings import SettingValue
 from leasehold.core.model.status import Status
 from leasehold.env import Env
-from leasehold.errors import LeaseLostError, UnknownTaskError
+from leasehold.errors import LeaseholdError, LeaseLostError, UnknownTaskError
 from leasehold.interrupts import import_whole
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.filters import found
@@ -100,9 +100,13 @@ class Consuming:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Keep no lease alive any longer."""
+        """Keep no lease alive any longer, and count as a worker no more."""
         if self._keepers is not None:
             self._keepers.close()
+        # Whoever cannot say so, because the store is away, is forgotten when it is silent for long.
+        with suppress(LeaseholdError):
+            for farewell in self._presence.farewells():
+                self.store.exchange((), farewell)
 
     def lease(
         self,
@@ -120,7 +124,8 @@ class Consuming:
         `keep_alive` do so. `lease_seconds` wins over what the job, its queue and the settings say.
 
         Whoever leases is in the registry of workers, under the name `worker` (by default that of
-        this process), until it has neither leased nor renewed for two minutes and holds no job.
+        this process), until this queue is shut down, or it has neither leased nor renewed for two
+        minutes and holds no job.
         """
         leases = self.lease_many(
             1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent
@@ -274,7 +279,10 @@ class Consuming:
         """What a lease call asks of the store."""
         self._check_open()
         if lease_seconds is not None and not 0 < lease_seconds <= SECONDS_MAX:
-            raise ValueError(f"lease_seconds must be above 0, not {lease_seconds!r}")
+            raise ValueError(
+                "lease_seconds must be above 0 and at most ten years in seconds, not "
+                f"{lease_seconds!r}"
+            )
         queues = self._queues if queue is None else (queue,) if isinstance(queue, str) else queue
         return LeaseRequest(
             worker=worker or name_of_this_process(),

@@ -42,8 +42,15 @@ class Presence:
             self._told_at[request.worker] = now
             self._forget(now - SILENT_SECONDS)
             served = tuple(self._seen[request.worker])
-        me = Consumer(queues=served, host=socket.gethostname(), pid=os.getpid())
-        return msgspec.structs.replace(request, consumer=me)
+        return msgspec.structs.replace(request, consumer=_here(served))
+
+    def farewells(self) -> list[LeaseRequest]:
+        """What tells the store that the consumers of this process lease no more."""
+        with self._lock:
+            told = list(self._told_at)
+        return [
+            LeaseRequest(worker=worker, queues=(), limit=0, consumer=_here(())) for worker in told
+        ]
 
     def _forget(self, before: float) -> None:
         """A consumer that serves a queue no longer, or none at all, is not told of."""
@@ -53,6 +60,10 @@ class Presence:
             if not queues:
                 del self._seen[worker]
                 self._told_at.pop(worker, None)
+
+
+def _here(queues: tuple[str, ...]) -> Consumer:
+    return Consumer(queues=queues, host=socket.gethostname(), pid=os.getpid())
 
 
 def name_of_this_process() -> str:

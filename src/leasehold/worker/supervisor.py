@@ -36,13 +36,18 @@ class Supervisor:
     None leaves one of them out.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, actor: str = "supervisor") -> None:
+        """`actor` is who gives the orders, for their audit records."""
         self._store = store
+        self._actor = actor
 
     def find_stuck(
         self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
     ) -> list[StuckJob]:
         """The stuck jobs, those silent for longest first, then those that run for longest."""
+        for seconds in (silent_seconds, running_seconds):
+            if seconds is not None and not seconds >= 0:
+                raise ValueError(f"how long a job is stuck is 0 seconds or more, not {seconds!r}")
         return self._store.stuck(silent_seconds, running_seconds=running_seconds)
 
     def requeue(
@@ -68,7 +73,11 @@ class Supervisor:
         for job in jobs:
             try:
                 settled = self._store.recover_one(
-                    job.job_id, job.lease_version, reset_attempts=reset_attempts, reason=reason
+                    job.job_id,
+                    job.lease_version,
+                    reset_attempts=reset_attempts,
+                    reason=reason,
+                    actor=self._actor,
                 )
             except StoreError:
                 raise  # Then it is the store that is in trouble, not this job.

@@ -167,6 +167,10 @@ class Store(
         - SET-4  One stale settlement does not hinder the others, nor the leases.
         - SET-5  Snooze and release take the attempt back.
         - SET-6  A result over the inline limit is a permanent failure with PayloadTooLargeError.
+        - SET-7  A settlement that is sent again is answered as the first time, and nothing is
+                 written: the attempt's record proves that this version was settled, and its end is
+                 one that an outcome of this kind leads to. `run_at` is told while the job still
+                 waits for it. Another kind is stale, and so is any once the record is gone (REC-2).
         - LEA-1  Leases go to the best available jobs of these queues: highest effective priority
                  first (`core.model.priority`), then first available, first submitted. Narrowed by
                  `tasks` and `parent_id` where given.
@@ -247,12 +251,20 @@ class Store(
         """
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         """Take a job from its holder although its lease has not expired.
 
         - REC-6  Fenced by version: raises LeaseLostError if the lease has moved on. The job becomes
                  what REC-1 says; with reset, it has its full allowance again first.
+        - REC-7  If it is somebody's order, `actor`, it leaves an audit record with the job and its
+                 worker, in the same write.
         """
 
     def stuck(
@@ -279,6 +291,9 @@ class Store(
                  it is. Renewals are signs of life of both.
         - WRK-3  A consumer without a sign of life for SILENT_SECONDS (120) that holds no
                  lease is gone from the registry at once, and `recover` forgets it.
+        - WRK-6  A consumer that serves no queue any more is gone at once, whatever it holds, and
+                 nothing needs to be leased to say so (`limit` 0). An entry of another process
+                 under the same name stays, as does a registered worker's.
         """
 
     def workers(self) -> list[WorkerInfo]:
@@ -365,6 +380,7 @@ class Store(
                  "STRASSE", and the other way round.
         - SEA-2  What it is to go `without` is neither fetched nor carried: payloads and results are
                  empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
+        - SEA-4  What no page gave as its cursor is refused with InvalidJobError.
         """
 
     def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:

@@ -20,7 +20,7 @@ class Consumer(msgspec.Struct, frozen=True, kw_only=True):
     """Who leases in a loop of its own, without having registered as a worker."""
 
     queues: tuple[str, ...]
-    """All those it has leased from lately, in whichever calls."""
+    """All those it has leased from lately, in whichever calls; none once it leases no more."""
     host: str | None = None
     """None, as is `pid`, if it reaches the store over a network."""
     pid: int | None = None

@@ -2,17 +2,40 @@
 says so.
 
 A store finds out in its own way whether a lease is still held (a guard in a statement, a look at a
-record). Who is refused, with which error and which event, is decided here.
+record). Who is refused, with which error and which event, is decided here; and who is not, because
+the settlement was accepted before and only its reply was lost.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+import msgspec
+
+from leasehold.core.model.lease import Settled, Settlement
+from leasehold.core.model.outcome import (
+    Cancel,
+    Complete,
+    Fail,
+    Outcome,
+    Release,
+    Snooze,
+    within_limits,
+)
 from leasehold.core.model.refusals import changes_status, lease_of_no_job, stale_lease
 from leasehold.core.model.status import TRANSITIONS, Event, Status
 from leasehold.core.rules.messages import refused_as_stale
+from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
+
+_LEADS_TO: Final[dict[type[Outcome], tuple[Event, ...]]] = {
+    Complete: (Event.COMPLETED,),
+    Fail: (Event.FAILED, Event.DEAD, Event.CANCELLED),
+    Snooze: (Event.SNOOZED, Event.CANCELLED),
+    Release: (Event.RELEASED, Event.CANCELLED),
+    Cancel: (Event.CANCELLED,),
+}
+"""How an attempt may end by an outcome of each kind, a cancel request included."""
 
 
 class StandingJob(Protocol):
@@ -28,6 +51,10 @@ class StandingJob(Protocol):
     def worker(self) -> str | None:
         """Who holds it, while it runs."""
 
+    @property
+    def available_at(self) -> int:
+        """Since when, or from when on, it may be leased."""
+
 
 J = TypeVar("J", bound=StandingJob)
 
@@ -40,6 +67,11 @@ class Histories(Protocol[J]):
 
     def holder_under(self, job: J, version: int) -> str | None:
         """Who held the job under a version that is over; None if it was never granted."""
+
+    def settled_under(self, job: J, version: int) -> Settled | None:
+        """What the holder's settlement made of the job, by the attempt's record and without a time;
+        None if the lease was taken from its holder, or the record is gone.
+        """
 
     def tell(
         self,
@@ -63,6 +95,21 @@ def lease_is_over(job_id: str, version: int, job: StandingJob | None) -> LeaseLo
         return lease_of_no_job(job_id, version)
     holder = (job.worker or "", job.lease_version) if job.status is Status.RUNNING else None
     return stale_lease(job_id, version, job.status, holder)
+
+
+def settle_stale(histories: Histories[J], settlement: Settlement) -> Settled | LeaseLostError:
+    """Answer a settlement whose lease is over: as the first time, if it was accepted before."""
+    job_id, version = settlement.job_id, settlement.version
+    job = histories.standing(job_id)
+    before = None if job is None else histories.settled_under(job, version)
+    outcome = within_limits(settlement.outcome, job_id)
+    if job is None or before is None or before.event not in _LEADS_TO[type(outcome)]:
+        return refuse(histories, job_id, version)
+    if before.status not in (Status.FAILED, Status.SCHEDULED):
+        return before
+    still_waits = (job.status, job.lease_version) == (before.status, version)
+    run_at = from_micros(job.available_at) if still_waits else None
+    return msgspec.structs.replace(before, run_at=run_at)
 
 
 def refuse(histories: Histories[J], job_id: str, version: int) -> LeaseLostError:

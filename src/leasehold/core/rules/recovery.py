@@ -7,7 +7,7 @@ Both verbs are written once, here: the sweep, and the order to take one job. A s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from leasehold.core.model.lease import Settled, SweepReport
 from leasehold.core.model.outcome import JobError
@@ -53,6 +53,9 @@ class Holdings(Protocol[H]):
     def set_allowance(self, job: H, allowance: int) -> None:
         """Let a job have so many attempts in all."""
 
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        """Write an audit record."""
+
     def take_back(self, job: H, decision: Decision) -> Settled:
         """End its lease; the attempt's record is a checkpoint, which tells how the lease stood."""
 
@@ -74,7 +77,13 @@ def sweep(
 
 
 def recover_one(
-    holdings: Holdings[H], job_id: str, version: int, *, reset_attempts: bool, reason: str
+    holdings: Holdings[H],
+    job_id: str,
+    version: int,
+    *,
+    reset_attempts: bool,
+    reason: str,
+    actor: str | None,
 ) -> Settled:
     """Take one job from its holder although its lease is good; raises if that lease is over."""
     found = holdings.held(job_id, version)
@@ -85,6 +94,9 @@ def recover_one(
     if reset_attempts:
         job = job._replace(attempts=0, allowance=job.allowance_at_first)
         holdings.set_allowance(handle, job.allowance)
+    if actor is not None:
+        detail = {"jobs": [job_id], "worker": job.worker, "reset_attempts": reset_attempts}
+        holdings.audit(actor, "requeue", 1, detail)
     error = _lost(job, f"the job was taken from worker {job.worker}: {reason}")
     return holdings.take_back(handle, _decide(job, error))
 

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 import msgspec
 
 from leasehold.core.model.joblog import LogLine, LogTail, bounded, check_progress
-from leasehold.core.model.lease import Renewal, Renewed, RunningLease, decide_renewal
+from leasehold.core.model.lease import (
+    Renewal,
+    Renewed,
+    RunningLease,
+    Settled,
+    Settlement,
+    decide_renewal,
+)
 from leasehold.core.model.status import Event
 from leasehold.core.rules import fence
 from leasehold.env import from_micros
@@ -33,6 +40,16 @@ class Histories:
         # Of a job whose history was dropped, attempt records may be left.
         return next((row.worker for row in job.attempt_rows if row.version == version), None)
 
+    def settled_under(self, job: Record, version: int) -> Settled | None:
+        kept = (row for row in job.attempt_rows if row.version == version)
+        attempt = next(kept, None)
+        # The record of an attempt that was taken from its holder has the expiry of its lease.
+        if attempt is None or attempt.outcome is None or attempt.expires_at is not None:
+            return None
+        ends = (row for row in job.history if row[1] is attempt.outcome and row[5] == version)
+        _, event, _, after, _, _, attempts, _ = next(ends)
+        return Settled(job.id, version, event, after, attempts)
+
     def tell(
         self,
         job: Record,
@@ -47,6 +64,11 @@ class Histories:
 def refuse(state: State, job_id: str, version: int) -> LeaseLostError:
     """Refuse a stale holder, and tell the job's history."""
     return fence.refuse(Histories(state), job_id, version)
+
+
+def settle_stale(state: State, settlement: Settlement) -> Settled | LeaseLostError:
+    """Refuse a settlement whose lease is over, or answer one that was accepted before."""
+    return fence.settle_stale(Histories(state), settlement)
 
 
 def renew(state: State, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:

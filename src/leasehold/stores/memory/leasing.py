@@ -29,7 +29,7 @@ def exchange(
     settled = [settle(state, settlement, now) for settlement in settlements]
     if request is None:
         return Exchange(settled, [], settings_generation=generation, at=now)
-    if request.consumer is not None and request.limit > 0:
+    if request.consumer is not None:
         note_consumer(state, request)
     # First, since what was settled and what is due may make others available.
     if state.links.ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -44,6 +45,9 @@ class Holdings(Histories):
 
     def set_allowance(self, job: Record, allowance: int) -> None:
         job.allowance = allowance
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        self._state.note_action(actor, action, detail, count)
 
     def take_back(self, job: Record, decision: Decision) -> Settled:
         return end_attempt(self._state, job, decision, checkpoint=True)

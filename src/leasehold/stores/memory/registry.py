@@ -27,17 +27,24 @@ def leave(state: State, worker: str) -> None:
 
 
 def note_consumer(state: State, request: LeaseRequest) -> None:
-    """Enter whoever leases as a consumer, or note that it still is one."""
-    assert request.consumer is not None
+    """Enter whoever leases as a consumer, or note that it still is one, or is one no more."""
+    consumer = request.consumer
+    assert consumer is not None
     known = state.workers.get(request.worker)
     if known is not None and not known.is_consumer:
+        return
+    if not consumer.queues:
+        if known is not None and (known.host, known.pid) == (consumer.host, consumer.pid):
+            leave(state, request.worker)
+        return
+    if request.limit <= 0:
         return
     now = from_micros(state.now)
     state.workers[request.worker] = WorkerInfo(
         id=request.worker,
-        host=request.consumer.host,
-        pid=request.consumer.pid,
-        queues=request.consumer.queues,
+        host=consumer.host,
+        pid=consumer.pid,
+        queues=consumer.queues,
         slots=request.limit,
         started_at=now if known is None else known.started_at,
         heartbeat_at=now,

@@ -15,7 +15,7 @@ from leasehold.core.rules.decision import Decision, decide
 from leasehold.core.rules.fence import is_held
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.memory.holding import refuse
+from leasehold.stores.memory.holding import settle_stale
 from leasehold.stores.memory.lease import tell_breaker
 from leasehold.stores.memory.record import Failures, Record
 from leasehold.stores.memory.state import State
@@ -32,7 +32,7 @@ def settle(state: State, settlement: Settlement, now: datetime) -> Settled | Lea
     """Settle a job that is still held, or refuse its former holder."""
     record = state.records.get(settlement.job_id)
     if record is None or not is_held(record, settlement.version):
-        return refuse(state, settlement.job_id, settlement.version)
+        return settle_stale(state, settlement)
     outcome = within_limits(settlement.outcome, settlement.job_id)
     decision = decide(
         outcome,
@@ -91,7 +91,7 @@ def end_attempt(
     if decision.error is not None and decision.status is not CANCELLED:
         failed = FailedAttempt(record.draft.queue, record.draft.task, record.id, decision.error)
         failures.note(state.failures, [failed], from_micros(state.now))
-    state.worked.did(row.worker, decision.totals, state.now)
+    state.worked.did(row.worker, record.draft.queue, decision.totals, state.now)
     state.follow(record, decision)
     return Settled(
         record.id,

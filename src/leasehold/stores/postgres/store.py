@@ -69,6 +69,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
@@ -111,6 +112,9 @@ class PostgresStore(WithoutLocalVerbs):
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
+
+    def __str__(self) -> str:
+        return self._database.address.shown
 
     # -- producers ---------------------------------------------------------------------------
 
@@ -191,7 +195,13 @@ class PostgresStore(WithoutLocalVerbs):
         return sweep.sweep(self._database)
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         return self._database.write(
             lambda step: recovery.recover_one(
@@ -200,6 +210,7 @@ class PostgresStore(WithoutLocalVerbs):
                 version,
                 reset_attempts=reset_attempts,
                 reason=reason,
+                actor=actor,
             )
         )
 
@@ -491,6 +502,10 @@ class PostgresStore(WithoutLocalVerbs):
         with self._database.read() as db:
             totals = worker_totals(db, Spans(db).open_minute())
             return metrics.in_order(totals)[:limit]
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        with self._database.read() as db:
+            return lifetimes(Look(db, self._database.now(db), self._database.deaths.find(db)))
 
     # -- retention ---------------------------------------------------------------------------
 

@@ -45,6 +45,9 @@ from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
 from leasehold.testing.conformance.measuring_kinds import MeasuringKindsClauses  # noqa: E402
+from leasehold.testing.conformance.measuring_lifetimes import (  # noqa: E402
+    MeasuringLifetimesClauses,
+)
 from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
 from leasehold.testing.conformance.ordering import OrderingClauses  # noqa: E402
 from leasehold.testing.conformance.pacing import PacingClauses  # noqa: E402
@@ -64,6 +67,7 @@ from leasehold.testing.conformance.scheduling import SchedulingClauses  # noqa: 
 from leasehold.testing.conformance.scoring import ScoringClauses  # noqa: E402
 from leasehold.testing.conformance.searching import SearchingClauses  # noqa: E402
 from leasehold.testing.conformance.settling import SettlingClauses  # noqa: E402
+from leasehold.testing.conformance.settling_again import SettlingAgainClauses  # noqa: E402
 from leasehold.testing.conformance.signing import SigningClauses  # noqa: E402
 from leasehold.testing.conformance.starting import StartingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
@@ -82,6 +86,7 @@ class StoreConformance(
     RepairingClockClauses,
     SubmittingClauses,
     SettlingClauses,
+    SettlingAgainClauses,
     LeasingClauses,
     BreakingClauses,
     HoldingClauses,
@@ -112,6 +117,7 @@ class StoreConformance(
     MeasuringClauses,
     MeasuringNowClauses,
     MeasuringKindsClauses,
+    MeasuringLifetimesClauses,
     TimelineClauses,
     FailingClauses,
     TransactingClauses,

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job
-from leasehold.core.model.lease import Consumer, Lease, Renewal
+from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
+from leasehold.core.model.status import Status
 from leasehold.env import ManualClock
 from leasehold.testing.conformance.base import (
     ConformanceBase,
@@ -129,6 +130,29 @@ class ConsumingClauses(ConformanceBase):
         assert registered(store)["anna"].running == 1
         settle(store, lease, Complete())
         assert store.workers() == []
+
+    def test_wrk_6_a_consumer_that_serves_nothing_more_is_gone(self, store: Store) -> None:
+        submit(store, draft())
+        [lease] = consume(store)
+        start = store.changes().cursor
+        gone = LeaseRequest(
+            worker="anna", queues=(), limit=0, consumer=Consumer(queues=(), host="here", pid=7)
+        )
+        for _ in range(2):
+            assert store.exchange((), gone).leases == []
+            assert store.workers() == []
+        told = [each for each in store.changes(start).changes if each.kind == "worker"]
+        assert [each.name for each in told] == ["anna"]
+        assert settle(store, lease, Complete()).status is Status.COMPLETED
+
+    def test_wrk_6_the_entries_of_others_stay(self, store: Store) -> None:
+        consume(store)
+        life = store.register_worker(worker_info(store, "bert"))
+        for worker, pid in (("anna", 8), ("bert", 7), ("cora", 7)):
+            gone = Consumer(queues=(), host="here", pid=pid)
+            store.exchange((), LeaseRequest(worker=worker, queues=(), limit=0, consumer=gone))
+        assert registered(store).keys() == {"anna", "bert"}
+        life.close()
 
     # -- stuck jobs --------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.failure import SAMPLE_MAX
-from leasehold.core.model.lease import Lease, Settlement
+from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Release
 from leasehold.core.model.span import WORKERS_KEPT
 from leasehold.core.rules.failures import FAILURES_MAX
@@ -97,8 +97,11 @@ class FailingClauses(ConformanceBase):
 
     def test_met_19_a_late_settlement_counts_nowhere(self, store: Store) -> None:
         lease = fail(store, "job", fatal("no"))
-        answers = store.exchange([Settlement(lease.job_id, lease.version, fatal("no"))]).settled
-        assert isinstance(answers[0], LeaseholdError)
+        late = (fatal("no"), Complete())
+        settlements = [Settlement(lease.job_id, lease.version, each) for each in late]
+        again, refused = store.exchange(settlements).settled
+        assert isinstance(again, Settled)
+        assert isinstance(refused, LeaseholdError)
         assert [each.count for each in store.failures()] == [1]
         assert [each.failed for each in store.worker_totals()] == [1]
 

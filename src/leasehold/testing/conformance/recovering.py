@@ -225,3 +225,18 @@ class RecoveringClauses(ConformanceBase):
         other.close()
         other.close()
         assert store.workers() == []
+
+    def test_rec_7_somebody_s_order_is_an_audit_record(self, store: Store) -> None:
+        submit(store, draft("one"), draft("two"))
+        (one, two) = lease_all(store)
+        store.recover_one("one", one.version, reset_attempts=False, reason="stuck")
+        assert store.audit_log() == []
+        store.recover_one("two", two.version, reset_attempts=True, reason="stuck", actor="ann")
+        with pytest.raises(LeaseLostError):
+            store.recover_one("two", two.version, reset_attempts=True, reason="stuck", actor="ann")
+        [record] = store.audit_log()
+        assert (record.at, record.actor, record.action, record.count) == (
+            store.now(), "ann", "requeue", 1,
+        )  # fmt: skip
+        detail = {"jobs": ["two"], "worker": two.worker, "reset_attempts": True}
+        assert record.detail == detail

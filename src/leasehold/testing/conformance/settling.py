@@ -91,17 +91,21 @@ class SettlingClauses(ConformanceBase):
         )  # fmt: skip
 
     @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
-    def test_set_2_a_stale_settlement_changes_nothing(self, store: Store, outcome: Outcome) -> None:
+    def test_set_2_a_stale_settlement_changes_nothing(
+        self, store: Store, clock: ManualClock, outcome: Outcome
+    ) -> None:
         submit(store, draft())
-        first = lease_one(store, worker="first")
-        settle(store, first, Release())
-        second = lease_one(store, worker="second")
+        first = lease_one(store, worker="first", lease_seconds=10)
+        clock.advance(11)
+        store.recover()
+        second = lease_one(store, worker="second", lease_seconds=10)
         before = get(store)
         (answer,) = store.exchange([Settlement("job", first.version, outcome)]).settled
         assert type(answer) is LeaseConflictError
         assert get(store) == before
         assert events(store)[-2:] == [Event.LEASED, Event.VERSION_MISMATCH]
-        settle(store, second, Complete())
+        clock.advance(11)
+        store.recover()
         before = get(store)
         for version in (first.version, second.version, second.version + 1):
             (answer,) = store.exchange([Settlement("job", version, outcome)]).settled

@@ -53,6 +53,7 @@ from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
+from leasehold.core.rules.lifetime import QueueLifetime
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.errors import (
@@ -177,7 +178,13 @@ class Channel:
         return self._call("recover")  # type: ignore[no-any-return]
 
     def recover_one(
-        self, job_id: str, version: int, *, reset_attempts: bool, reason: str
+        self,
+        job_id: str,
+        version: int,
+        *,
+        reset_attempts: bool,
+        reason: str,
+        actor: str | None = None,
     ) -> Settled:
         return self._call(  # type: ignore[no-any-return]
             "recover_one",
@@ -185,6 +192,7 @@ class Channel:
             version=version,
             reset_attempts=reset_attempts,
             reason=reason,
+            actor=actor,
         )
 
     def stuck(
@@ -277,6 +285,9 @@ class Channel:
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         return self._world.store.worker_totals(limit=limit)
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        return self._world.store.lifetimes()
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._world.store.graph(job_ids)

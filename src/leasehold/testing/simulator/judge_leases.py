@@ -233,6 +233,7 @@ def judge_recover_one(
     version: int,
     reset_attempts: bool,
     reason: str,  # noqa: ARG001 - as above.
+    actor: str | None = None,  # noqa: ARG001 - as above.
 ) -> None:
     job = held(model, job_id, version)
     if job is None:

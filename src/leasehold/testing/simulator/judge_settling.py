@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
@@ -19,9 +21,14 @@ ROUNDING: Final = timedelta(microseconds=2)
 def judge_settlement(
     model: Model, settlement: Settlement, answer: Settled | LeaseLostError
 ) -> None:
-    job = held(model, settlement.job_id, settlement.version)
+    key = (settlement.job_id, settlement.version)
+    job = held(model, *key)
     if job is None:
-        judge_refusal(model, settlement.job_id, settlement.version, answer)
+        before = model.settled.get(key)
+        if before is not None and key[0] in model.jobs and _is_alike(settlement.outcome, *before):
+            _judge_repeated(model, settlement, before[1], answer)
+        else:
+            judge_refusal(model, *key, answer)
         return
     if not isinstance(answer, Settled):
         raise broken("S5", job.id, f"the holder of the current lease was refused: {answer}")
@@ -45,7 +52,27 @@ def judge_settlement(
     if event in (Event.FAILED, Event.DEAD):
         model.totals["failed"] += 1
         model.totals["retried"] += event is Event.FAILED
+    model.settled[key] = (settlement.outcome, answer)
     model.move(job, event, status)
+
+
+def _is_alike(outcome: Outcome, said: Outcome, answered: Settled) -> bool:
+    """Whether an outcome may have led where one that was said before has led."""
+    if answered.status is Status.CANCELLED:
+        return not isinstance(outcome, Complete)
+    return type(outcome) is type(said)
+
+
+def _judge_repeated(
+    model: Model, settlement: Settlement, first: Settled, answer: Settled | LeaseLostError
+) -> None:
+    """A settlement that was accepted before is answered as it was then."""
+    if not isinstance(answer, Settled):
+        raise broken("S5", settlement.job_id, f"it was {first} before, and now {answer!r}")
+    alike = msgspec.structs.replace(answer, run_at=first.run_at) == first
+    if not alike or answer.run_at not in (first.run_at, None):
+        raise broken("S2", settlement.job_id, f"it was {first} before, and now {answer}")
+    model.seen["settled again"] += 1
 
 
 def _verdict(

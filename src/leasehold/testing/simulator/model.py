@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from leasehold.core.model.job import Draft
-from leasehold.core.model.lease import StuckJob
+from leasehold.core.model.lease import Settled, StuckJob
+from leasehold.core.model.outcome import Outcome
 from leasehold.core.model.status import Event, Status
 
 KEY_WINDOW = timedelta(hours=24)
@@ -136,6 +137,8 @@ class Model:
     jobs: dict[str, ModelJob] = field(default_factory=dict)
     granted: dict[str, int] = field(default_factory=dict)
     """The highest lease version of each id; it outlives the job."""
+    settled: dict[tuple[str, int], tuple[Outcome, Settled]] = field(default_factory=dict)
+    """By job and version, what holders said that counted, and what they were answered."""
     keys: dict[tuple[str, str], KnownKey] = field(default_factory=dict)
     discarded: set[str] = field(default_factory=set)
     totals: Counter[str] = field(default_factory=Counter)
@@ -164,6 +167,7 @@ class Model:
         )
         if draft.id in self.granted:
             self.seen["id used again after discard"] += 1
+            self.settled = {key: each for key, each in self.settled.items() if key[0] != draft.id}
         self.jobs[draft.id] = job
         self.discarded.discard(draft.id)
         self.totals["submitted"] += 1

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from leasehold.core.model.joblog import LogLine
-from leasehold.core.model.lease import Lease
+from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.status import Event
 from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS
 from leasehold.testing.soak.calls import REPEAT, Call
@@ -101,6 +101,8 @@ class Book:
     """By queue, and by queue and key: when jobs were leased under a start rate."""
     breakers: dict[tuple[str, str], Held] = field(default_factory=lambda: defaultdict(Held))
     kept: dict[tuple[str, int], Kept] = field(default_factory=dict)
+    settled: dict[tuple[str, int], tuple[Settlement, Settled]] = field(default_factory=dict)
+    """By job and version, the settlements that were accepted, and their answers."""
     ticks: set[tuple[str, str]] = field(default_factory=set)
     """Schedules and ticks whose jobs were submitted."""
     lines: dict[str, list[LogLine]] = field(default_factory=dict)

@@ -85,10 +85,10 @@ def _exchange(
 ) -> Exchange:
     settled = settle.settle(step, settlements) if settlements else []
     generation, at = step.settings.generation, from_micros(step.now)
+    if request is not None and request.consumer is not None:
+        note_consumer(step, request)
     if request is None or request.limit <= 0:
         return Exchange(settled, [], settings_generation=generation, at=at)
-    if request.consumer is not None:
-        note_consumer(step, request)
     # First, since what was settled and what is due may make others available.
     dependents.resolve(step)
     tick = step.found.next_tick

@@ -18,7 +18,7 @@ from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing import lease, parking
+from leasehold.stores.postgres.leasing import lease, parking, people
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Held
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
@@ -111,6 +111,9 @@ class Holdings(Histories):
 
     def set_allowance(self, job: HeldRow, allowance: int) -> None:
         self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        people.audit(self._step, actor, action, count, detail)
 
     def take_back(self, job: HeldRow, decision: Decision) -> Settled:
         step = self._step

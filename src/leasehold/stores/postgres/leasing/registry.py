@@ -20,6 +20,11 @@ ADD: Final = """
         life = excluded.life, is_consumer = false
 """
 FORGET_WORKERS: Final = "DELETE FROM worker WHERE id = ANY($1)"
+# Guard: the entry is that consumer's own, and not one of its successor under the same name.
+FORGET_CONSUMER: Final = """
+    DELETE FROM worker WHERE id = $1 AND is_consumer
+        AND host IS NOT DISTINCT FROM $2 AND pid IS NOT DISTINCT FROM $3
+"""
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """
     INSERT INTO worker VALUES ($1, $2, $3, $4, $5, $6, $6, 0, true)
@@ -52,9 +57,14 @@ def register(database: Database, info: WorkerInfo) -> SessionLife:
 
 
 def note_consumer(step: Step, request: LeaseRequest) -> None:
-    """Enter whoever leases as a consumer, or note that it still is one."""
+    """Enter whoever leases as a consumer, or note that it still is one, or is one no more."""
     consumer = request.consumer
     assert consumer is not None
+    if not consumer.queues:
+        step.execute(FORGET_CONSUMER, (request.worker, consumer.host, consumer.pid))
+        return
+    if request.limit <= 0:
+        return
     queues = msgspec.json.encode(consumer.queues).decode()
     row = (request.worker, consumer.host, consumer.pid, queues, request.limit)
     step.execute(NOTE_CONSUMER, (*row, step.now))

@@ -16,7 +16,7 @@ from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import breakers, parking
 from leasehold.stores.postgres.leasing.ends import HELD, Ends, Held
-from leasehold.stores.postgres.leasing.state import refuse
+from leasehold.stores.postgres.leasing.state import settle_stale
 from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of, retry_of
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
@@ -73,9 +73,9 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
     ends = Ends(step)
     answers: list[Settled | LeaseLostError] = []
     for settlement in settlements:
-        job_id, version = settlement.job_id, settlement.version
+        job_id = settlement.job_id
         if job_id not in found:
-            answers.append(refuse(step, job_id, version))
+            answers.append(settle_stale(step, settlement))
             continue
         terms, held = found[job_id]
         outcome = within_limits(settlement.outcome, job_id)

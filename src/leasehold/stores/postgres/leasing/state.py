@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.status import TERMINAL, Event, Status
 from leasehold.core.rules import fence
 from leasehold.core.rules.decision import end_of_waiting
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import ready
-from leasehold.stores.postgres.schema.codes import EVENT_CODE, STATUS_CODE, STATUS_OF
+from leasehold.stores.postgres.schema.codes import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting import inheritance
@@ -84,6 +85,11 @@ INSERT_FINISHED: Final = f"""
 }
 """  # noqa: S608  # our own names
 
+# The record of an attempt that was taken from its holder has the expiry of its lease.
+SETTLED_UNDER: Final = """
+    SELECT outcome, after, attempts FROM attempt
+    WHERE seq = $1 AND version = $2 AND expires_at IS NULL
+"""
 _COUNT_EVENT: Final = {
     "running": "UPDATE running SET events = events + 1 WHERE seq = $1",
     "waiting": "UPDATE waiting SET events = events + 1 WHERE seq = $1",
@@ -139,6 +145,12 @@ class Histories:
         row: Any = self._step.execute(HOLDER_UNDER, (job.seq, version)).fetchone()
         return None if row is None else row[0]
 
+    def settled_under(self, job: JobState, version: int) -> Settled | None:
+        row: Any = self._step.execute(SETTLED_UNDER, (job.seq, version)).fetchone()
+        if row is None:
+            return None
+        return Settled(job.id, version, EVENT_OF[row[0]], STATUS_OF[row[1]], row[2])
+
     def tell(
         self,
         job: JobState,
@@ -164,6 +176,12 @@ def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
     # The job is in somebody else's hands, who may just now write to its history too.
     step.must_be_alone()
     return fence.refuse(Histories(step), job_id, version)
+
+
+def settle_stale(step: Step, settlement: Settlement) -> Settled | LeaseLostError:
+    """Refuse a settlement whose lease is over, or answer one that was accepted before."""
+    step.must_be_alone()
+    return fence.settle_stale(Histories(step), settlement)
 
 
 # -- ends --------------------------------------------------------------------------------------

@@ -150,6 +150,9 @@ class Holdings(Histories):
     def set_allowance(self, job: HeldRow, allowance: int) -> None:
         self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
 
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
+        self._step.audit(actor, action, count, detail)
+
     def take_back(self, job: HeldRow, decision: Decision) -> Settled:
         step = self._step
         row: Any = step.execute(END_LEASE, (job.seq, job.version)).fetchone()

@@ -14,6 +14,10 @@ from leasehold.stores.sqlite.writing.step import Step
 
 ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 0)"
 FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ?"
+# Guard: the entry is that consumer's own, and not one of its successor under the same name.
+FORGET_CONSUMER: Final = """
+    DELETE FROM worker WHERE id = ? AND is_consumer AND host IS ? AND pid IS ?
+"""
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """
     INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 1)
@@ -44,9 +48,14 @@ def register_worker(database: Database, info: WorkerInfo) -> LockedLife:
 
 
 def note_consumer(step: Step, request: LeaseRequest) -> None:
-    """Enter whoever leases as a consumer, or note that it still is one."""
+    """Enter whoever leases as a consumer, or note that it still is one, or is one no more."""
     consumer = request.consumer
     assert consumer is not None
+    if not consumer.queues:
+        step.execute(FORGET_CONSUMER, (request.worker, consumer.host, consumer.pid))
+        return
+    if request.limit <= 0:
+        return
     queues = msgspec.json.encode(consumer.queues).decode()
     row = (request.worker, consumer.host, consumer.pid, queues, request.limit)
     step.execute(NOTE_CONSUMER, (*row, step.now, step.now))

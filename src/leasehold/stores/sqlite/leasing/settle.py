@@ -27,7 +27,7 @@ from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import parking, queue_limits
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
 from leasehold.stores.sqlite.leasing.registry import note_consumer
-from leasehold.stores.sqlite.leasing.state import refuse
+from leasehold.stores.sqlite.leasing.state import settle_stale
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import fire_due, shelf
 from leasehold.stores.sqlite.schema.rows import UNREADABLE, problem_of, retry_of
@@ -79,10 +79,10 @@ def settle(
     ends = Ends(step)
     end = ends.add
     answers: list[Settled | LeaseLostError] = []
-    for settlement, (seq, version) in zip(settlements, keys, strict=True):
+    for settlement, (seq, _) in zip(settlements, keys, strict=True):
         job_id, held = settlement.job_id, leases.get(seq)
         if held is None:
-            answers.append(refuse(step, job_id, version))
+            answers.append(settle_stale(step, settlement))
             continue
         outcome = within_limits(settlement.outcome, job_id)
         if isinstance(outcome, Complete):
@@ -185,10 +185,10 @@ def _exchange(
 ) -> tuple[Exchange, list[tuple[int, int]]]:
     settled = settle(step, settlements, database.known_leases) if settlements else []
     generation, at = step.settings.generation, from_micros(step.now)
+    if request is not None and request.consumer is not None:
+        note_consumer(step, request)
     if request is None or request.limit <= 0:
         return Exchange(settled, [], settings_generation=generation, at=at), []
-    if request.consumer is not None:
-        note_consumer(step, request)
     # First, since what was settled and what is due may make others available.
     dependents.resolve(step)
     _, tick = fire_due(shelf(database, step))

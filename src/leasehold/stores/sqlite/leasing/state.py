@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.status import TERMINAL, Event, Status
 from leasehold.core.rules import fence
 from leasehold.core.rules.decision import Decision, end_of_waiting
@@ -16,6 +17,7 @@ from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.schema.rows import (
     ENDED_STATUS,
     EVENT_CODE,
+    EVENT_OF,
     MOMENT_MAX,
     STATUS_CODE,
     STATUS_OF,
@@ -73,6 +75,11 @@ HOLDER_UNDER: Final = f"""
         WHERE seq = ?1 AND version = ?2 AND event = {EVENT_CODE[Event.LEASED]}
     LIMIT 1
 """  # noqa: S608  # our own number
+# The record of an attempt that was taken from its holder has the expiry of its lease.
+SETTLED_UNDER: Final = f"""
+    SELECT outcome, after, {whole("attempts")} FROM attempt
+    WHERE seq = ? AND version = ? AND expires_at IS NULL
+"""  # noqa: S608  # our own names
 INSERT_FINISHED: Final = f"INSERT INTO finished VALUES ({', '.join('?' * 11)})"  # noqa: S608  # placeholders
 
 _COUNT_EVENT: Final = {
@@ -130,6 +137,12 @@ class Histories:
         row: Any = self._step.execute(HOLDER_UNDER, (job.seq, version)).fetchone()
         return None if row is None else row[0]
 
+    def settled_under(self, job: JobState, version: int) -> Settled | None:
+        row: Any = self._step.execute(SETTLED_UNDER, (job.seq, version)).fetchone()
+        if row is None or row[0] not in EVENT_OF or row[1] not in STATUS_OF:
+            return None
+        return Settled(job.id, version, EVENT_OF[row[0]], STATUS_OF[row[1]], row[2])
+
     def tell(
         self,
         job: JobState,
@@ -153,6 +166,11 @@ class Histories:
 def refuse(step: Step, job_id: str, version: int) -> LeaseLostError:
     """Refuse a stale holder, and tell the job's history."""
     return fence.refuse(Histories(step), job_id, version)
+
+
+def settle_stale(step: Step, settlement: Settlement) -> Settled | LeaseLostError:
+    """Refuse a settlement whose lease is over, or answer one that was accepted before."""
+    return fence.settle_stale(Histories(step), settlement)
 
 
 # -- ends --------------------------------------------------------------------------------------

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from leasehold.core.model.lease import Settled
 from leasehold.core.model.outcome import Fail
 from leasehold.core.model.status import Event
 from leasehold.testing.soak.rules.base import Step, rule
-from leasehold.testing.soak.rules.settling import settlements_of
+from leasehold.testing.soak.rules.settling import accepted
 
 
 @rule("MET-5")
@@ -25,8 +24,7 @@ def what_happens_is_counted_once(step: Step) -> int:
     happened = Counter(event.event for event in step.events)
     failed = sum(
         isinstance(settlement.outcome, Fail) and answer.event in (Event.FAILED, Event.DEAD)
-        for settlement, answer in settlements_of(step)
-        if isinstance(answer, Settled)
+        for settlement, answer in accepted(step)
     )
     expected = {
         "submitted": happened[Event.CREATED],

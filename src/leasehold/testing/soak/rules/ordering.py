@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leasehold.core.model.job import HistoryEvent, Job
-from leasehold.core.model.lease import Settled
 from leasehold.core.model.outcome import Cancel, Fail
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.filter_orders import CancelAll
 from leasehold.errors import InvalidJobError, InvalidTransitionError, JobNotFoundError
 from leasehold.testing.soak.rules.base import Step, rule
 from leasehold.testing.soak.rules.leasing import is_late
-from leasehold.testing.soak.rules.settling import settlements_of
+from leasehold.testing.soak.rules.settling import accepted
 
 WAITING = (Status.PENDING, Status.SCHEDULED, Status.FAILED, Status.BLOCKED)
 ENDED_BADLY = (Status.DEAD, Status.CANCELLED)
@@ -201,8 +200,7 @@ def _is_by_its_holder(step: Step, event: HistoryEvent) -> bool:
     kind = Cancel if event.event is Event.CANCELLED else Fail
     return any(
         settlement.job_id == event.job_id and isinstance(settlement.outcome, kind)
-        for settlement, answer in settlements_of(step)
-        if isinstance(answer, Settled)
+        for settlement, _ in accepted(step)
     )
 
 

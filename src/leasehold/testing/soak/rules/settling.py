@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 
+import msgspec
+
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Exchange, Renewed, Settled, Settlement
 from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
@@ -34,6 +36,16 @@ def settlements_of(step: Step) -> list[tuple[Settlement, Settled | LeaseLostErro
     if step.method == COMPLETE_WITHIN and step.answer not in (None, STALE):
         return [(step.call.get("settlement"), step.answer)]
     return []
+
+
+def accepted(step: Step) -> list[tuple[Settlement, Settled]]:
+    """Those that counted, with their answers: the first of each holder."""
+    found: dict[tuple[str, int], tuple[Settlement, Settled]] = {}
+    for settlement, answer in settlements_of(step):
+        key = (settlement.job_id, settlement.version)
+        if isinstance(answer, Settled) and holder_of(step.before, *key) is not None:
+            found.setdefault(key, (settlement, answer))
+    return list(found.values())
 
 
 def holder_of(snapshot: Snapshot, job_id: str, version: int) -> Job | None:
@@ -116,12 +128,43 @@ def backoff(policy: RetryPolicy | None, attempt: int) -> tuple[float, float]:
 @rule("SET-2")
 def a_stale_holder_is_refused(step: Step) -> int:
     met, done = 0, set[tuple[str, int]]()
+    for said in accepted(step):
+        step.book.settled[said[0].job_id, said[0].version] = said
     for settlement, answer in settlements_of(step):
         key = (settlement.job_id, settlement.version)
         if holder_of(step.before, *key) is not None and key not in done:
             done.add(key)
+        elif not _may_be_repeated(step, settlement):
+            check_refusal(step, settlement.job_id, answer, settled=key in done)
+            met += 1
+    return met
+
+
+def _may_be_repeated(step: Step, settlement: Settlement) -> bool:
+    """Whether the holder said the same before; what is like it is left to the other rule."""
+    before = step.book.settled.get((settlement.job_id, settlement.version))
+    if before is None:
+        return False
+    said, answered = before
+    cancelled = answered.status is Status.CANCELLED and not isinstance(settlement.outcome, Complete)
+    return cancelled or type(said.outcome) is type(settlement.outcome)
+
+
+@rule("SET-7")
+def a_repeated_settlement_is_answered_as_the_first_time(step: Step) -> int:
+    met = 0
+    for settlement, answer in settlements_of(step):
+        key = (settlement.job_id, settlement.version)
+        if holder_of(step.before, *key) is not None or not _may_be_repeated(step, settlement):
             continue
-        check_refusal(step, settlement.job_id, answer, settled=key in done)
+        if not any(each.lease_version == key[1] for each in step.store.attempts(key[0])):
+            check_refusal(step, settlement.job_id, answer)
+            continue
+        _, first = step.book.settled[key]
+        assert isinstance(answer, Settled), f"{settlement} was {first}, and now {answer!r}"
+        again = msgspec.structs.replace(answer, run_at=first.run_at)
+        assert again == first, f"{settlement} was {first}, and now {answer}"
+        assert answer.run_at in (first.run_at, None), f"it was {first}, and now {answer}"
         met += 1
     return met
 

@@ -115,6 +115,7 @@ def recover_one(scene: Scene) -> Call | None:
         version=held.version,
         reset_attempts=scene.luck(0.5),
         reason="stuck",
+        actor=scene.random.choice((None, "ada")),
     )
 
 

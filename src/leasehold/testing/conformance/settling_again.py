@@ -1,0 +1,163 @@
+"""SET-7: a settlement that is sent again, because the reply to the first one was lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.core.contract.store import Store
+from leasehold.core.model.lease import Lease, LeaseRequest, Settled, Settlement
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import Cancel, Complete, Outcome, Release, Snooze
+from leasehold.core.model.status import Event, Status
+from leasehold.env import ManualClock
+from leasehold.errors import LeaseConflictError, LeaseLostError
+from leasehold.testing.conformance.base import (
+    FAILURE,
+    FATAL,
+    RETRY_SECONDS,
+    ConformanceBase,
+    draft,
+    events,
+    get,
+    lease_all,
+    lease_one,
+    settle,
+    submit,
+)
+
+OUTCOMES: list[Outcome] = [
+    Complete(b"1"), FAILURE, FATAL, Snooze(1), Release(), Release(1), Cancel("enough"),
+]  # fmt: skip
+
+
+def again(store: Store, lease: Lease, outcome: Outcome) -> Settled | LeaseLostError:
+    (answer,) = store.exchange([Settlement(lease.job_id, lease.version, outcome)]).settled
+    return answer
+
+
+class SettlingAgainClauses(ConformanceBase):
+    @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
+    def test_set_7_it_is_answered_as_the_first_time(self, store: Store, outcome: Outcome) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        first = settle(store, lease, outcome)
+        job, happened, stats = get(store), events(store), store.stats()
+        for _ in range(2):
+            assert again(store, lease, outcome) == first
+        assert (get(store), events(store), store.stats()) == (job, happened, stats)
+        assert len(store.attempts("job")) == 1
+
+    def test_set_7_also_within_one_exchange(self, store: Store) -> None:
+        submit(store, draft("one"), draft("two"))
+        (one, two) = lease_all(store)
+        settlements = [Settlement(each.job_id, each.version, Complete()) for each in (one, two)]
+        answers = store.exchange([*settlements, *settlements]).settled
+        assert answers[:2] == answers[2:]
+        assert all(isinstance(each, Settled) for each in answers)
+        assert store.stats().completed == 2
+
+    @pytest.mark.parametrize("outcome", [FAILURE, Snooze(RETRY_SECONDS), Release()], ids=repr)
+    def test_set_7_also_when_the_job_has_moved_on(
+        self, store: Store, clock: ManualClock, outcome: Outcome
+    ) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        first = settle(store, lease, outcome)
+        clock.advance(RETRY_SECONDS)
+        second = lease_one(store, worker="second")
+        answer = again(store, lease, outcome)
+        assert isinstance(answer, Settled)
+        assert (answer.event, answer.status, answer.attempts) == (
+            first.event, first.status, first.attempts,
+        )  # fmt: skip
+        # It does not wait any more.
+        assert answer.run_at is None
+        assert Event.VERSION_MISMATCH not in events(store)
+        assert settle(store, second, Complete()).status is Status.COMPLETED
+
+    def test_set_7_also_when_somebody_replayed_the_job(self, store: Store) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        first = settle(store, lease, FATAL)
+        store.replay(["job"], reset_attempts=True, actor="ann")
+        assert again(store, lease, FATAL) == first
+        assert get(store).status is Status.PENDING
+
+    @pytest.mark.parametrize("outcome", [FAILURE, Snooze(1), Release(), Cancel()], ids=repr)
+    def test_set_7_also_when_it_ended_by_a_cancel_request(
+        self, store: Store, outcome: Outcome
+    ) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        store.cancel(["job"], reason="no need", actor="ann")
+        first = settle(store, lease, outcome)
+        assert first.status is Status.CANCELLED
+        assert again(store, lease, outcome) == first
+
+    def test_set_7_also_a_result_over_the_limit(self, store: Store) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        outcome = Complete(b'"' + b"x" * PAYLOAD_BYTES_MAX + b'"')
+        assert again(store, lease, outcome) == again(store, lease, outcome)
+        assert get(store).status is Status.DEAD
+
+    @pytest.mark.parametrize("first", OUTCOMES[:-1], ids=repr)
+    def test_set_7_another_kind_of_outcome_is_refused(self, store: Store, first: Outcome) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        settle(store, lease, first)
+        before, others = get(store), [each for each in OUTCOMES if type(each) is not type(first)]
+        for other in others:
+            assert type(again(store, lease, other)) is LeaseLostError
+        assert get(store) == before
+        assert events(store).count(Event.VERSION_MISMATCH) == len(others)
+
+    def test_set_7_nothing_but_complete_differs_from_an_end_as_cancelled(
+        self, store: Store
+    ) -> None:
+        submit(store, draft())
+        lease = lease_one(store)
+        first = settle(store, lease, Cancel("enough"))
+        assert type(again(store, lease, Complete())) is LeaseLostError
+        assert again(store, lease, FAILURE) == first
+
+    @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
+    def test_set_7_a_lease_that_was_taken_back_was_never_settled(
+        self, store: Store, clock: ManualClock, outcome: Outcome
+    ) -> None:
+        submit(store, draft("back"), draft("dead", max_retries=0), draft("cancelled"))
+        leases = lease_all(store, lease_seconds=10)
+        store.cancel(["cancelled"], reason="no need", actor="ann")
+        clock.advance(11)
+        store.recover()
+        for lease in leases:
+            assert type(again(store, lease, outcome)) is LeaseLostError
+            assert events(store, lease.job_id)[-1] is Event.VERSION_MISMATCH
+        assert [get(store, each.job_id).status for each in leases] == [
+            Status.PENDING, Status.DEAD, Status.CANCELLED,
+        ]  # fmt: skip
+
+    def test_set_7_the_other_settlements_and_the_leases_count(self, store: Store) -> None:
+        submit(store, draft("one"), draft("two"), draft("three"))
+        (one, two) = lease_all(store, limit=2)
+        first = settle(store, one, Complete())
+        exchange = store.exchange(
+            [Settlement("one", one.version, Complete()), Settlement("two", two.version, FATAL)],
+            LeaseRequest(worker="worker"),
+        )
+        repeated, settled = exchange.settled
+        assert repeated == first
+        assert isinstance(settled, Settled)
+        assert settled.status is Status.DEAD
+        assert [lease.job_id for lease in exchange.leases] == ["three"]
+
+    def test_set_7_only_settlements(self, store: Store) -> None:
+        submit(store, draft())
+        first = lease_one(store)
+        settle(store, first, Release())
+        second = lease_one(store, worker="second")
+        with pytest.raises(LeaseConflictError):
+            store.report_progress("job", first.version, b"{}")
+        settle(store, second, Complete())
+        with pytest.raises(LeaseLostError):
+            store.append_log("job", second.version, [])
