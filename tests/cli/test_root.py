@@ -103,3 +103,9 @@ def test_who_has_read_enough_of_the_output_is_not_told_off(shell: Shell) -> None
         check=False,
     )
     assert (done.stdout, done.stderr) == ("{", "")
+
+
+def test_a_mistyped_command_is_guessed(shell: Shell) -> None:
+    done = run_here(shell, "wroker", "start")
+    assert done.code == Exit.USAGE
+    assert "Did you mean 'worker'?" in done.err
