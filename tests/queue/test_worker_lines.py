@@ -98,7 +98,7 @@ def test_thousands_of_jobs_have_a_few_lines_and_a_sum(caplog: pytest.LogCaptureF
     clock = ManualClock()
     lines = JobLines(Env(clock))
     told: list[Lease] = []
-    with caplog.at_level(logging.INFO, "leasehold.jobs"):
+    with caplog.at_level(logging.INFO, "leasehold.worker.joblines"):
         hooks = lines.before(Hooks(on_start=told.append))
         lease = WatchedRun(TaskDefinition("work", print, CallCodec(print)), b"[]").lease
         assert hooks.on_start is not None
@@ -117,7 +117,7 @@ def test_thousands_of_jobs_have_a_few_lines_and_a_sum(caplog: pytest.LogCaptureF
 
 def test_lines_that_nobody_reads_cost_nothing(caplog: pytest.LogCaptureFixture) -> None:
     hooks = Hooks()
-    with caplog.at_level(logging.WARNING, "leasehold.jobs"):
+    with caplog.at_level(logging.WARNING, "leasehold.worker.joblines"):
         assert JobLines(Env()).before(hooks) is hooks
 
 

@@ -12,7 +12,7 @@ from leasehold.env import Env
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.safelog import safe_logger
 
-logger = safe_logger("leasehold.jobs")
+logger = safe_logger("leasehold.worker.joblines")
 
 LINES_PER_SECOND_MAX: Final = 50
 

@@ -188,7 +188,7 @@ def _differences(known: QueueRule, wanted: QueueConfig) -> str:
     """Which rules of a queue are others than wanted, and who changed them last."""
     now = msgspec.structs.asdict(known.config)
     told = ", ".join(
-        f"{name} is {now[name]!r}, not {value!r}"
+        f"{name} is {_told(now[name])}, not {_told(value)}"
         for name, value in msgspec.structs.asdict(wanted).items()
         if now[name] != value
     )
@@ -196,6 +196,16 @@ def _differences(known: QueueRule, wanted: QueueConfig) -> str:
         return told
     at = known.changed_at.isoformat(timespec="seconds")
     return f"{told} (last changed by {known.changed_by} at {at})"
+
+
+def _told(value: object) -> str:
+    """A rule's value in the same words on every store, whichever kind of number it keeps."""
+    plain = msgspec.to_builtins(value)
+    if isinstance(plain, dict):
+        return ", ".join(f"{name} {_told(each)}" for name, each in plain.items())
+    if isinstance(plain, list | tuple):
+        return "/".join(map(_told, plain))
+    return str(int(plain)) if isinstance(plain, float) and plain.is_integer() else str(plain)
 
 
 def _signed(book: QueueBook[J], rule: QueueRule, actor: str) -> QueueRule:
