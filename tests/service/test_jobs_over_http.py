@@ -329,3 +329,17 @@ def test_a_wrong_address_is_told_where_to_look(memory_service: Service) -> None:
         answer = client.get(path)
         assert answer.status_code == 404
         assert "/api/v1/openapi.json" in answer.json()["detail"]
+
+
+def test_an_error_of_any_size_is_kept_within_bounds(service: Service) -> None:
+    client = service.client("producer", "consumer")
+    job_id = submit(client)
+    error = {"type": "T" * 10_000, "message": "m" * 1_000_000, "traceback": "t" * 1_000_000}
+    failed = client.post(f"{JOBS}/{job_id}/fail", json={**proof(lease(client)), "error": error})
+    assert failed.is_success
+    job = service.store.get(job_id)
+    assert job is not None
+    assert job.error is not None
+    assert (len(job.error.type), len(job.error.message)) == (4096, 4096)
+    assert job.error.traceback is not None
+    assert len(job.error.traceback) < 17_000

@@ -80,6 +80,19 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
                 "only"
             )
 
+    def check_hands_on(self, *, commands: bool) -> None:
+        """Refuse to make a token that may do more than its maker, or outlives their right to."""
+        if self.digest is None:
+            raise ForbiddenError(
+                "a token is made on the command line (`queuectl token create`), or by who shows "
+                "the token of an admin"
+            )
+        if commands and not self.commands:
+            raise ForbiddenError(
+                f"token {self.name!r} may not submit command jobs, so it cannot let others: create "
+                "this one on the command line, with --commands"
+            )
+
     def check_task(self, task: str) -> None:
         """Refuse command jobs from who may not submit them: they run any program."""
         if task == COMMAND_TASK and not self.commands:

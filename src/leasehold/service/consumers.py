@@ -34,6 +34,7 @@ from leasehold.service.caller import Caller
 from leasehold.service.new_job import Moment, Name
 from leasehold.service.operation import Answer, Request, operation
 from leasehold.service.producers import WAIT_SECONDS, WaitSeconds
+from leasehold.worker.describe import told_error
 
 LEASES_AT_ONCE_MAX: Final = 1000
 NOT_HERE_SECONDS: Final = 30.0
@@ -542,7 +543,7 @@ class Consumers(Part):
 
 
 def _failure(given: FailJob) -> Fail:
-    error = JobError(given.error.type, given.error.message, given.error.traceback)
+    error = told_error(given.error.type, given.error.message, given.error.traceback)
     return Fail(error, given.requeue, given.retry_after_seconds)
 
 

@@ -27,6 +27,8 @@ def problem(error: Exception) -> Response:
     """An error as problem+json."""
     assert isinstance(error, CodedError)
     status = 408 if isinstance(error, RequestTimeoutError) else status_of(error)
+    if status == 503:
+        logger.warning("a request was refused: %s", error)
     body = encode(problem_of(error, status))
     return Response(body, status, headers_of(error, status), "application/problem+json")
 

@@ -178,7 +178,8 @@ def serve(
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens there; raises OSError with the reason if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol told, asyncio sends each answer at once, not when the one before was heard.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host.strip("[]"), port))
