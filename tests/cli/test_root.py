@@ -9,6 +9,7 @@ import click
 import pytest
 
 from cli.conftest import Shell
+from cli.seed import run_here
 from leasehold import __version__, errors
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.exits import Exit, exit_for

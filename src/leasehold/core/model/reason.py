@@ -97,8 +97,8 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
     if job.status is Status.RUNNING:
         return Reason(
             ReasonKind.RUNNING,
-            f"It is running: {job.worker} holds it since {_at(job.lease_acquired_at)}, under a lease "
-            f"until {_at(job.lease_expires_at)}.",
+            f"It is running: {job.worker} holds it since {_at(job.lease_acquired_at)}, under a "
+            f"lease until {_at(job.lease_expires_at)}.",
             {
                 "worker": job.worker,
                 "since": job.lease_acquired_at,
