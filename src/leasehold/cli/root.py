@@ -30,9 +30,10 @@ class Lazy(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             near = get_close_matches(args[0], COMMANDS, n=3)
-            if near and "Did you mean" not in error.message:
-                error.message += f" Did you mean {' or '.join(map(repr, near))}?"
-            raise
+            if not near or "Did you mean" in error.message:
+                raise
+            guess = f"{error.message} Did you mean {' or '.join(map(repr, near))}?"
+            raise click.UsageError(guess, ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
