@@ -20,7 +20,7 @@ from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan
 from leasehold.core.model.lease import Lease, Settled
 from leasehold.env import SYSTEM
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, StoreBusyError
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.stopping import StopReason
 
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _work(plan: Plan, link: socket.socket) -> int:
-    with _queue(plan) as queue:
+    with open_queue(plan) as queue:
         for module in plan.modules:
             names = queue.load_tasks(module)
             logger.info("tasks of %s: %s", module, ", ".join(names) or "none with a name")
@@ -71,6 +71,19 @@ def _work(plan: Plan, link: socket.socket) -> int:
     if reason.recycled:
         return RECYCLED
     return _CODES.get(reason, Exit.OK)
+
+
+def open_queue(plan: Plan) -> TaskQueue:
+    """Open the store; while another process keeps it locked, wait and try again.
+
+    That it takes long, on a machine with too much to do, does not mean that it cannot be opened,
+    and the crew would give up a start that only has to wait.
+    """
+    while True:
+        try:
+            return _queue(plan)
+        except StoreBusyError as error:
+            logger.warning("the worker cannot begin yet, and tries again: %s", error)
 
 
 def _queue(plan: Plan) -> TaskQueue:
