@@ -25,8 +25,9 @@ $(VENV)/bench: $(VENV)/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	@touch $@
 
-run: $(VENV)/run        ## See it work: jobs submitted, run, retried, dead-lettered, counted
+run: $(VENV)/run        ## See it work: jobs run, retried, dead-lettered, counted, and served over HTTP
 	$(BIN)/python examples/tour.py
+	$(BIN)/python examples/service.py
 
 test: lint types layers tests   ## Run every check: style, types, layering and the whole suite
 

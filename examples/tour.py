@@ -8,6 +8,7 @@ and the statistics at the end.
 from __future__ import annotations
 
 import logging
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -96,7 +97,8 @@ def main() -> None:
     problems = queue.check()
     print(f"    integrity check: {'; '.join(problems) or 'ok'}")
     queue.shutdown()
-    print(f"\nThe store is still there to look at: {store}")
+    queuectl = Path(sys.executable).with_name("queuectl")
+    print(f"\nThe store is still there to look at: {queuectl} --store {store} list")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -40,3 +41,17 @@ def test_the_day_is_told_and_drawn(simulated_day: ModuleType) -> None:
     picture = ET.fromstring(simulated_day.plot({"effective": served}))
     low = sum(each.arrival.kind == "low" for each in served)
     assert len(picture.findall("{http://www.w3.org/2000/svg}circle")) == low + 1
+
+
+def test_the_service_runs_a_job_that_was_submitted_over_http() -> None:
+    # Not on a terminal it ends by itself.
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "service.py"],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'customer 1 owes 12.50'" in done.stdout

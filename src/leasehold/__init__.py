@@ -8,6 +8,8 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from leasehold.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from leasehold.aio import AsyncJobHandle, AsyncTaskQueue, AwaitedTask
     from leasehold.core.contract.transactions import Connection
@@ -99,7 +101,6 @@ if TYPE_CHECKING:
     from leasehold.queue.workflow import Workflow, WorkflowRun, chain, group
     from leasehold.worker.context import JobContext, current_job
 
-__version__: Final = "0.1.0"
 
 __all__ = [
     # What one works with.

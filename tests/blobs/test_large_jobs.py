@@ -45,6 +45,7 @@ from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing import InlineQueue, assert_submitted, drain
+from leasehold.worker.hooks import Hooks
 from support import large_tasks
 
 MIB = 1024 * 1024
@@ -140,7 +141,7 @@ def test_many_parts_pass_to_a_child_and_back(on_disk: Callable[..., TaskQueue]) 
     queue = on_disk()
     task = queue.task(executor="process")(large_tasks.double_in_a_child)
     job = task.submit(BIG * 9)
-    worker = queue._new_worker(1, None, {})
+    worker = queue._workers.new(1, Hooks())
     worker.start()
     try:
         assert job.result(WAIT) == BIG * 18
@@ -157,7 +158,7 @@ def test_signed_pickles_may_be_large(make_queue: MakeQueue) -> None:
 def test_a_command_may_have_a_large_input(on_disk: Callable[..., TaskQueue]) -> None:
     queue = on_disk(allow_commands=True)
     job = queue.submit_command(["wc", "-c"], stdin=BIG)
-    worker = queue._new_worker(1, None, {})
+    worker = queue._workers.new(1, Hooks())
     worker.start()
     try:
         assert job.result(WAIT)["stdout_tail"].strip() == str(MIB)

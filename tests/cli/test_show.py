@@ -82,6 +82,8 @@ half done
 
 ERROR
 Nack: no such picture
+
+given up: not retried: the consumer said so
 """  # noqa: E501
     )
 

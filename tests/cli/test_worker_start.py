@@ -51,7 +51,7 @@ def test_a_store_that_stays_locked_for_long_is_waited_for(tmp_path: Path) -> Non
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
     waiting = Waiting()
-    logger = logging.getLogger("leasehold.jobs")
+    logger = logging.getLogger("leasehold.worker.joblines")
     logger.addHandler(waiting)
     opened: list[TaskQueue] = []
     plan = Plan(store_url=f"sqlite:///{tmp_path}/jobs.db?lock_timeout_seconds=0.05")

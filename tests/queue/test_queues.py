@@ -72,6 +72,25 @@ def test_bad_rules_are_refused(still: TaskQueue) -> None:
         still.create_queue("mail", max_depth=2)
 
 
+def test_a_program_may_create_its_queues_whatever_operators_have_changed(still: TaskQueue) -> None:
+    still.create_queue("mail", max_depth=1, max_concurrency=3)
+    still.update_queue("mail", max_depth=2)
+    with pytest.raises(
+        QueueExistsError, match=r"max_depth is 2, not 1 \(last changed by python at"
+    ):
+        still.create_queue("mail", max_depth=1, max_concurrency=3)
+    kept = still.create_queue("mail", if_exists="keep", max_depth=1)
+    assert (kept.config.max_depth, kept.config.max_concurrency) == (2, 3)
+    updated = still.create_queue("mail", if_exists="update", max_depth=1)
+    assert (updated.config.max_depth, updated.config.max_concurrency) == (1, None)
+    changed_at = updated.changed_at
+    again = still.create_queue("mail", if_exists="update", max_depth=1)
+    assert again.changed_at == changed_at, "nothing was changed, and nobody is named for it"
+    assert still.create_queue("new", if_exists="update", max_depth=5).config.max_depth == 5
+    with pytest.raises(InvalidQueueError, match="if_exists is 'error', 'keep' or 'update'"):
+        still.create_queue("new", if_exists="replace")  # type: ignore[arg-type]
+
+
 def test_a_job_gets_what_its_task_says_before_what_its_queue_says(still: TaskQueue) -> None:
     still.create_queue("mail", max_retries=9, lease_seconds=77)
 

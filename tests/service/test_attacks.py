@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import logging
 import socket
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from leasehold.connect import connect
+from leasehold.errors import StoreLostError
 from leasehold.service import http_request, server
 from leasehold.service.api import OPERATIONS
 from service.conftest import Service, serving
@@ -312,3 +317,70 @@ def test_answers_are_never_taken_for_pages(memory_service: Service) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert "server" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA\x01: b\r\n\r\n"],
+    ids=["no request", "control character"],
+)
+def test_what_is_no_request_is_answered_like_every_problem(
+    memory_service: Service, sent: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", memory_service.port), timeout=30) as line:
+        line.sendall(sent)
+        answer = http.client.HTTPResponse(line)
+        answer.begin()
+        with answer:
+            assert answer.status == 400
+            assert answer.getheader("content-type") == "application/problem+json"
+            assert json.load(answer)["code"] == "bad_request"
+
+
+def test_nobody_hands_on_more_than_they_may() -> None:
+    store = connect("memory://")
+    with serving(store, insecure=True) as service:
+        body = {"name": "mine", "roles": ["admin"]}
+        anybody = service.anonymous().post("/api/v1/tokens", json=body)
+        assert (anybody.status_code, anybody.json()["code"]) == (403, "forbidden")
+        admin = service.client("admin")
+        commands = admin.post("/api/v1/tokens", json={**body, "commands": True})
+        assert (commands.status_code, commands.json()["code"]) == (403, "forbidden")
+        assert admin.post("/api/v1/tokens", json=body).status_code == 201
+        trusted = service.client("admin", commands=True)
+        more = {**body, "name": "more", "commands": True}
+        assert trusted.post("/api/v1/tokens", json=more).status_code == 201
+        assert {each.name for each in store.tokens()} >= {"mine", "more"}
+    store.close()
+
+
+def test_what_is_wrong_with_the_store_is_told_to_its_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = connect(str(tmp_path / "jobs.db"), durability="normal")
+    with serving(store) as service:
+        known = service.client("producer")
+        submit(known)
+        (tmp_path / "jobs.db").rename(tmp_path / "gone.db")
+        for client in (known, service.anonymous(Authorization="Bearer lh_" + "0" * 64)):
+            answer = client.post(JOBS, json={"task": "a"})
+            assert answer.status_code == 503
+            assert "jobs.db" not in answer.text
+        ready = service.anonymous().get("/readyz")
+        assert ready.status_code == 503
+        assert "jobs.db" not in ready.text
+        assert "jobs.db" in caplog.text
+        (tmp_path / "gone.db").rename(tmp_path / "jobs.db")
+    with suppress(StoreLostError):
+        store.close()
+
+
+def test_answers_are_sent_at_once(memory_service: Service) -> None:
+    client = memory_service.client("producer")
+    submit(client)
+    lines = [
+        each.transport.get_extra_info("socket")
+        for each in memory_service.server.server_state.connections
+    ]
+    assert lines
+    assert all(line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for line in lines)

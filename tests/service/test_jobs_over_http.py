@@ -270,3 +270,76 @@ def test_admins_make_and_revoke_tokens(service: Service) -> None:
     assert client.post(JOBS, json={"task": "a"}).status_code == 401
     latest = admin.get("/api/v1/audit", params={"limit": 1}).json()["records"][0]
     assert (latest["action"], latest["actor"]) == ("revoke_token", "token:t0")
+
+
+def test_a_renewal_keeps_what_was_granted_to_whom_it_was_granted(service: Service) -> None:
+    client = service.client("producer", "consumer")
+    job_id = submit(client, lease_seconds=20)
+    held = lease(client, worker="w1")
+    for _ in range(2):
+        renewed = client.post(f"{JOBS}/{job_id}/renew", json=proof(held)).json()
+        assert renewed["granted_seconds"] == pytest.approx(20, abs=1)
+    longer = client.post(f"{JOBS}/{job_id}/renew", json={**proof(held), "lease_seconds": 90})
+    assert longer.json()["granted_seconds"] == pytest.approx(90, abs=1)
+    one = {"job_id": job_id, **proof(held)}
+    [many] = client.post("/api/v1/renewals", json={"worker": "w1", "leases": [one]}).json()[
+        "renewals"
+    ]
+    assert many["renewed"]["granted_seconds"] == pytest.approx(90, abs=1)
+    client.post(f"{JOBS}/{job_id}/complete", json=proof(held))
+    late = client.post(f"{JOBS}/{job_id}/renew", json=proof(held))
+    assert (late.status_code, late.json()["code"]) == (409, "lease_lost")
+
+
+def test_a_line_of_the_log_may_be_a_text_alone(service: Service) -> None:
+    client = service.client("producer", "consumer")
+    job_id = submit(client)
+    held = lease(client)
+    lines = ["one", {"text": "two"}, {"text": "three", "at": "2026-01-01T00:00:00Z"}]
+    assert client.post(f"{JOBS}/{job_id}/log", json={**proof(held), "lines": lines}).is_success
+    told = client.get(f"{JOBS}/{job_id}/log").json()["lines"]
+    assert [each["text"] for each in told] == ["one", "two", "three"]
+    assert told[2]["at"] == "2026-01-01T00:00:00Z"
+    assert told[0]["at"] == told[1]["at"] > told[2]["at"]
+
+
+def test_names_with_a_slash_are_names(service: Service) -> None:
+    client = service.client("admin")
+    submit(client, id="a", priority=50)
+    submit(client, id="a/priority", priority="high")
+    held = lease(client)
+    assert held["job_id"] == "a/priority"
+    changed = client.post(f"{JOBS}/a%2Fpriority", json={"priority": 1})
+    assert changed.status_code == 405
+    done = client.post(f"{JOBS}/a%2Fpriority/complete", json=proof(held))
+    assert done.json()["status"] == "completed"
+    assert client.get(f"{JOBS}/a%2Fpriority").json()["job"]["id"] == "a/priority"
+    assert client.get(f"{JOBS}/a").json()["job"]["priority"] == 50
+    client.post("/api/v1/queues", json={"queue": "q/1%", "config": {}})
+    paused = client.post("/api/v1/queues/q%2F1%25/pause", json={})
+    assert paused.is_success, paused.text
+    made = client.post("/api/v1/tokens", json={"name": "t/1", "roles": ["producer"]})
+    assert made.is_success
+    assert client.delete("/api/v1/tokens/t%2F1").is_success
+
+
+def test_a_wrong_address_is_told_where_to_look(memory_service: Service) -> None:
+    client = memory_service.client("admin")
+    for path in ("/", "/jobs", "/api/v1/job"):
+        answer = client.get(path)
+        assert answer.status_code == 404
+        assert "/api/v1/openapi.json" in answer.json()["detail"]
+
+
+def test_an_error_of_any_size_is_kept_within_bounds(service: Service) -> None:
+    client = service.client("producer", "consumer")
+    job_id = submit(client)
+    error = {"type": "T" * 10_000, "message": "m" * 1_000_000, "traceback": "t" * 1_000_000}
+    failed = client.post(f"{JOBS}/{job_id}/fail", json={**proof(lease(client)), "error": error})
+    assert failed.is_success
+    job = service.store.get(job_id)
+    assert job is not None
+    assert job.error is not None
+    assert (len(job.error.type), len(job.error.message)) == (4096, 4096)
+    assert job.error.traceback is not None
+    assert len(job.error.traceback) < 17_000

@@ -452,6 +452,7 @@ MEASURES: Final = (
     Measure("timeline", lambda scene: scene.store.timeline(["leased"], since=scene.store.now())),
     store_verb("failures"),
     store_verb("worker_totals"),
+    store_verb("lifetimes"),
     store_verb("address"),
     Measure("connect", lambda scene: scene.store.connect().close()),
     Measure("owns", lambda scene: _with_connection(scene, scene.store.owns)),

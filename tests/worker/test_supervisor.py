@@ -28,6 +28,14 @@ def test_it_finds_only_what_is_silent(silent: MoodyStore) -> None:
     assert Supervisor(silent).find_stuck(silent_seconds=140) == []
 
 
+@pytest.mark.parametrize("seconds", [-1, float("nan")])
+def test_what_is_no_time_is_refused(silent: MoodyStore, seconds: float) -> None:
+    with pytest.raises(ValueError, match="0 seconds or more"):
+        Supervisor(silent).find_stuck(silent_seconds=seconds)
+    with pytest.raises(ValueError, match="0 seconds or more"):
+        Supervisor(silent).find_stuck(running_seconds=seconds)
+
+
 def test_requeue_reports_what_it_did_and_did_not(silent: MoodyStore) -> None:
     report = Supervisor(silent).requeue()
     [requeued], [refused] = report.requeued, report.not_requeued

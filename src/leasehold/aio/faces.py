@@ -30,7 +30,6 @@ from leasehold.core.model.changes import Changes
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import (
-    DEFAULT_QUEUE,
     Attempt,
     DependencyPolicy,
     Draft,
@@ -67,7 +66,7 @@ from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike, Seconds
 from leasehold.queue.orders import Answer
-from leasehold.queue.queues import QueueOptions
+from leasehold.queue.queues import IfExists, QueueOptions
 from leasehold.queue.room import Block
 from leasehold.queue.schedules import Schedules
 from leasehold.queue.scheduling import ScheduleOptions
@@ -406,7 +405,7 @@ class AsyncQueueCalls(Awaited):
         url: str | os.PathLike[str] | Store,
         *,
         num_workers: int = 4,
-        queues: str | Sequence[str] = (DEFAULT_QUEUE,),
+        queues: str | Sequence[str] | None = None,
         poll_interval: float | None = None,
         lease_seconds: float | Literal["auto"] | None = None,
         heartbeat_interval: float | None = None,
@@ -1137,12 +1136,16 @@ class AsyncQueueCalls(Awaited):
         """Hand a leased job back, with no attempt spent; or replay a dead or cancelled one."""
         await self._call(lambda: self.queue.requeue(job, delay=delay, reason=reason))
 
-    async def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
-        """Give a new queue its rules.
+    async def create_queue(
+        self, name: str, *, if_exists: IfExists = "error", **options: Unpack[QueueOptions]
+    ) -> QueueInfo:
+        """Give a new queue its rules: `create_queue("mail", max_concurrency=5)`.
 
         See `TaskQueue.create_queue`.
         """
-        return await self._call(lambda: self.queue.create_queue(name, **options))
+        return await self._call(
+            lambda: self.queue.create_queue(name, if_exists=if_exists, **options)
+        )
 
     async def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change those rules of a queue that are named; None takes one away.

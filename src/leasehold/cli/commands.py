@@ -49,6 +49,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "stats": Entry(
         "leasehold.cli.stats", "stats", "How queues do: depth, throughput, errors, times."
     ),
+    "metrics": Entry(
+        "leasehold.cli.metrics", "metrics", "Print the store's figures as Prometheus reads them."
+    ),
     "audit": Entry("leasehold.cli.audit", "audit", "What people did, the latest first."),
     "top": Entry("leasehold.cli.top", "top", "Watch queues and workers live."),
     "sweep": Entry(

@@ -22,7 +22,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import DiscardAll, ReplayAll
-from leasehold.documents.jobs import attempt_document, letter_document, why_dead
+from leasehold.documents.jobs import attempt_document, letter_document, why_dead, why_given_up
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 
 COLUMNS = (
@@ -95,7 +95,12 @@ def show(session: Session, job_id: str) -> None:
         raise _no_letter(job)
     attempts = [attempt_document(attempt) for attempt in session.queue.attempts(job)]
     fields = full_document(session, job)
-    document = {**fields, "why": why_dead(job), "attempt_records": attempts}
+    document = {
+        **fields,
+        "why": why_dead(job),
+        "given_up": why_given_up(job),
+        "attempt_records": attempts,
+    }
     emit_one(
         session, document, show=lambda: _print_letter(session, job, fields["payload"], attempts)
     )
@@ -174,6 +179,7 @@ def _print_letter(session: Session, job: Job, payload: Any, attempts: list[dict[
             "first_failed_at": job.first_failed_at,
             "last_failed_at": job.last_failed_at,
             "why": why_dead(job),
+            "given_up": why_given_up(job),
             "metadata": job.metadata,
         }
     )

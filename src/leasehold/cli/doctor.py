@@ -12,6 +12,7 @@ from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import cell, emit
 from leasehold.cli.session import Session
+from leasehold.core.model.records import serves
 from leasehold.documents.records import document_of
 from leasehold.env import SYSTEM
 from leasehold.errors import StoreError
@@ -122,7 +123,9 @@ def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue)
     return QueueFigures(
         queue=info.name,
         pending=info.pending,
-        workers=sum(info.name in worker.queues and worker.id not in lost for worker in workers),
+        workers=sum(
+            serves(worker.queues, info.name) and worker.id not in lost for worker in workers
+        ),
         paused=info.state is QueueState.PAUSED,
         max_depth=info.config.max_depth,
         oldest_pending_seconds=lately.oldest_pending_age_seconds,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.cli.session import Session
 from leasehold.core.model.queue_config import QueueState
-from leasehold.core.model.records import at_work
+from leasehold.core.model.records import at_work, serves
 from leasehold.core.model.status import Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.queues import queue_figures
@@ -91,7 +91,7 @@ def warnings_of(overview: Overview) -> Iterator[str]:
         name, pending = queue["queue"], queue[Status.PENDING]
         if pending and queue["state"] == QueueState.PAUSED:
             yield f"queue {name!r} is paused, pending {pending:,}: `queue resume {name}`"
-        elif pending and name not in served:
+        elif pending and not serves(served, name):
             yield (
                 f"no worker serves queue {name!r}, pending {pending:,}: "
                 f"`worker start --queues {name}`"

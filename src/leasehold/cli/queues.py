@@ -29,6 +29,7 @@ from leasehold.core.model.status import WAITING, Status
 from leasehold.documents.queues import queue_document
 from leasehold.documents.records import document_of
 from leasehold.errors import QueueNotEmptyError, QueueNotFoundError
+from leasehold.queue.queues import IfExists
 
 
 def _rules(config: Document) -> Document:
@@ -95,17 +96,20 @@ def show(session: Session, name: str) -> None:
 
 @command(of=queue)
 @click.argument("name")
+@click.option("--if-exists", type=click.Choice(["error", "keep", "update"]), default="error",
+              show_default=True, help="What to do if it has other rules already.")  # fmt: skip
 @rule_options
-def create(session: Session, name: str, rules: dict[str, Any]) -> None:
+def create(session: Session, name: str, if_exists: IfExists, rules: dict[str, Any]) -> None:
     """Give a new queue its rules.
 
     A queue needs no creating to hold jobs; this is for one with rules of its own. Doing it again
-    with the same rules changes nothing, with others it is refused.
+    with the same rules changes nothing. With others it is refused, unless --if-exists says to keep
+    the rules it has, or to update them to these.
 
     \b
     Example: queuectl queue create mail --max-concurrency 5 --rate-per-second 20 --lease-seconds 2m
     """
-    session.new_queue.create_queue(name, **rules)
+    session.new_queue.create_queue(name, if_exists=if_exists, **rules)
     session.tell(f"queue {name!r} is there")
     _print(session, name)
 

@@ -144,6 +144,6 @@ def _show(session: Session, address: str) -> None:
 
 
 def _log_to_stderr() -> None:
-    from leasehold.cli.workers.loglines import log_to_stderr
+    from leasehold.worker.loglines import log_to_stderr
 
     log_to_stderr(quiet=True)

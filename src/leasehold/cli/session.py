@@ -26,7 +26,10 @@ class Session:
     """One run of the command line."""
 
     def __init__(self) -> None:
-        self.store_url = os.environ.get("LEASEHOLD_STORE") or DEFAULT_STORE
+        given = os.environ.get("LEASEHOLD_STORE")
+        self.store_url = given or DEFAULT_STORE
+        self.store_is_given = bool(given)
+        """Whether a person named the store."""
         self.format = "table"
 
     @property
@@ -99,7 +102,9 @@ def is_interactive() -> bool:
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _: click.Parameter, value: Any) -> None:
         if value is not None:
-            setattr(ctx.ensure_object(Session), name, value)
+            session = ctx.ensure_object(Session)
+            setattr(session, name, value)
+            session.store_is_given |= name == "store_url"
 
     return callback
 

@@ -19,7 +19,7 @@ from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.model.graph import Graph, GraphNode
 from leasehold.core.model.job import Job
-from leasehold.documents.jobs import attempt_document
+from leasehold.documents.jobs import attempt_document, why_given_up
 from leasehold.documents.records import document_of
 from leasehold.errors import JobNotFoundError
 
@@ -158,6 +158,9 @@ def _print_texts(job: Job, document: Mapping[str, Any]) -> None:
             _section(name, _last_lines(text.rstrip("\n").split("\n"), OUTPUT_LINES_SHOWN))
     if job.error is not None:
         _section("error", job.error.traceback or error_line(job.error))
+        given_up = why_given_up(job)
+        if given_up is not None:
+            click.echo(f"\ngiven up: {safe(given_up)}")
 
 
 def beginning(text: str) -> str:

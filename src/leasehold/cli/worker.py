@@ -13,7 +13,14 @@ from leasehold.cli.options import DURATION, NAMES, LeaseLength
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
 from leasehold.cli.session import Session
 from leasehold.cli.workers.pidfile import PidFile, pid_files
-from leasehold.cli.workers.plan import GRACE_SECONDS, SLOTS, Plan, workers_folder
+from leasehold.cli.workers.plan import (
+    GRACE_SECONDS,
+    METRICS_HOST,
+    SLOTS,
+    Plan,
+    store_name,
+    workers_folder,
+)
 from leasehold.documents.records import document_of
 
 
@@ -53,11 +60,12 @@ def worker() -> None:
               help="Worker processes.")  # fmt: skip
 @click.option("--slots", type=click.IntRange(1, 10_000), default=SLOTS, show_default=True,
               help="Jobs at once in each process.")  # fmt: skip
-@click.option("--queues", "-q", type=NAMES, default="default", show_default=True,
-              help="The queues to serve, with commas between them.")  # fmt: skip
+@click.option("--queues", "-q", type=NAMES,
+              help="The queues to serve, with commas between them; * for all. Else those of the "
+              "module's queue and tasks, and default.")  # fmt: skip
 @click.option("--tasks", "-t", type=NAMES, help="Run only jobs of these tasks.")
 @click.option("--import", "-i", "modules", type=NAMES, multiple=True, metavar="MODULE",
-              help="A module with tasks; this folder's are found. May be repeated.")  # fmt: skip
+              help="A module with tasks, or its queue (shop:queue). May be repeated.")  # fmt: skip
 @click.option("--executor", type=click.Choice(["threads", "processes"]), default="threads",
               show_default=True, help="Where plain functions run, if their task does not say.",
               )  # fmt: skip
@@ -76,6 +84,10 @@ def worker() -> None:
 @click.option("--log", "log_path", type=click.Path(dir_okay=False),
               help="The log file of workers in the background.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535),
+              help="Let Prometheus read the store's figures there; 0 for any.")  # fmt: skip
+@click.option("--metrics-host", default=METRICS_HOST, show_default=True,
+              help="The address of that port; no token is asked for.")  # fmt: skip
 def start(
     session: Session,
     /,
@@ -93,6 +105,9 @@ def start(
     One parent looks after COUNT worker processes: it replaces those that are worn out or have
     crashed. The first Ctrl-C (or SIGTERM) lets running jobs finish within the grace; a second one
     hands them back at once, with no attempt spent.
+
+    With --import and no --store, it serves the store of the module's own TaskQueue. A module whose
+    queue is in another store is refused.
 
     Commands run only with --allow-commands; whoever can submit jobs can then run programs here.
 
@@ -113,11 +128,18 @@ def start(
         max_memory_mb=max_memory,
         **asked,
     )
+    if plan.modules:
+        from leasehold.cli.workers.probe import ProbeError, with_store_of_application
+
+        try:
+            plan = with_store_of_application(plan, store_is_given=session.store_is_given)
+        except ProbeError as error:
+            raise click.exceptions.Exit(error.code) from error
     if background:
         _start_in_background(session, plan, log_path)
     else:
         from leasehold.cli.workers.crew import Crew
-        from leasehold.cli.workers.loglines import log_to_stderr
+        from leasehold.worker.loglines import log_to_stderr
 
         log_to_stderr(quiet=plan.quiet)
         raise click.exceptions.Exit(Crew(plan).run())
@@ -140,7 +162,11 @@ def _start_in_background(session: Session, plan: Plan, log_path: str | None) -> 
     }
 
     def show() -> None:
-        click.echo(f"started {plan.count} worker(s), pid {began.pid}; log: {cell(began.log_path)}")
+        place = cell(store_name(plan.store_url))
+        click.echo(
+            f"started {plan.count} worker(s) on {place}, pid {began.pid}; "
+            f"log: {cell(began.log_path)}"
+        )
 
     emit_one(session, document, show=show)
 

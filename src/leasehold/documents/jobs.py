@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from leasehold.core.model.job import Attempt, Job
+from leasehold.core.model.retry import why_not_retried
+from leasehold.core.model.status import Status
+from leasehold.core.model.unreadable import ERROR_TYPE
 from leasehold.documents.records import document_of
 from leasehold.errors import PayloadError
 
@@ -36,6 +39,14 @@ def attempt_document(attempt: Attempt) -> dict[str, Any]:
 def why_dead(job: Job) -> str | None:
     """The latest error, or the reason of whoever gave it up without one."""
     return job.reason if job.error is None else f"{job.error.type}: {job.error.message}"
+
+
+def why_given_up(job: Job) -> str | None:
+    """Why a dead job was not tried again after its last error; None if it is not dead by one."""
+    error = job.error
+    if job.status is not Status.DEAD or error is None or error.type == ERROR_TYPE:
+        return None
+    return why_not_retried(error.type, job.attempts, job.allowance) if job.attempts else None
 
 
 def plain(job: Job, what: str) -> Any:

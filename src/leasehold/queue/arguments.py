@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
 from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.records import ALL_QUEUES
 from leasehold.env import Env
 
 
 def names(given_names: str | Iterable[str]) -> tuple[str, ...]:
     """One name, or several."""
     return (given_names,) if isinstance(given_names, str) else tuple(given_names)
+
+
+def default_queue(queues: Sequence[str]) -> str:
+    """Where jobs go that name no queue: to the first that is a name.
+
+    >>> default_queue(["mail", "work"]), default_queue("*")
+    ('mail', 'default')
+    """
+    return next((name for name in queues if name != ALL_QUEUES), DEFAULT_QUEUE)
 
 
 def given(**options: Any) -> Mapping[str, Any]:

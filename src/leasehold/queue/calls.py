@@ -55,7 +55,7 @@ from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
 from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike, Seconds
 from leasehold.queue.orders import Answer, Orders
-from leasehold.queue.queues import QueueOptions, Queues
+from leasehold.queue.queues import IfExists, QueueOptions, Queues
 from leasehold.queue.results import Results
 from leasehold.queue.retention import Retention
 from leasehold.queue.room import Block
@@ -889,13 +889,24 @@ class QueueCalls:
         """Lease what is available now, without waiting."""
         return self._consuming.try_lease(request)
 
-    def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
-        """Give a new queue its rules.
+    def create_queue(
+        self, name: str, *, if_exists: IfExists = "error", **options: Unpack[QueueOptions]
+    ) -> QueueInfo:
+        """Give a new queue its rules: `create_queue("mail", max_concurrency=5)`.
 
-        Doing it again with the same rules changes nothing, so a program may do it when it starts;
-        with other rules it raises QueueExistsError.
+        Doing it again with the same rules changes nothing. If it has other rules by now,
+        `if_exists` decides: "error" raises QueueExistsError, which names them; "keep" leaves them
+        as they are; "update" makes them these, and takes away those that are not named. A program
+        that creates its queues when it starts says "keep" if operators may change the rules
+        meanwhile, and "update" if the code is to count.
+
+        The rules are the fields of `QueueConfig`: max_depth, max_concurrency, rate_per_second,
+        client_rate_per_second, key_concurrency, key_rate_per_second, starts_per_second,
+        key_starts_per_second, lease_seconds, max_retries, retry, aging_factor, max_aging_bonus,
+        retry_penalty, deadline_weight, deadline_horizon, rebalance_interval, fifo_mode,
+        max_priority and retention.
         """
-        return self._queues.create_queue(name, **options)
+        return self._queues.create_queue(name, if_exists=if_exists, **options)
 
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change those rules of a queue that are named; None takes one away.

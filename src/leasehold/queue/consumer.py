@@ -279,7 +279,10 @@ class Consuming:
         """What a lease call asks of the store."""
         self._check_open()
         if lease_seconds is not None and not 0 < lease_seconds <= SECONDS_MAX:
-            raise ValueError(f"lease_seconds must be above 0, not {lease_seconds!r}")
+            raise ValueError(
+                "lease_seconds must be above 0 and at most ten years in seconds, not "
+                f"{lease_seconds!r}"
+            )
         queues = self._queues if queue is None else (queue,) if isinstance(queue, str) else queue
         return LeaseRequest(
             worker=worker or name_of_this_process(),

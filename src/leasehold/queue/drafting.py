@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from leasehold.codec import encode_document
 from leasehold.core.model.job import Draft
 from leasehold.env import Env
 from leasehold.errors import InvalidJobError
-from leasehold.queue.options import JobOptions, NewJob, draft_fields, draft_safe, merged
+from leasehold.queue.options import (
+    TASK_OPTION_NAMES,
+    JobOptions,
+    NewJob,
+    draft_fields,
+    draft_safe,
+    merged,
+)
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import Tasks
 
@@ -32,7 +40,10 @@ class Drafting:
         """A call of a task as a job."""
         definition = task.definition
         codec = definition.codec
-        payload = codec.encode_call(args, kwargs, self.bytes_max)
+        try:
+            payload = codec.encode_call(args, kwargs, self.bytes_max)
+        except InvalidJobError as error:
+            raise _with_hint(error, definition.func, kwargs) from None
         return self._make(definition.name, task.draft_fields, payload, codec.name, options)
 
     def draft_of(self, job: NewJob) -> tuple[BaseTask[..., Any], Draft]:
@@ -65,3 +76,17 @@ class Drafting:
         if "id" not in fields:
             return Draft(id=self._new_id(), task=task, payload=payload, codec=codec, **fields)
         return Draft(task=task, payload=payload, codec=codec, **fields)
+
+
+def _with_hint(
+    error: InvalidJobError, func: Callable[..., Any], kwargs: Mapping[str, Any]
+) -> InvalidJobError:
+    """The error, with the right place for what was meant as options but given as arguments."""
+    parameters = inspect.signature(func).parameters
+    misplaced = [name for name in kwargs if name in TASK_OPTION_NAMES and name not in parameters]
+    if not misplaced:
+        return error
+    options = ", ".join(f"{name}=..." for name in misplaced)
+    what = f"{misplaced[0]} is an option" if len(misplaced) == 1 else "these are options"
+    name = getattr(func, "__name__", "task")
+    return type(error)(f"{error}; {what}: {name}.options({options}).submit(...)")

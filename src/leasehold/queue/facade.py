@@ -7,7 +7,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -22,6 +22,7 @@ from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.job import DEFAULT_QUEUE, Draft, Job
 from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import JobError
+from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.settings import retention_values
 from leasehold.core.model.status import Status
@@ -29,12 +30,19 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseLostError, QueueClosedError, StoreError
 from leasehold.interrupts import import_whole
 from leasehold.queue.archive import Archive
-from leasehold.queue.arguments import folder_for_output, given, names, open_blobs
+from leasehold.queue.arguments import (
+    default_queue,
+    folder_for_output,
+    given,
+    names,
+    open_blobs,
+)
 from leasehold.queue.calls import QueueCalls
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.consumer import Consuming
 from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.drafting import Drafting
+from leasehold.queue.elsewhere import no_attribute_of_queue
 from leasehold.queue.large import bytes_max
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
@@ -53,9 +61,12 @@ from leasehold.queue.submitting import Submitting
 from leasehold.queue.tasks import Tasks
 from leasehold.queue.upkeep import Upkeep
 from leasehold.queue.waiters import Waiters
+from leasehold.queue.workermaker import WorkerMaker
 from leasehold.queue.workflows import Workflows
 from leasehold.worker.executors.role import is_child_process
 from leasehold.worker.hooks import Hooks
+from leasehold.worker.joblines import JobLines
+from leasehold.worker.loglines import shown_on_stderr
 from leasehold.worker.task import TaskRegistry
 
 if TYPE_CHECKING:
@@ -79,9 +90,10 @@ class TaskQueue(QueueCalls):
     >>> queue.shutdown()
 
     `url` is a path or a URL (see `leasehold.connect`), or a store. `num_workers` jobs run at a time
-    in this process, on queues `queues`; 0 means that it only submits. The workers start with the
-    first use of the queue (a submit, a look at a job, a wait, or `with`), not when it is made: by
-    then its tasks are known. Jobs go to the first of `queues` unless told otherwise.
+    in this process; 0 means that it only submits. The workers start with the first use of the queue
+    (a submit, a look at a job, a wait, or `with`), not when it is made: by then its tasks are
+    known. They serve `queues` ("*" for all of the store), or, if none are given, "default" and the
+    queues of its tasks. Jobs go to the first of `queues` unless told otherwise.
 
     `client` names who submits, for queues that limit the rate of each client; `actor` names who
     gives orders, in audit records.
@@ -104,7 +116,7 @@ class TaskQueue(QueueCalls):
         url: str | os.PathLike[str] | Store,
         *,
         num_workers: int = 4,
-        queues: str | Sequence[str] = (DEFAULT_QUEUE,),
+        queues: str | Sequence[str] | None = None,
         poll_interval: float | None = None,
         lease_seconds: float | Literal["auto"] | None = None,
         heartbeat_interval: float | None = None,
@@ -131,7 +143,7 @@ class TaskQueue(QueueCalls):
     ) -> None:
         if num_workers < 0:
             raise ValueError(f"num_workers must be 0 or more, not {num_workers}")
-        if not queues:
+        if queues is not None and not queues:
             raise ValueError("queues must name at least one queue")
         if pickle_key is not None:
             check_key(pickle_key)
@@ -141,6 +153,8 @@ class TaskQueue(QueueCalls):
             if isinstance(url, str | os.PathLike)
             else whole_store(url)
         )
+        self.url = os.fspath(url) if isinstance(url, str | os.PathLike) else None
+        """The path or URL it was made with; None if that was a store."""
         self.store = store
         self.blobs = open_blobs(store, blobs, env, close=self._owns_store)
         """Where large payloads and results are kept; None if they are refused."""
@@ -153,7 +167,7 @@ class TaskQueue(QueueCalls):
             on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost, on_progress
         )
         self._num_workers = num_workers
-        self._queue_names = names(queues)
+        queue_names = (DEFAULT_QUEUE,) if queues is None else names(queues)
         self._given_settings = {
             **given(
                 poll_interval=poll_interval,
@@ -164,7 +178,7 @@ class TaskQueue(QueueCalls):
             ),
             **({} if retention is None else retention_values(retention)),
         }
-        self._worker_options = given(
+        worker_options = given(
             poll_interval_seconds=poll_interval,
             lease_seconds=lease_seconds,
             heartbeat_interval_seconds=heartbeat_interval,
@@ -175,6 +189,7 @@ class TaskQueue(QueueCalls):
             allow_commands=allow_commands,
             output_dir=folder_for_output(store, output_dir) if allow_commands else None,
         )
+        self._output_dir = output_dir
         self._closed = False
         self._lock = threading.Lock()
         self._worker: Worker | None = None
@@ -186,9 +201,18 @@ class TaskQueue(QueueCalls):
         self._tasks = Tasks(
             self.registry,
             self._codecs,
-            default_fields={"queue": self._queue_names[0], **given(client=client)},
+            default_fields={"queue": default_queue(queue_names), **given(client=client)},
             pickle_key=pickle_key,
             runs_here=num_workers > 0,
+        )
+        self._workers = WorkerMaker(
+            store,
+            self.registry,
+            self._tasks,
+            env=env,
+            blobs=self.blobs,
+            queues=None if queues is None else queue_names,
+            options=worker_options,
         )
         self._drafting = Drafting(self._tasks, env, bytes_max(self.blobs))
         self._storing = Storing(store, env, self.blobs, self.ready, lifecycle, on_submit)
@@ -199,7 +223,15 @@ class TaskQueue(QueueCalls):
         )
         self._workflows = Workflows(self, store, env, actor, self._submitting, lifecycle)
         self._looking = Looking(store, self.blobs, self._ensure_workers)
-        self._results = Results(self._looking, self._waiters, self._codecs, self.blobs, lifecycle)
+        self._queues = Queues(store, actor, self._looking)
+        self._results = Results(
+            self._looking,
+            self._waiters,
+            self._codecs,
+            self.blobs,
+            lifecycle,
+            self._queues.why,
+        )
         self._orders = Orders(store, actor, self.blobs)
         self._consuming = Consuming(
             store,
@@ -211,12 +243,11 @@ class TaskQueue(QueueCalls):
             orders=self._orders,
             ready=self.ready,
             lifecycle=lifecycle,
-            queues=self._queue_names,
+            queues=(default_queue(queue_names),) if ALL_QUEUES in queue_names else queue_names,
             lease_seconds=None if lease_seconds == "auto" else lease_seconds,
             enable_recovery=enable_recovery,
             given_settings=self._given_settings,
         )
-        self._queues = Queues(store, actor, self._looking)
         self._metrics = Metrics(store, self._looking)
         self._retention = Retention(store, env, actor, self.blobs, retention)
         self._upkeep = Upkeep(store, actor)
@@ -225,6 +256,11 @@ class TaskQueue(QueueCalls):
     def __repr__(self) -> str:
         state = ", shut down" if self._closed else ""
         return f"TaskQueue({self.store!r}, num_workers={self._num_workers}{state})"
+
+    if not TYPE_CHECKING:  # For a type checker there are no others than those that are there.
+
+        def __getattr__(self, name):
+            no_attribute_of_queue(self, name)
 
     def __enter__(self) -> Self:
         try:
@@ -262,6 +298,10 @@ class TaskQueue(QueueCalls):
         executor: Literal["thread", "process"] | None = None,
         until_empty: bool = False,
         on_ready: Callable[[str], None] | None = None,
+        lease_seconds: float | Literal["auto"] | None = None,
+        allow_commands: bool | None = None,
+        log_level: int | str = "INFO",
+        log_format: str | None = None,
     ) -> StopReason:
         """Run jobs in the foreground until SIGTERM or SIGINT: the main loop of a worker process.
 
@@ -269,11 +309,17 @@ class TaskQueue(QueueCalls):
         at once. After `max_jobs` jobs, or above `max_memory_mb`, it finishes what it has and
         returns too; the answer says why, so that whoever started the process can start it anew.
 
-        With `tasks` it runs jobs of these only. `executor="process"` runs plain functions in child
-        processes, unless their task says otherwise. With `until_empty` it returns when no job of
-        its queues is pending, running or to be retried; the answer is "unrunnable" if jobs are left
-        that it cannot run. `on_ready` is told its id when it begins, which may have to wait for a
-        store that is locked by another process.
+        It serves `queues`, or those that the TaskQueue was given, or else "default" and the queues
+        of its tasks; `"*"` means all. With `tasks` it runs jobs of these only. `lease_seconds` and
+        `allow_commands` are those of the TaskQueue unless given here. `executor="process"` runs
+        plain functions in child processes, unless their task says otherwise. With `until_empty` it
+        returns when no job of its queues is pending, running or to be retried; the answer is
+        "unrunnable" if jobs are left that it cannot run. `on_ready` is told its id when it begins,
+        which may have to wait for a store that is locked by another process.
+
+        It logs what it serves, a line when a job starts and one when it ends, and failures with
+        their traceback. If the program has not set up `logging`, the lines go to standard error, at
+        `log_level` and in `log_format`; if it has, its own handlers and levels count.
         """
         if slots is not None and slots < 1:
             raise ValueError(f"slots must be 1 or more, not {slots}")
@@ -283,18 +329,29 @@ class TaskQueue(QueueCalls):
             grace_seconds=grace_seconds,
             tasks=None if tasks is None else names(tasks),
             until_empty=until_empty,
+            lease_seconds=lease_seconds,
+            allow_commands=allow_commands,
+            output_dir=folder_for_output(self.store, self._output_dir) if allow_commands else None,
         )
         if executor is not None:
             self.registry.run_functions_in(executor)
-        with self._lock:
-            self._check_open()
-            embedded = self._worker
-            # From here on it is this process's only worker: a task that submits starts no other.
-            worker = self._new_worker(slots or self._num_workers or 4, queues, limits)
-            self._worker = worker
-        if embedded is not None:
-            embedded.stop()
-        return worker.run(on_ready)
+        lines = JobLines(self._env)
+        with shown_on_stderr(log_level, log_format):
+            with self._lock:
+                self._check_open()
+                embedded = self._worker
+                # From here on it is this process's only worker: a task that submits starts no
+                # other.
+                self._worker = worker = self._workers.new(
+                    slots or self._num_workers or 4,
+                    lines.before(self._hooks),
+                    queues=queues,
+                    limits=limits,
+                )
+            if embedded is not None:
+                embedded.stop()
+            self._workers.warn_of_gaps(queues, tasks, allow_commands=allow_commands)
+            return worker.run(on_ready, lines)
 
     def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
@@ -332,7 +389,7 @@ class TaskQueue(QueueCalls):
         with self._lock:
             if self._worker is not None or self._closed:
                 return
-            worker = self._new_worker(self._num_workers, None, {})
+            worker = self._workers.new(self._num_workers, self._hooks)
             worker.start()
             self._worker = worker
             # A program that forgets to shut down still lets its running jobs finish.
@@ -348,24 +405,6 @@ class TaskQueue(QueueCalls):
         self._bridge_made = None
         self.ready.begin_anew_in_fork()
         self._consuming.begin_anew_in_fork()
-
-    def _new_worker(
-        self, slots: int, queues: str | Sequence[str] | None, limits: Mapping[str, Any]
-    ) -> Worker:
-        import_whole("leasehold.worker.worker")
-        from leasehold.worker.worker import Worker
-
-        return Worker(
-            self.store,
-            self.registry,
-            env=self._env,
-            queues=self._queue_names if queues is None else names(queues),
-            slots=slots,
-            hooks=self._hooks,
-            blobs=self.blobs,
-            **self._worker_options,
-            **limits,
-        )
 
     def connect(self) -> Connection:
         """A connection to this queue's own database, for tables of yours beside the jobs.

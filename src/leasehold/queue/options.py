@@ -65,6 +65,7 @@ class TaskOptions(JobOptions, total=False):
 
 
 OPTION_NAMES: Final = frozenset(JobOptions.__annotations__)
+TASK_OPTION_NAMES: Final = frozenset({*JobOptions.__annotations__, *TaskOptions.__annotations__})
 
 
 class NewJob:
@@ -130,7 +131,7 @@ def draft_safe(options: Mapping[str, Any]) -> JobOptions:
     unknown = options.keys() - OPTION_NAMES
     if unknown:
         raise InvalidJobError(
-            f"unknown option {min(unknown)!r}; there are {', '.join(sorted(OPTION_NAMES))}"
+            f"unknown option {min(unknown)!r}; there are {', '.join(sorted(TASK_OPTION_NAMES))}"
         )
     given = {name: value for name, value in options.items() if value is not None}
     return cast("JobOptions", given)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
+
+from msgspec.structs import asdict
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
@@ -12,11 +14,14 @@ from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.reason import Reason, reason_for
 from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.search import JobFilter
-from leasehold.errors import InvalidJobError, InvalidQueueError
+from leasehold.errors import InvalidJobError, InvalidQueueError, QueueExistsError
 from leasehold.queue.filters import FilterFields, filter_of
 from leasehold.queue.looking import Looking
 from leasehold.queue.options import JobRef, RetryLike, retry_policy
 from leasehold.queue.upkeep import lost_workers
+
+IfExists = Literal["error", "keep", "update"]
+"""What to do about a queue that has other rules already."""
 
 
 class QueueOptions(TypedDict, total=False):
@@ -65,13 +70,34 @@ class Queues:
 
     # -- rules -------------------------------------------------------------------------------
 
-    def create_queue(self, name: str, **options: Unpack[QueueOptions]) -> QueueInfo:
-        """Give a new queue its rules.
+    def create_queue(
+        self, name: str, *, if_exists: IfExists = "error", **options: Unpack[QueueOptions]
+    ) -> QueueInfo:
+        """Give a new queue its rules: `create_queue("mail", max_concurrency=5)`.
 
-        Doing it again with the same rules changes nothing, so a program may do it when it starts;
-        with other rules it raises QueueExistsError.
+        Doing it again with the same rules changes nothing. If it has other rules by now,
+        `if_exists` decides: "error" raises QueueExistsError, which names them; "keep" leaves them
+        as they are; "update" makes them these, and takes away those that are not named. A program
+        that creates its queues when it starts says "keep" if operators may change the rules
+        meanwhile, and "update" if the code is to count.
+
+        The rules are the fields of `QueueConfig`: max_depth, max_concurrency, rate_per_second,
+        client_rate_per_second, key_concurrency, key_rate_per_second, starts_per_second,
+        key_starts_per_second, lease_seconds, max_retries, retry, aging_factor, max_aging_bonus,
+        retry_penalty, deadline_weight, deadline_horizon, rebalance_interval, fifo_mode,
+        max_priority and retention.
         """
-        return self.store.create_queue(name, QueueConfig.of(_plain(options)), actor=self._actor)
+        if if_exists not in ("error", "keep", "update"):
+            raise InvalidQueueError(f"if_exists is 'error', 'keep' or 'update', not {if_exists!r}")
+        config = QueueConfig.of(_plain(options))
+        try:
+            return self.store.create_queue(name, config, actor=self._actor)
+        except QueueExistsError:
+            if if_exists == "error":
+                raise
+            if if_exists == "keep":
+                return self.queue_info(name)
+            return self.store.update_queue(name, asdict(config), actor=self._actor)
 
     def update_queue(self, name: str, **changes: Unpack[QueueOptions]) -> QueueInfo:
         """Change those rules of a queue that are named; None takes one away.

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import CallCodec
 from leasehold.core.model.blob import BLOB_CODEC
 from leasehold.core.model.job import Job
+from leasehold.core.model.reason import Reason
 from leasehold.core.model.status import Status
 from leasehold.errors import (
     JobCancelledError,
@@ -38,7 +39,9 @@ class Results:
         codecs: Codecs,
         blobs: Blobs | None,
         lifecycle: Lifecycle,
+        why: Callable[[Job], Reason],
     ) -> None:
+        self._why = why
         self.blobs = blobs
         self._looking = looking
         self._waiters = waiters
@@ -136,9 +139,16 @@ class Results:
             others = f", nor have {len(late) - 1} others" if len(late) > 1 else ""
             raise ResultTimeoutError(
                 f"job {late[0].id} has not ended within {timeout} seconds "
-                f"(it is {late[0].status.value}){others}"
+                f"(it is {late[0].status.value}){others}{self._reason(late[0])}"
             )
         return [_ended_job(found[job_id]) for job_id in job_ids]
+
+    def _reason(self, job: Job) -> str:
+        """Why a job has not ended, and in which store that was looked up."""
+        try:
+            return f". {self._why(job)} Store: {self._looking.store}"
+        except LeaseholdError:
+            return ""  # It was deleted, or the store is gone: what is known was said.
 
 
 def check_completed(job: Job) -> None:

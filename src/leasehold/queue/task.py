@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold.core.contract.transactions import Connection
 from leasehold.errors import InvalidJobError
+from leasehold.queue.elsewhere import no_attribute_of_task
 from leasehold.queue.handle import JobHandle
 from leasehold.queue.options import (
     JobOptions,
@@ -57,6 +58,11 @@ class BaseTask(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    if not TYPE_CHECKING:  # For a type checker there are no others than those that are there.
+
+        def __getattr__(self, name):
+            no_attribute_of_task(self, name)
 
     @property
     def definition(self) -> TaskDefinition:

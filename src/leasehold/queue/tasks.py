@@ -64,6 +64,8 @@ class Tasks:
         self._pickle_key = pickle_key
         self.runs_here = runs_here
         """Whether jobs run in this process."""
+        self.queues: dict[str, str] = {}
+        """By task, to which queue its jobs go unless told otherwise."""
         self._by_name: dict[str, BaseTask[..., Any]] = {}
         self._by_function: dict[Callable[..., Any], BaseTask[..., Any]] = {}
 
@@ -150,6 +152,7 @@ class Tasks:
         tasks = [value for value in values if isinstance(value, BaseTask)]
         for task in tasks:
             self.registry.register(task.definition)
+            self.queues[task.name] = task.draft_fields["queue"]
         return [task.name for task in tasks]
 
     def _new_task(self, definition: TaskDefinition, options: JobOptions) -> BaseTask[..., Any]:
@@ -159,6 +162,7 @@ class Tasks:
             self.submitting, definition, self._default_fields, options=options
         )
         self._by_name[definition.name] = task
+        self.queues[definition.name] = task.draft_fields["queue"]
         return task
 
     def task_of(self, func: Any, task_name: str | None = None) -> BaseTask[..., Any]:

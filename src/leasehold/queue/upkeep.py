@@ -14,7 +14,7 @@ from leasehold.core.model.lease import StuckJob, SweepReport
 from leasehold.interrupts import import_whole
 
 if TYPE_CHECKING:
-    from leasehold.worker.supervisor import RequeueReport
+    from leasehold.worker.supervisor import RequeueReport, Supervisor
 
 
 class Upkeep:
@@ -48,7 +48,7 @@ class Upkeep:
 
         Those silent for longest come first. None leaves one of the two out.
         """
-        return self.store.stuck(silent_seconds, running_seconds=running_seconds)
+        return self._supervisor().find_stuck(silent_seconds, running_seconds)
 
     def requeue_stuck(
         self,
@@ -68,10 +68,7 @@ class Upkeep:
         >>> [each.job.job_id for each in queue.requeue_stuck(silent_seconds=0).requeued]
         ['letter']
         """
-        import_whole("leasehold.worker.supervisor")
-        from leasehold.worker.supervisor import Supervisor
-
-        return Supervisor(self.store, actor=self._actor).requeue(
+        return self._supervisor().requeue(
             silent_seconds=silent_seconds,
             running_seconds=running_seconds,
             reset_attempts=reset_attempts,
@@ -103,6 +100,12 @@ class Upkeep:
     def describe(self) -> Mapping[str, Any]:
         """What the store is: kind, place, durability, versions."""
         return self.store.describe()
+
+    def _supervisor(self) -> Supervisor:
+        import_whole("leasehold.worker.supervisor")
+        from leasehold.worker.supervisor import Supervisor
+
+        return Supervisor(self.store, actor=self._actor)
 
 
 def lost_workers(store: Store) -> set[str]:

@@ -79,6 +79,7 @@ class Admins(Part):
     @operation("POST", "/tokens", "admin", status=201)
     def create_token(self, caller: Caller, request: CreateToken) -> NewToken:
         """Create a token; its secret is in this answer only."""
+        caller.check_hands_on(commands=request.commands)
         secret = new_token_secret(self.env)
         draft = TokenDraft(
             name=request.name,

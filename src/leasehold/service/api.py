@@ -7,7 +7,7 @@ it was sent, and hands both to `call`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -16,10 +16,13 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import digest_of
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnauthenticatedError
+from leasehold.observe.exposition import Family, Sample, render
+from leasehold.observe.prometheus import families, look_at
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
 from leasehold.queue.waiters import Waiters
 from leasehold.service.admins import Admins
+from leasehold.service.base import token_has_ended
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.consumers import Consumers
 from leasehold.service.lease_lines import LeaseLines
@@ -28,9 +31,13 @@ from leasehold.service.operation import Operation, Request, operations_of
 from leasehold.service.operators import Operators
 from leasehold.service.producers import Producers
 from leasehold.service.queue_operators import QueueOperators
+from leasehold.service.request_figures import RequestFigures
 from leasehold.service.store_breaker import StoreBreaker
 
 T = TypeVar("T")
+
+METRICS_ROLES: Final = ("producer", "consumer", "operator")
+"""Who may read the figures of the whole store."""
 
 THREADS: Final = 32
 """Calls of the store at the same time: those that write share their syncs."""
@@ -54,9 +61,11 @@ class Api(Producers, Consumers, Operators, QueueOperators, Admins):
         self.waiters = Waiters(store, env)
         self.figures = Metrics(store, Looking(store, blobs, _nothing))
         self.breaker = StoreBreaker(env)
+        self.requests = RequestFigures(env.clock)
         self.insecure = insecure
         self.stopping = asyncio.Event()
         """Set when the service is about to end."""
+        self._calls = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")
 
     def authenticate(self, secret: str | None) -> Caller:
@@ -71,10 +80,11 @@ class Api(Producers, Consumers, Operators, QueueOperators, Admins):
                 "this needs a token: send it as `Authorization: Bearer lh_...`; `leasehold token "
                 "create` makes one"
             )
-        token = self.guarded(lambda: self.store.find_token(digest_of(secret)))
+        digest = digest_of(secret)
+        token = self.guarded(lambda: self.store.find_token(digest))
         if token is None:
-            raise UnauthenticatedError("this token is unknown, has expired or was revoked")
-        return Caller.of(token)
+            raise token_has_ended()
+        return Caller.of(token, digest)
 
     def call(self, operation: Operation, caller: Caller, request: Request) -> Any:
         """Carry out an operation that does not wait."""
@@ -104,7 +114,24 @@ class Api(Producers, Consumers, Operators, QueueOperators, Admins):
 
     async def on_thread(self, function: Callable[[], T]) -> T:
         """Do something short that blocks on another thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        self._calls += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        finally:
+            self._calls -= 1
+
+    def exposition(self, caller: Caller) -> bytes:
+        """The store's figures and this process's own, for Prometheus."""
+        caller.check_role(METRICS_ROLES)
+        caller.check_unscoped()
+        sight = self.guarded(lambda: look_at(self.store, self.env))
+        return render((*families(sight), *self.requests.families(), *self._pool()))
+
+    def _pool(self) -> Iterator[Family]:
+        in_use = "Calls of the store under way in this process; beyond the size they wait."
+        yield Family("store_pool_in_use", "gauge", in_use, [Sample({}, self._calls)])
+        size = "How many calls of the store this process makes at the same time."
+        yield Family("store_pool_size", "gauge", size, [Sample({}, THREADS)])
 
     def stop_waiting(self) -> None:
         """Answer everybody who waits with what there is: the service is about to end."""

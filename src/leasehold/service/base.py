@@ -12,7 +12,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job
 from leasehold.core.model.text import is_text
 from leasehold.env import Env
-from leasehold.errors import JobNotFoundError
+from leasehold.errors import JobNotFoundError, UnauthenticatedError
 from leasehold.queue.large import inline
 from leasehold.service.caller import Caller
 from leasehold.service.lease_lines import LeaseLines
@@ -46,6 +46,11 @@ class Part:
         self.lines = lines
         self.call_store = call_store
 
+    def check_token(self, caller: Caller) -> None:
+        """Refuse a caller whose token has ended since they came in: they may have waited long."""
+        if caller.digest is not None and self.store.find_token(caller.digest) is None:
+            raise token_has_ended()
+
     def job_of(self, caller: Caller, job_id: str) -> Job:
         """A job that the caller may see; raises JobNotFoundError for any other."""
         return caller.check_job(self.store.get(checked_id(job_id)), job_id)
@@ -65,6 +70,10 @@ class Part:
         return msgspec.structs.replace(
             job, payload_data=payload, codec=codec, result_data=result, result_codec=result_codec
         )
+
+
+def token_has_ended() -> UnauthenticatedError:
+    return UnauthenticatedError("this token is unknown, has expired or was revoked")
 
 
 def checked_id(job_id: str) -> str:

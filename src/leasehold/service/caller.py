@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from leasehold.core.model.graph import GraphNode
 from leasehold.core.model.job import Job
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.search import JobFilter
@@ -24,12 +25,15 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     queues: frozenset[str] | None = None
     """The only queues they may see and touch; None for all."""
     commands: bool = False
+    digest: str | None = None
+    """The hash of the token, to see later whether it is still good; None where none was shown."""
 
     @classmethod
-    def of(cls, token: Token) -> Caller:
+    def of(cls, token: Token, digest: str) -> Caller:
         """Who shows this token."""
         return cls(
             name=token.name,
+            digest=digest,
             roles=frozenset(token.roles),
             queues=None if token.queues is None else frozenset(token.queues),
             commands=token.commands,
@@ -76,6 +80,19 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
                 "only"
             )
 
+    def check_hands_on(self, *, commands: bool) -> None:
+        """Refuse to make a token that may do more than its maker, or outlives their right to."""
+        if self.digest is None:
+            raise ForbiddenError(
+                "a token is made on the command line (`queuectl token create`), or by who shows "
+                "the token of an admin"
+            )
+        if commands and not self.commands:
+            raise ForbiddenError(
+                f"token {self.name!r} may not submit command jobs, so it cannot let others: create "
+                "this one on the command line, with --commands"
+            )
+
     def check_task(self, task: str) -> None:
         """Refuse command jobs from who may not submit them: they run any program."""
         if task == COMMAND_TASK and not self.commands:
@@ -85,9 +102,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     def check_job(self, job: Job | None, job_id: str) -> Job:
         """The job; one that the token is not good for is as unknown as one that is not there."""
-        if job is None or (self.queues is not None and job.queue not in self.queues):
+        if job is None or not self.may_see(job):
             raise no_job(job_id)
         return job
+
+    def may_see(self, job: Job | GraphNode | None) -> bool:
+        """Whether the token is good for a job's queue."""
+        return job is not None and (self.queues is None or job.queue in self.queues)
 
     def within(self, where: JobFilter) -> JobFilter:
         """The filter, for jobs that the token is good for."""

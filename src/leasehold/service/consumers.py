@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.job import DEFAULT_LEASE_SECONDS, MetadataValue
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import (
     Consumer,
@@ -29,11 +29,12 @@ from leasehold.core.model.status import Event, Status
 from leasehold.errors import LeaseholdError, PayloadError, PermanentError
 from leasehold.queue.large import inline
 from leasehold.service.answers import Done, Problem
-from leasehold.service.base import Part, checked_id, encoded
+from leasehold.service.base import Part, encoded
 from leasehold.service.caller import Caller
-from leasehold.service.new_job import Name
+from leasehold.service.new_job import Moment, Name
 from leasehold.service.operation import Answer, Request, operation
 from leasehold.service.producers import WAIT_SECONDS, WaitSeconds
+from leasehold.worker.describe import told_error
 
 LEASES_AT_ONCE_MAX: Final = 1000
 NOT_HERE_SECONDS: Final = 30.0
@@ -170,17 +171,18 @@ class CancelHeld(Held):
     reason: str = ""
 
 
-class RenewLease(Held):
-    """Keep a lease for so long from now."""
-
-    worker: Name
-    lease_seconds: Seconds = 300.0
-
-
 class HeldFor(Held):
     """A lease, and for how long from now to keep it."""
 
-    lease_seconds: Seconds = 300.0
+    lease_seconds: Seconds | None = None
+    """None for as long as it was granted the last time."""
+
+
+class RenewLease(HeldFor):
+    """Keep a lease for so long from now."""
+
+    worker: Name | None = None
+    """None for whom it was granted to."""
 
 
 class RenewLeases(Request):
@@ -209,10 +211,19 @@ class ReportProgress(Held):
     progress: dict[str, Any]
 
 
+class GivenLine(Request):
+    """A line, and when it was logged."""
+
+    text: str
+    at: Moment | None = None
+    """None for now."""
+
+
 class LogLines(Held):
     """What the task has logged."""
 
-    lines: Annotated[list[LogLine], Meta(max_length=LEASES_AT_ONCE_MAX)]
+    lines: Annotated[list[GivenLine | str], Meta(max_length=LEASES_AT_ONCE_MAX)]
+    """Each a text, or a text with its time."""
     dropped: Annotated[int, Meta(ge=0, le=2**53)] = 0
     """How many before them its worker has dropped."""
 
@@ -284,6 +295,11 @@ class SettleAnswer(Answer):
     """When it will be tried again, if it waits."""
 
 
+class _Grant(NamedTuple):
+    worker: str
+    seconds: float
+
+
 class Consumers(Part):
     """Operations for whoever runs jobs."""
 
@@ -305,7 +321,7 @@ class Consumers(Part):
         """
         wanted = None if request.lease is None else request.lease.lease_request(caller)
         given = await self.call_store(
-            lambda: [self._settlement(each) for each in request.settlements]
+            lambda: [self._settlement(caller, each) for each in request.settlements]
         )
         good = [each for each in given if isinstance(each, Settlement)]
         answer = await self._exchange(
@@ -327,29 +343,29 @@ class Consumers(Part):
     @operation("POST", "/jobs/{job_id}/complete", "consumer")
     def complete(self, caller: Caller, request: CompleteJob) -> SettleAnswer:
         """The leased job is done (ack)."""
-        return self._settle(request, self._completion(request))
+        return self._settle(caller, request, self._completion(request))
 
     @operation("POST", "/jobs/{job_id}/fail", "consumer")
     def fail(self, caller: Caller, request: FailJob) -> SettleAnswer:
         """The attempt failed (nack); the answer says whether, and when, it is tried again."""
-        return self._settle(request, _failure(request))
+        return self._settle(caller, request, _failure(request))
 
     @operation("POST", "/jobs/{job_id}/snooze", "consumer")
     def snooze(self, caller: Caller, request: SnoozeJob) -> SettleAnswer:
         """Run the leased job again later, with no attempt spent."""
-        return self._settle(request, Snooze(request.delay_seconds, request.reason))
+        return self._settle(caller, request, Snooze(request.delay_seconds, request.reason))
 
     @operation("POST", "/jobs/{job_id}/release", "consumer")
     def release(self, caller: Caller, request: ReleaseJob) -> SettleAnswer:
         """Hand the leased job back unfinished, with no attempt spent."""
-        return self._settle(request, Release(request.delay_seconds, request.reason))
+        return self._settle(caller, request, Release(request.delay_seconds, request.reason))
 
     @operation("POST", "/jobs/{job_id}/renew", "consumer")
     def renew(self, caller: Caller, request: RenewLease) -> Renewed:
         """Keep a lease (extend): the answer says until when, and when to do it again."""
-        self._check(request)
-        renewal = Renewal(request.job_id, request.version, request.lease_seconds)
-        [answer] = self.store.renew(request.worker, [renewal])
+        self._check(caller, request)
+        worker = request.worker or self._last_grant(request).worker
+        [answer] = self.store.renew(worker, [self._renewal(request)])
         if isinstance(answer, LeaseholdError):
             raise answer
         return answer
@@ -357,9 +373,9 @@ class Consumers(Part):
     @operation("POST", "/renewals", "consumer")
     def renew_many(self, caller: Caller, request: RenewLeases) -> Renewals:
         """Keep all leases of a worker, in one write: its heartbeat."""
-        checked = [self._refusal(each) for each in request.leases]
+        checked = [self._refusal(caller, each) for each in request.leases]
         renewals = [
-            Renewal(each.job_id, each.version, each.lease_seconds)
+            self._renewal(each)
             for each, refusal in zip(request.leases, checked, strict=True)
             if refusal is None
         ]
@@ -373,17 +389,18 @@ class Consumers(Part):
     @operation("POST", "/jobs/{job_id}/progress", "consumer")
     def progress(self, caller: Caller, request: ReportProgress) -> Done:
         """Say how far a leased job is."""
-        self._check(request)
+        self._check(caller, request)
         self.store.report_progress(request.job_id, request.version, encoded(request.progress))
         return Done()
 
     @operation("POST", "/jobs/{job_id}/log", "consumer")
     def append_log(self, caller: Caller, request: LogLines) -> Done:
         """Add lines to a leased job's log."""
-        self._check(request)
-        self.store.append_log(
-            request.job_id, request.version, request.lines, dropped=request.dropped
-        )
+        self._check(caller, request)
+        now = self.store.now()
+        given = (GivenLine(text=each) if isinstance(each, str) else each for each in request.lines)
+        lines = [LogLine(each.at or now, each.text) for each in given]
+        self.store.append_log(request.job_id, request.version, lines, dropped=request.dropped)
         return Done()
 
     # -- inside ----------------------------------------------------------------------------------
@@ -413,6 +430,8 @@ class Consumers(Part):
         first: list[Exchange] = []
 
         def exchange(tries: int) -> Exchange:
+            if tries:
+                self.check_token(caller)
             given = settlements if tries == 0 else ()
             named = caller.request_id(request_id, tries)
             if named is None:
@@ -429,27 +448,40 @@ class Consumers(Part):
         last = await self.lines.lease(request, wait_seconds, look)
         return msgspec.structs.replace(last, settled=first[0].settled)
 
-    def _check(self, held: Held) -> None:
-        self.secrets.check(checked_id(held.job_id), held.version, held.secret)
+    def _renewal(self, held: HeldFor) -> Renewal:
+        seconds = held.lease_seconds or self._last_grant(held).seconds
+        return Renewal(held.job_id, held.version, seconds)
 
-    def _refusal(self, held: Held) -> LeaseholdError | None:
+    def _last_grant(self, held: Held) -> _Grant:
+        """What a lease was granted for, by the job's own row; anything once it is lost."""
+        job = self.store.get(held.job_id)
+        if job is None or job.lease_expires_at is None or job.heartbeat_at is None:
+            return _Grant("", DEFAULT_LEASE_SECONDS)
+        seconds = (job.lease_expires_at - job.heartbeat_at).total_seconds()
+        return _Grant(job.worker or "", seconds)
+
+    def _check(self, caller: Caller, held: Held) -> None:
+        self.check_job(caller, held.job_id)
+        self.secrets.check(held.job_id, held.version, held.secret)
+
+    def _refusal(self, caller: Caller, held: Held) -> LeaseholdError | None:
         try:
-            self._check(held)
+            self._check(caller, held)
         except LeaseholdError as error:
             return error
         return None
 
-    def _settle(self, held: Held, outcome: Outcome) -> SettleAnswer:
-        self._check(held)
+    def _settle(self, caller: Caller, held: Held, outcome: Outcome) -> SettleAnswer:
+        self._check(caller, held)
         answer = self.store.exchange([Settlement(held.job_id, held.version, outcome)]).settled[0]
         if isinstance(answer, LeaseholdError):
             raise answer
         return SettleAnswer(**msgspec.structs.asdict(answer))
 
-    def _settlement(self, given: GivenSettlement) -> Settlement | LeaseholdError:
+    def _settlement(self, caller: Caller, given: GivenSettlement) -> Settlement | LeaseholdError:
         """What the store is told, or why it is not."""
         try:
-            self._check(given)
+            self._check(caller, given)
             outcome = self._outcome(given)
         except LeaseholdError as error:
             return error
@@ -473,7 +505,7 @@ class Consumers(Part):
         note = None if given.note is None else encoded(given.note)
         if result is None or len(result) <= PAYLOAD_BYTES_MAX or self.blobs is None:
             return Complete(result, note)
-        self._check(given)
+        self.secrets.check(given.job_id, given.version, given.secret)
         data, codec = self.blobs.keep_result(given, result, "json")
         return Complete(data, note, codec)
 
@@ -511,7 +543,7 @@ class Consumers(Part):
 
 
 def _failure(given: FailJob) -> Fail:
-    error = JobError(given.error.type, given.error.message, given.error.traceback)
+    error = told_error(given.error.type, given.error.message, given.error.traceback)
     return Fail(error, given.requeue, given.retry_after_seconds)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leasehold.errors import CodedError
+from leasehold.observe.exposition import CONTENT_TYPE
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
 from leasehold.service.consumers import ExchangeAnswer, Leases
@@ -32,6 +34,7 @@ from leasehold.service.http_guard import Guard
 from leasehold.service.http_request import bearer_of, is_json, read_body, request_of
 from leasehold.service.openapi import openapi_json
 from leasehold.service.operation import Operation
+from leasehold.service.request_figures import RequestMeter
 
 ROOT: Final = "/api/v1"
 SMALL_BODY_BYTES: Final = 64 * 1024
@@ -43,7 +46,10 @@ def http_app(api: Api, *, hosts: Sequence[str] = ()) -> Starlette:
     routes = [*_operation_routes(api), *event_routes(api, ROOT), *_other_routes(api)]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, hosts=hosts)],
+        middleware=[
+            Middleware(RequestMeter, figures=api.requests, routes=routes),
+            Middleware(Guard, hosts=hosts),
+        ],
         exception_handlers={
             CodedError: lambda _, error: problem(error),
             HTTPException: lambda _, error: refusal(error),
@@ -138,7 +144,8 @@ def _asked(operation: Operation, request: Request, body: bytes) -> Any:
     more = {}
     if operation.name == "submit" and (key := request.headers.get("idempotency-key")):
         more["idempotency_key"] = key
-    return request_of(operation, request.path_params, request.query_params, body, more)
+    in_path = {name: unquote(value) for name, value in request.path_params.items()}
+    return request_of(operation, in_path, request.query_params, body, more)
 
 
 # -- the rest -------------------------------------------------------------------------------------
@@ -159,7 +166,13 @@ def _other_routes(api: Api) -> list[Route]:
         await api.on_thread(lambda: api.authenticate(secret))
         return json_bytes(document, 200)
 
+    async def metrics(request: Request) -> Response:
+        secret = bearer_of(request)
+        body = await api.on_thread(lambda: api.exposition(api.authenticate(secret)))
+        return Response(body, media_type=CONTENT_TYPE)
+
     return [
+        Route("/metrics", metrics),
         Route("/healthz", health),
         Route("/readyz", ready),
         Route(f"{ROOT}/openapi.json", openapi),

@@ -27,6 +27,8 @@ def problem(error: Exception) -> Response:
     """An error as problem+json."""
     assert isinstance(error, CodedError)
     status = 408 if isinstance(error, RequestTimeoutError) else status_of(error)
+    if status == 503:
+        logger.warning("a request was refused: %s", error)
     body = encode(problem_of(error, status))
     return Response(body, status, headers_of(error, status), "application/problem+json")
 
@@ -36,7 +38,10 @@ def refusal(error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     title = {404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
     code = title.get(error.status_code, "refused")
-    return plain_problem(error.status_code, code, error.detail, dict(error.headers or {}))
+    detail = error.detail
+    if error.status_code == 404:
+        detail = "nothing is served here: /api/v1/openapi.json says what is, under /api/v1"
+    return plain_problem(error.status_code, code, detail, dict(error.headers or {}))
 
 
 def failure(error: Exception) -> Response:

@@ -90,8 +90,8 @@ class LeaseLines:
                     line = self._lines.setdefault(shape, _Line())
                     line.arm(_pause_seconds(exchange))
                     await self._stand(shape, line, left)
-        except asyncio.CancelledError:
-            # It may have been woken, or be at the store: then the news is for the next.
+        except BaseException:
+            # Refused by the store, or cancelled: the news that woke it is for the next in line.
             self._pass_on(shape)
             raise
 

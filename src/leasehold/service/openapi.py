@@ -48,6 +48,34 @@ _PROBLEMS: Final = {
 }
 
 
+_EVENTS: Final = {
+    "operationId": "events",
+    "summary": "Follow what changes in the store.",
+    "description": (
+        "A stream of server-sent events: `changes`, whose data is a list of changes, and `gap`, "
+        "after which everything has to be looked at anew. The id of an event is where it ends. "
+        "Roles: operator."
+    ),
+    "parameters": [
+        {
+            "name": "Last-Event-ID",
+            "in": "header",
+            "required": False,
+            "description": "Go on after this event; without it, with what changes from now on.",
+            "schema": {"type": "string"},
+        }
+    ],
+    "responses": {
+        "200": {"description": "The stream.", "content": {"text/event-stream": {}}},
+        **{
+            status: {"$ref": f"#/components/responses/{status}"}
+            for status in ("400", "401", "403", "429", "503")
+        },
+    },
+}
+"""The one operation that is no question with an answer: `http_events.py` serves it."""
+
+
 def openapi_document() -> dict[str, Any]:
     """The whole document."""
     bodies = {each.name: body_type(each) for each in OPERATIONS}
@@ -65,6 +93,7 @@ def openapi_document() -> dict[str, Any]:
             None if body is None else known[id(body)],
             known[id(operation.answer)],
         )
+    paths[f"{ROOT}/events"] = {"get": _EVENTS}
     return {
         "openapi": "3.1.0",
         "info": {

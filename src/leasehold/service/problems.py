@@ -41,6 +41,12 @@ STATUSES: Final[tuple[tuple[type[CodedError], int], ...]] = (
 """The first that fits counts, so the special ones stand before the general."""
 
 
+STORE_AWAY: Final = (
+    "the store of this service cannot be used at the moment: try again later; the service's log "
+    "says why"
+)
+
+
 def status_of(error: CodedError) -> int:
     """The status for an error; what is left of ours is input that makes no sense.
 
@@ -53,6 +59,9 @@ def status_of(error: CodedError) -> int:
 def problem_of(error: CodedError, status: int) -> dict[str, Any]:
     """The document for an error."""
     told = error_document(error)
+    if status == 503:
+        # What is wrong with the store (paths, processes) is for the log, not for who calls.
+        told.update(message=STORE_AWAY, fields={})
     return {
         "type": f"urn:leasehold:problem:{told['code']}",
         "title": told["code"].replace("_", " "),

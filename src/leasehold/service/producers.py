@@ -24,6 +24,7 @@ from leasehold.service.base import Part
 from leasehold.service.caller import Caller
 from leasehold.service.new_job import Name, NewJob, Priority
 from leasehold.service.operation import Answer, Request, operation
+from leasehold.service.scope import refusals
 
 JOBS_AT_ONCE_MAX: Final = 10_000
 WAIT_SECONDS_MAX: Final = 300.0
@@ -168,7 +169,8 @@ class Producers(Part):
         is stored once.
         """
         request_id = caller.request_id(request.request_id)
-        [answer] = self._store([request.draft(caller, self.env, request_id)], request_id)
+        draft = request.draft(caller, self.env, request_id)
+        [answer] = self._store(caller, [draft], request_id)
         assert isinstance(answer, Submitted)
         asked = request.with_position
         return SubmitAnswer(
@@ -190,7 +192,7 @@ class Producers(Part):
             for index, job in enumerate(request.jobs)
         ]
         request_id = caller.request_id(request.request_id)
-        answers = self._store(drafts, request_id, partial=request.partial)
+        answers = self._store(caller, drafts, request_id, partial=request.partial)
         return SubmitBatchAnswer(
             successful=[
                 Accepted(
@@ -221,8 +223,12 @@ class Producers(Part):
             page = self.store.history_page(job.id, limit=1000)
             history = History(events=page.events, next_cursor=page.next_cursor)
         if "dependents" in wanted:
-            edges = self.store.graph([job.id]).edges
-            dependents = [each for needed, each in edges if needed == job.id]
+            graph = self.store.graph([job.id])
+            dependents = [
+                each
+                for needed, each in graph.edges
+                if needed == job.id and caller.may_see(graph.nodes[each])
+            ]
         return JobDetails(
             job=job_document(self.inlined(job)),
             attempts=attempts,
@@ -278,7 +284,22 @@ class Producers(Part):
     # -- inside ----------------------------------------------------------------------------------
 
     def _store(
-        self, drafts: Sequence[Draft], request_id: str | None, *, partial: bool = False
+        self,
+        caller: Caller,
+        drafts: Sequence[Draft],
+        request_id: str | None,
+        *,
+        partial: bool = False,
+    ) -> Sequence[Submitted | LeaseholdError]:
+        refused = refusals(caller, drafts, self.store.get)
+        if refused and not partial:
+            raise next(iter(refused.values()))
+        good = [draft for draft in drafts if draft.id not in refused] if refused else drafts
+        answers = iter(self._store_good(good, request_id, partial=partial))
+        return [refused.get(draft.id) or next(answers) for draft in drafts]
+
+    def _store_good(
+        self, drafts: Sequence[Draft], request_id: str | None, *, partial: bool
     ) -> Sequence[Submitted | LeaseholdError]:
         def submit(kept: Sequence[Draft]) -> list[Submitted | LeaseholdError]:
             if not kept:
@@ -297,10 +318,13 @@ class Producers(Part):
         if job.is_terminal or not request.timeout_seconds:
             return job
         ended = await wait_for_end(self.waiters, [job.id], request.timeout_seconds)
-        last = ended.get(job.id)
-        if isinstance(last, Job):
-            return last
-        return await self.call_store(lambda: self.job_of(caller, request.job_id))
+
+        def look_again() -> Job:
+            self.check_token(caller)
+            last = ended.get(job.id)
+            return last if isinstance(last, Job) else self.job_of(caller, request.job_id)
+
+        return await self.call_store(look_again)
 
 
 def _result_of(job: Job, waited_seconds: float) -> Any:

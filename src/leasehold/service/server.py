@@ -16,6 +16,7 @@ from leasehold.core.contract.store import Store
 from leasehold.env import SYSTEM, Env
 from leasehold.service.api import Api
 from leasehold.service.http import http_app
+from leasehold.service.http_answers import plain_problem
 from leasehold.worker.pruner import Pruner
 from leasehold.worker.sweep import RecoverySweep
 
@@ -77,6 +78,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP request, in the form of every other problem."""
+        answer = plain_problem(400, "bad_request", msg, {"Connection": "close"})
+        head = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%b\r\n%b" % (head, bytes(answer.body)))
+        self.transport.close()
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
@@ -170,7 +178,8 @@ def serve(
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens there; raises OSError with the reason if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol told, asyncio sends each answer at once, not when the one before was heard.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host.strip("[]"), port))

@@ -136,7 +136,12 @@ class InlineQueue(TaskQueue):
         self._storing.on_stored = self._drain
         lifecycle = Lifecycle(self._check_open, self._drain, self.bridge)
         self._results = _InlineResults(
-            self._looking, self._waiters, self._codecs, self.blobs, lifecycle
+            self._looking,
+            self._waiters,
+            self._codecs,
+            self.blobs,
+            lifecycle,
+            self._queues.why,
         )
 
     def _drain(self) -> None:

@@ -43,6 +43,13 @@ def describe_error(error: BaseException, skip_file: str | None = None) -> JobErr
     return JobError(type_name(error), message, text)
 
 
+def told_error(kind: str, message: str, trace: str | None = None) -> JobError:
+    """An error that somebody tells of in words, within the same bounds."""
+    if trace is not None:
+        trace = _end_of(_encodable(trace))
+    return JobError(clean_text(kind), clean_text(message), trace)
+
+
 def describe_briefly(error: BaseException) -> str:
     """An error in one bounded line, for a sentence of ours."""
     described = describe_error(error)
@@ -98,10 +105,12 @@ def _traceback(error: BaseException, skip_file: str | None) -> str:
             *traceback.format_tb(trace, limit=-FRAMES_MAX),
             f"{name}: {_message(error)[0] or '(it cannot be shown)'}\n",
         ]
-    text = _encodable("".join(lines))
-    if len(text) > TRACEBACK_LENGTH_MAX:
-        text = "...\n" + text[-TRACEBACK_LENGTH_MAX:]
-    return text
+    return _end_of(_encodable("".join(lines)))
+
+
+def _end_of(trace: str) -> str:
+    too_long = len(trace) > TRACEBACK_LENGTH_MAX
+    return "...\n" + trace[-TRACEBACK_LENGTH_MAX:] if too_long else trace
 
 
 def _whole_traceback(error: BaseException, trace: TracebackType | None) -> list[str] | None:

@@ -10,6 +10,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.worker.served import served_queues
 from leasehold.worker.unrunnable import is_handed_back
 
 LEFT_TO_DO: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
@@ -27,14 +28,16 @@ PAGES_MAX: Final = 10
 class Emptiness:
     """Looks at what one worker could still get to do. A paused queue gives nothing."""
 
-    def __init__(self, store: Store, queues: Sequence[str], tasks: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, store: Store, queues: tuple[str, ...], tasks: tuple[str, ...] | None
+    ) -> None:
         self._store = store
         self._queues = queues
         self._tasks = tasks
 
     def is_reached(self) -> bool:
         """Whether no job of these queues and tasks is pending, runs, or is to be tried again."""
-        busy = tuple(queue for queue in self._queues if self._has_work(queue))
+        busy = tuple(queue for queue in self._names() if self._has_work(queue))
         if not busy or self._tasks is None:
             return not busy
         # The counters do not know tasks; they only spare most searches.
@@ -47,7 +50,7 @@ class Emptiness:
         Each is due again within minutes, so that a worker that can will get it.
         """
         found: Counter[str] = Counter()
-        queues = tuple(queue for queue in self._queues if self._may_hold_back(queue))
+        queues = tuple(queue for queue in self._names() if self._may_hold_back(queue))
         where = JobFilter(queues=queues, statuses=(Status.SCHEDULED,), tasks=self._tasks)
         cursor: str | None = None
         for _ in range(PAGES_MAX if queues else 0):
@@ -57,6 +60,9 @@ class Emptiness:
             if cursor is None:
                 break
         return found
+
+    def _names(self) -> tuple[str, ...]:
+        return served_queues(self._store, self._queues)
 
     def _has_work(self, queue: str) -> bool:
         return self._is_open(queue) and self._holds(queue, LEFT_TO_DO)

@@ -17,7 +17,7 @@ from leasehold.core.model.status import Event
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseExpiredError, LeaseLostError, StoreError
 from leasehold.worker.safelog import safe_logger
-from leasehold.worker.threads import ended
+from leasehold.worker.threads import OwnThread
 
 logger = safe_logger("leasehold.worker")
 
@@ -49,12 +49,13 @@ class _Held:
         self.deadline = local_deadline(sent_at, granted_seconds)
 
 
-class Heartbeat:
+class Heartbeat(OwnThread):
     """Renews every lease it is given until it is told to forget it.
 
     `on_lost` is called once for a lease that is lost or abandoned, `on_cancel` when somebody asked
     to stop its job, `on_beat` after each beat; all from the heartbeat's own thread. It also beats
-    while nothing is held, to keep the worker's registry entry alive.
+    while nothing is held, to keep the worker's registry entry alive. `stop` leaves the leases that
+    are still held as they are.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Heartbeat:
         on_cancel: Callable[[Lease, str], None],
         on_beat: Callable[[], None] | None = None,
     ) -> None:
+        super().__init__(f"{worker}-heartbeat")
         self._store = store
         self._worker = worker
         self._clock = env.clock
@@ -78,12 +80,9 @@ class Heartbeat:
         self._on_cancel = on_cancel
         self._on_beat = on_beat
         self._held: dict[tuple[str, int], _Held] = {}
-        self._condition = threading.Condition()
         # Held while renewals are under way. It is reentrant because a simulated store runs the rest
         # of its process inside a call.
         self._renewing = threading.RLock()
-        self._thread: threading.Thread | None = None
-        self._stopping = False
         self._hurry: set[str] = set()
         self._wait_seconds = interval_seconds
         self.consecutive_failures = 0
@@ -260,30 +259,6 @@ class Heartbeat:
             logger.info("the history of %d job(s) lacks %s: %s", len(held), event, error)
 
     # -- its thread --------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Beat from a thread of its own until `stop`."""
-        self._stopping = False
-        self._thread = threading.Thread(
-            target=self._run, name=f"{self._worker}-heartbeat", daemon=True
-        )
-        self._thread.start()
-
-    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
-        """End the thread. The leases still held are left as they are.
-
-        With `wait`, not before the beat that may be under way is over, or `timeout` seconds have
-        passed. True if it has ended.
-        """
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
-        return ended(self._thread, wait, timeout)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread beats."""
-        return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
         last_beat = self._clock.monotonic()

@@ -29,7 +29,7 @@ from leasehold.core.model.lease import (
 from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome, Release, Snooze
 from leasehold.core.model.retry import is_retryable
 from leasehold.errors import LeaseLostError
-from leasehold.worker.describe import describe_error
+from leasehold.worker.describe import describe_error, told_error
 
 
 class LeaseManager:
@@ -139,7 +139,8 @@ class LeaseManager:
         if breaker is None and self._breakers is not None:
             breaker = self._breakers(lease.task)
         if isinstance(error, JobError):
-            described, worth_it = error, retryable is not False
+            described = told_error(error.type, error.message, error.traceback)
+            worth_it = retryable is not False
         else:
             described = describe_error(error)
             worth_it = is_retryable(error) if retryable is None else retryable

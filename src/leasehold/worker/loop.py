@@ -38,6 +38,7 @@ from leasehold.worker.pace import Pace
 from leasehold.worker.reports import Reports
 from leasehold.worker.run import Run
 from leasehold.worker.safelog import safe_logger
+from leasehold.worker.served import served_queues
 from leasehold.worker.settling import Settling
 from leasehold.worker.stopping import Stopping, StopReason
 from leasehold.worker.task import COMMAND_TASK, TaskDefinition, TaskRegistry
@@ -209,8 +210,19 @@ class Loop:
     def _hand_back_what_waits(self, now: float) -> None:
         if self._stopping.begins_now(now):
             self._take_back(self._team.take_back(), "its worker stopped before it began")
+            self._say_what_it_waits_for()
         elif self._in_hand.waited_too_long(now):
             self._take_back(self._team.take_back(["thread"]), "no slot was free in time")
+
+    def _say_what_it_waits_for(self) -> None:
+        running = sum(not run.ended for run in self._in_hand.held)
+        if running:
+            logger.info(
+                "stopping: waiting for %d job(s), at most %.0f s%s",
+                running,
+                self._stopping.grace_seconds,
+                "; Ctrl-C again to stop at once" if self._stopping.is_signalled else "",
+            )
 
     def _take_back(self, runs: list[Run], reason: str) -> None:
         self.started_jobs -= len(runs)
@@ -264,7 +276,7 @@ class Loop:
         try:
             answer = self._leases.exchange(
                 settlements,
-                self._rules.queues,
+                served_queues(self._leases.store, self._rules.queues) if look else (),
                 room if look else 0,
                 self._rules.tasks,
                 free_slots=self._free_slots(),

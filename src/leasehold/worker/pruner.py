@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -27,7 +26,7 @@ from leasehold.env import SYSTEM, Env
 from leasehold.errors import BlobError
 from leasehold.worker.describe import describe_error
 from leasehold.worker.safelog import safe_logger
-from leasehold.worker.threads import ended
+from leasehold.worker.threads import OwnThread
 
 logger = safe_logger("leasehold.worker")
 
@@ -51,7 +50,7 @@ class PrunerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     last_error: JobError | None = None
 
 
-class Pruner:
+class Pruner(OwnThread):
     """Prunes a store when it is due, in short writes with long pauses.
 
     Any number of workers may run one: the store lets one clean up at a time.
@@ -66,15 +65,13 @@ class Pruner:
         actor: str = "pruner",
         blobs: Blobs | None = None,
     ) -> None:
+        super().__init__("leasehold-pruner")
         self._store = store
         self._policy = policy
         self._env = env
         self._clock = env.clock
         self._actor = actor
         self._blobs = blobs
-        self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._stopping = False
         self._hurried = False
         self._statistics = PrunerStatistics()
         self._next_due_at: datetime | None = None
@@ -126,26 +123,8 @@ class Pruner:
         return msgspec.structs.replace(self._statistics, is_running=self.is_running)
 
     def start(self) -> None:
-        """Look from a thread of its own, from now on, until `stop`."""
-        self._stopping = False
         self._hurried = False
-        self._thread = threading.Thread(target=self._run, name="leasehold-pruner", daemon=True)
-        self._thread.start()
-
-    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
-        """End the thread, after the write it may be in; another pruner does the rest later.
-
-        With `wait`, not before it has ended, or `timeout` seconds have passed. True if it has.
-        """
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
-        return ended(self._thread, wait, timeout)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread looks for what is to be cleaned up."""
-        return self._thread is not None and self._thread.is_alive()
+        super().start()
 
     def hurry(self) -> None:
         """Look at once whether it is due: what makes it so may have changed."""

@@ -37,6 +37,24 @@ class SafeLogger(_Adapter):
             if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
                 raise
 
+    def log_with_traceback(
+        self, level: int, traceback: str | None, message: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Log it with a traceback that came as text, which formatters put below the line."""
+        if traceback is None:
+            self.log(level, message, *args, **kwargs)
+            return
+        try:
+            if self.logger.isEnabledFor(level):
+                record = self.logger.makeRecord(
+                    self.logger.name, level, __file__, 0, message, args, None, **kwargs
+                )
+                record.exc_text = traceback.rstrip()
+                self.logger.handle(record)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+                raise
+
 
 def safe_logger(name: str) -> SafeLogger:
     """The logger of this name, made safe."""

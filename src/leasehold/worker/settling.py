@@ -8,6 +8,7 @@ from typing import Final
 
 from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
+from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Event
 from leasehold.errors import LeaseLostError, StoreError
 from leasehold.worker.hooks import Hooks, call_hook
@@ -25,6 +26,7 @@ class Settling:
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._waiting: list[tuple[Lease, Outcome]] = []
+        self._last_traceback: str | None = None
         self.completed = 0
         self.failed = 0
         self.dead = 0
@@ -61,8 +63,10 @@ class Settling:
                 self._failed(lease, outcome, answer)
             elif answer.event is Event.CANCELLED:
                 self.cancelled += 1
+                self._ended(lease, "cancelled")
             else:
                 self.handed_back += 1
+                self._ended(lease, "snoozed" if answer.event is Event.SNOOZED else "handed back")
 
     def completed_itself(self, lease: Lease, answer: Settled) -> None:
         """The attempt was settled in its task's own transaction."""
@@ -81,20 +85,35 @@ class Settling:
         )
         call_hook(self._hooks.on_lease_lost, lease, error)
 
+    def _ended(self, lease: Lease, how: str) -> None:
+        logger.info(
+            "job %s (%s): %s", lease.job_id, lease.task, how, extra={"job_id": lease.job_id}
+        )
+
     def _failed(self, lease: Lease, outcome: Outcome, answer: Settled) -> None:
         self.failed += 1
         is_dead = answer.event is Event.DEAD
         self.dead += is_dead
         error = outcome.error if isinstance(outcome, Fail) else RESULT_REFUSED
-        logger.log(
+        before = self._last_traceback
+        if is_dead:
+            what_next = f"it is dead: {why_not_retried(error.type, lease.attempt, lease.allowance)}"
+        else:
+            what_next = f"it will be tried again at {answer.run_at}"
+        traceback, self._last_traceback = error.traceback, error.traceback
+        if traceback is not None and traceback == before:
+            # Thousands of jobs that fail alike must not fill the log with one and the same text.
+            traceback, what_next = None, f"{what_next} (the traceback is the one above)"
+        logger.log_with_traceback(
             logging.ERROR if is_dead else logging.WARNING,
+            traceback,
             "job %s (%s): attempt %d failed with %s: %s; %s",
             lease.job_id,
             lease.task,
             lease.attempt,
             error.type,
             error.message,
-            "it is dead" if is_dead else f"it will be tried again at {answer.run_at}",
+            what_next,
             extra={"job_id": lease.job_id},
         )
         call_hook(self._hooks.on_failure, lease, answer, error)

@@ -41,6 +41,8 @@ class Stopping:
         self._asked: StopReason | None = None
         self._given_up = False
         self._hurried = False
+        self.is_signalled = False
+        """Whether the wish came by a signal, and another one would hurry it."""
         self._grace_ends_at: float | None = None
         self._handed_back_at: float | None = None
 
@@ -51,6 +53,11 @@ class Stopping:
     @property
     def reason(self) -> StopReason:
         return self._asked or StopReason.STOPPED
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long what runs may take to finish."""
+        return self._grace_seconds
 
     @property
     def is_wanted(self) -> bool:

@@ -45,6 +45,9 @@ class Supervisor:
         self, silent_seconds: float | None = 120.0, running_seconds: float | None = None
     ) -> list[StuckJob]:
         """The stuck jobs, those silent for longest first, then those that run for longest."""
+        for seconds in (silent_seconds, running_seconds):
+            if seconds is not None and not seconds >= 0:
+                raise ValueError(f"how long a job is stuck is 0 seconds or more, not {seconds!r}")
         return self._store.stuck(silent_seconds, running_seconds=running_seconds)
 
     def requeue(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import datetime
 from typing import Final, Protocol, runtime_checkable
 
@@ -15,7 +14,7 @@ from leasehold.core.model.settings import attempt_records_max
 from leasehold.env import SYSTEM, Env
 from leasehold.worker.describe import describe_error
 from leasehold.worker.safelog import safe_logger
-from leasehold.worker.threads import ended
+from leasehold.worker.threads import OwnThread
 
 logger = safe_logger("leasehold.worker")
 
@@ -46,7 +45,7 @@ class SweepStatistics(msgspec.Struct, frozen=True, kw_only=True):
     last_report: SweepReport | None = None
 
 
-class RecoverySweep:
+class RecoverySweep(OwnThread):
     """Looks for lost jobs at its start, at every interval, and at once when a worker is known dead.
 
     Any number of workers may run one: the store takes each job back once.
@@ -61,6 +60,7 @@ class RecoverySweep:
         death_check_seconds: float = 1.0,
         pause_seconds: float = DEFAULT_LEASE_SECONDS,
     ) -> None:
+        super().__init__("leasehold-sweep")
         self._store = store
         self._env = env
         self._clock = env.clock
@@ -69,9 +69,6 @@ class RecoverySweep:
             death_check_seconds if isinstance(store, ProvesDeath) else float("inf")
         )
         self._pause_seconds = pause_seconds
-        self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._stopping = False
         self._statistics = SweepStatistics()
         self._next_scan_at = 0.0
         self._paused_until = float("-inf")
@@ -123,27 +120,9 @@ class RecoverySweep:
         )
 
     def start(self) -> None:
-        """Sweep from a thread of its own, now and from now on, until `stop`."""
-        self._stopping = False
         self._next_scan_at = self._clock.monotonic()
         self._wall_minus_monotonic = self._clock_difference()
-        self._thread = threading.Thread(target=self._run, name="leasehold-sweep", daemon=True)
-        self._thread.start()
-
-    def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
-        """End the thread, after the scan it may be in.
-
-        With `wait`, not before it has ended, or `timeout` seconds have passed. True if it has.
-        """
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
-        return ended(self._thread, wait, timeout)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its thread sweeps."""
-        return self._thread is not None and self._thread.is_alive()
+        super().start()
 
     @property
     def checkpoints_max(self) -> int:

@@ -95,6 +95,11 @@ class TaskRegistry:
     def __iter__(self) -> Iterator[TaskDefinition]:
         return iter(list(self._tasks.values()))
 
+    @property
+    def can_find_tasks(self) -> bool:
+        """Whether there is a task here, or a module to import some from."""
+        return bool(self._tasks or self._allow_import)
+
     def __contains__(self, name: str) -> bool:
         return name in self._tasks
 
@@ -106,6 +111,10 @@ class TaskRegistry:
                 f"a task named {definition.name!r} is registered already: give one another name"
             )
         self._tasks[definition.name] = self._placed(definition)
+
+    def allow_import_of(self, modules: tuple[str, ...]) -> None:
+        """Let jobs name functions of these modules too."""
+        self._allow_import = tuple(dict.fromkeys((*self._allow_import, *modules)))
 
     def run_functions_in(self, executor: Literal["thread", "process"]) -> None:
         """Run plain functions there, of tasks that ask for no executor of another kind."""

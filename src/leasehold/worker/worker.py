@@ -21,12 +21,14 @@ from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.settings import RETENTION_NAMES
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, StoreError, StoreVersionError
+from leasehold.worker.banner import say_goodbye, say_hello
 from leasehold.worker.emptiness import LOOK_SECONDS
 from leasehold.worker.executors.team import MAKERS, ExecutorMaker, Setup, Team
 from leasehold.worker.heartbeat import Heartbeat
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.inbox import Inbox, WorkerListener
 from leasehold.worker.inhand import InHand
+from leasehold.worker.joblines import JobLines
 from leasehold.worker.leases import LeaseManager
 from leasehold.worker.loop import (
     STORE_IS_GONE,
@@ -113,6 +115,7 @@ class Worker:
             raise ValueError("a worker that runs commands needs an output_dir to keep their output")
         self.id = worker_id or f"{socket.gethostname()}-{os.getpid()}-{env.new_id()[-8:]}"
         self._store = store
+        self._registry = registry
         self._env = env
         self._output_dir = output_dir
         self._makers = {**MAKERS, **(executors or {})}
@@ -224,20 +227,28 @@ class Worker:
         """
         self._start(replace_stuck=True)
 
-    def run(self, on_ready: Callable[[str], None] | None = None) -> StopReason:
+    def run(
+        self, on_ready: Callable[[str], None] | None = None, lines: JobLines | None = None
+    ) -> StopReason:
         """Work until told to stop by SIGTERM or SIGINT, or until worn; answers why it stopped.
 
         The first signal lets what runs finish within the grace; the second hands it back at once.
         `on_ready` is called with its id when it has entered the registry. While the store is in
-        trouble, locked by another process for instance, it waits and tries again.
+        trouble, locked by another process for instance, it waits and tries again. `lines` are those
+        about its jobs, whose hooks it was given.
         """
         with self._signals_stop_it():
             if not self._start_when_possible():
                 return StopReason.STOPPED
+            self._say_hello()
             if on_ready is not None:
                 on_ready(self.id)
             while (reason := self.wait(SIGNAL_SECONDS)) is None:
-                pass
+                if lines is not None:
+                    lines.sum_up()
+        if lines is not None:
+            lines.sum_up(now=True)
+        say_goodbye(self.id, reason, self.statistics)
         return reason
 
     def stop(self, wait: bool = True, timeout: float | None = None) -> bool:
@@ -280,6 +291,17 @@ class Worker:
                     break
                 clock.wait(self._ended, left)
             return self._stop_reason
+
+    def _say_hello(self) -> None:
+        rules = self._rules
+        say_hello(
+            self.id,
+            self._store,
+            rules.queues,
+            rules.slots,
+            rules.tasks or [task.name for task in self._registry],
+            allow_commands=rules.allow_commands,
+        )
 
     @property
     def _is_elsewhere(self) -> bool:
@@ -417,6 +439,7 @@ class Worker:
                 signal.signal(signal_number, signal.SIG_DFL)
                 os.kill(os.getpid(), signal_number)
                 return
+            self._stopping.is_signalled = True
             self.request_stop(now=self._stopping.is_wanted)
 
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

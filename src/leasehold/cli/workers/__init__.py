@@ -2,5 +2,5 @@
 
 Read in this order: plan (what was asked for), process (one worker process), crew (the parent that
 starts several and replaces those that end), background (a crew without a terminal), pidfile (who
-runs, by proof), stopping (from another shell), overview (what `worker status` shows), loglines.
+runs, by proof), stopping (from another shell), overview (what `worker status` shows).
 """

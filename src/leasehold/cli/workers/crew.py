@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
-from leasehold.cli.exits import Exit
-from leasehold.cli.workers.loglines import log_to_stderr, logger
+from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import (
     READY,
@@ -28,8 +27,12 @@ from leasehold.cli.workers.plan import (
     make_folder,
     read_plan,
     start_python,
+    store_name,
 )
 from leasehold.env import SYSTEM
+from leasehold.errors import LeaseholdError
+from leasehold.worker.joblines import logger
+from leasehold.worker.loglines import log_to_stderr
 
 PROCESS_MODULE: Final = "leasehold.cli.workers.process"
 PAUSE_SECONDS_FIRST: Final = 1.0
@@ -82,7 +85,7 @@ class Crew:
             ),
         )
         try:
-            with self._selector, self._noting_signals():
+            with self._selector, self._noting_signals(), self._metrics():
                 self._vacancies = [(0.0, 0)] * self._plan.count
                 while self._members or self._vacancies:
                     self._fill_vacancies()
@@ -138,7 +141,10 @@ class Crew:
     def _say_ready(self) -> None:
         plan = self._plan
         logger.info(
-            "%d worker(s) of %d slot(s) serve %s", plan.count, plan.slots, ", ".join(plan.queues)
+            "%d worker(s) of %d slot(s) are ready on %s",
+            plan.count,
+            plan.slots,
+            store_name(plan.store_url),
         )
         if self._ready_fd is not None:
             # Whoever waited for it may have been killed meanwhile.
@@ -196,6 +202,29 @@ class Crew:
             member.process.send_signal(number)
 
     @contextlib.contextmanager
+    def _metrics(self) -> Iterator[None]:
+        plan = self._plan
+        if plan.metrics_port is None:
+            yield
+            return
+        from leasehold.cli.workers.metrics_port import metrics_port
+
+        with contextlib.ExitStack() as stack:
+            asked = metrics_port(plan.store_url, plan.metrics_host, plan.metrics_port)
+            try:
+                port = stack.enter_context(asked)
+            except OSError as error:
+                logger.error(
+                    "cannot listen on %s port %d for --metrics-port: %s",
+                    plan.metrics_host,
+                    plan.metrics_port,
+                    error.strerror or error,
+                )
+                raise SystemExit(Exit.FAILURE) from None
+            logger.info("metrics for Prometheus: http://%s:%d/metrics", plan.metrics_host, port)
+            yield
+
+    @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:
         def note(number: int, _frame: FrameType | None) -> None:
             self._signals.append(number)
@@ -239,7 +268,12 @@ def main() -> None:
     """Run a crew in the background, as the plan on standard input says."""
     plan, ready_fd = read_plan()
     log_to_stderr(quiet=plan.quiet)
-    raise SystemExit(Crew(plan, ready_fd).run())
+    try:
+        code = Crew(plan, ready_fd).run()
+    except LeaseholdError as error:
+        logger.error("%s", error)
+        code = exit_for(error)
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":

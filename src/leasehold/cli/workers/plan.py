@@ -13,7 +13,6 @@ from typing import Final, Literal
 import msgspec
 
 from leasehold.cli.session import sqlite_path
-from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.errors import StoreUnavailableError
 
 READY: Final = b"r"
@@ -22,6 +21,7 @@ RECYCLED: Final = os.EX_TEMPFAIL
 """The exit code of a process that wants to be started anew."""
 SLOTS: Final = 4
 GRACE_SECONDS: Final = 30.0
+METRICS_HOST: Final = "127.0.0.1"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +30,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     store_url: str
     count: int = 1
     slots: int = SLOTS
-    queues: tuple[str, ...] = (DEFAULT_QUEUE,)
+    queues: tuple[str, ...] | None = None
+    """None leaves it to the application's queue and tasks."""
     tasks: tuple[str, ...] | None = None
     modules: tuple[str, ...] = ()
-    """Where tasks are defined."""
+    """Where tasks are defined: `shop`, or the queue to run on: `shop:queue`."""
     executor: Literal["thread", "process"] = "thread"
     allow_commands: bool = False
     lease_seconds: float | Literal["auto"] | None = None
@@ -42,8 +43,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_memory_mb: float | None = None
     until_empty: bool = False
     quiet: bool = False
+    metrics_port: int | None = None
+    """Where Prometheus may read the store's figures; 0 for any free port."""
+    metrics_host: str = METRICS_HOST
     log_path: str | None = None
     """Where a crew in the background writes; None in the foreground."""
+
+
+def store_name(url: str) -> str:
+    """A store as people and log lines name it: the whole path of a file, no password of a URL.
+
+    >>> store_name("postgresql://app:secret@db/jobs?sslmode=require")
+    'postgresql://db/jobs'
+    """
+    path = sqlite_path(url)
+    if path is not None:
+        return os.path.realpath(path)
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
 
 def workers_folder(store_url: str) -> str:

@@ -15,13 +15,14 @@ from typing import Final
 
 from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.session import actor
-from leasehold.cli.workers.loglines import log_to_stderr, logger
+from leasehold.cli.workers.application import check_same_store, module_names, queues_in
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan
-from leasehold.core.model.lease import Lease, Settled
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreBusyError
 from leasehold.queue.facade import TaskQueue
+from leasehold.worker.joblines import logger
+from leasehold.worker.loglines import log_to_stderr
 from leasehold.worker.stopping import StopReason
 
 _CODES: Final = {StopReason.STORE_LOST: Exit.STORE, StopReason.UNRUNNABLE: Exit.PARTIAL}
@@ -37,16 +38,13 @@ def main() -> None:
     try:
         code = _work(plan, link)
     except LeaseholdError as error:
-        logger.error("%s", error)
+        logger.error("%s", error, exc_info=error.__cause__)
         code = exit_for(error)
     sys.exit(code)
 
 
 def _work(plan: Plan, link: socket.socket) -> int:
     with open_queue(plan) as queue:
-        for module in plan.modules:
-            names = queue.load_tasks(module)
-            logger.info("tasks of %s: %s", module, ", ".join(names) or "none with a name")
         held: list[HeldPidFile] = []
 
         def begin(worker_id: str) -> None:
@@ -57,9 +55,12 @@ def _work(plan: Plan, link: socket.socket) -> int:
         try:
             reason = queue.run_worker(
                 slots=plan.slots,
+                queues=plan.queues,
                 max_jobs=plan.max_jobs,
                 max_memory_mb=plan.max_memory_mb,
                 grace_seconds=plan.grace_seconds,
+                lease_seconds=plan.lease_seconds,
+                allow_commands=plan.allow_commands or None,
                 tasks=plan.tasks,
                 executor=plan.executor,
                 until_empty=plan.until_empty,
@@ -87,17 +88,23 @@ def open_queue(plan: Plan) -> TaskQueue:
 
 
 def _queue(plan: Plan) -> TaskQueue:
-    return TaskQueue(
-        plan.store_url,
-        num_workers=0,
-        queues=plan.queues,
-        lease_seconds=plan.lease_seconds,
-        import_tasks=plan.modules,
-        allow_commands=plan.allow_commands,
-        actor=actor(),
-        on_start=None if plan.quiet else _started,
-        on_success=None if plan.quiet else _completed,
-    )
+    """The application's own queue, if it has one in this store; else one with its tasks."""
+    queues = queues_in(plan.modules)
+    check_same_store(queues, plan.store_url)
+    modules = module_names(plan.modules)
+    in_store = [queue for queue in queues.values() if queue.url and not _is_memory(queue.url)]
+    if len(in_store) == 1:
+        [queue] = in_store
+        queue.registry.allow_import_of(modules)
+    else:
+        queue = TaskQueue(plan.store_url, num_workers=0, import_tasks=modules, actor=actor())
+    for module in modules:
+        queue.load_tasks(module)
+    return queue
+
+
+def _is_memory(url: str) -> bool:
+    return url.startswith("memory:")
 
 
 def _record(plan: Plan, worker_id: str) -> PidRecord:
@@ -116,15 +123,6 @@ def _stop_with_crew(link: socket.socket) -> None:
     link.recv(1)
     logger.warning("whoever started this worker is gone: it stops")
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _started(lease: Lease) -> None:
-    logger.info("job %s (%s): attempt %d starts", lease.job_id, lease.task, lease.attempt)
-
-
-def _completed(lease: Lease, _settled: Settled) -> None:
-    seconds = (SYSTEM.now() - lease.acquired_at).total_seconds()
-    logger.info("job %s (%s): completed in %.2f s", lease.job_id, lease.task, max(0, seconds))
 
 
 if __name__ == "__main__":

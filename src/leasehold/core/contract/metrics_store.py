@@ -8,6 +8,7 @@ from typing import Protocol
 
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import WorkerTotals
+from leasehold.core.rules.lifetime import QueueLifetime
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 
@@ -108,5 +109,17 @@ class MetricsStore(Protocol):
         - MET-22  Whoever leases counts, registered or not: every lease, and its end if that was a
                  completion, a failure or a loss, together with the change of the job itself. Its
                  first and last time are told to the minute.
-        - MET-23  The WORKERS_KEPT that did something last are kept; others may be forgotten.
+        - MET-23  The WORKERS_KEPT that did something last are kept, one that leases from several
+                 queues once for each; others may be forgotten.
+        """
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        """What was counted and measured in each queue since the store was made, by name.
+
+        - MET-24  Counts are those of `stats`, and all waits, runs and holds are in the histograms,
+                 however long ago: they only grow, whatever restarts and whatever is forgotten.
+        - MET-25  Leases are told by worker, for those of MET-23; attempts that failed or were lost
+                 by the type of their error. At most ERROR_TYPES_MAX types, each in one queue, have
+                 names; further ones count as OTHER, and one that did not occur for ERROR_TYPE_KEPT
+                 gives its place, and its count, up to a new one.
         """

@@ -42,7 +42,8 @@ class QueueRules(Protocol):
 
         - QUE-1  It is active. Creating it again with the same rules changes nothing, its state
                  included, so that any number of processes may do it when they start; with other
-                 rules it raises QueueExistsError.
+                 rules it raises QueueExistsError, which names those that differ and who changed
+                 them last.
         """
 
     def update_queue(self, queue: str, changes: Mapping[str, Any], *, actor: str) -> QueueInfo:

@@ -380,6 +380,7 @@ class Store(
                  "STRASSE", and the other way round.
         - SEA-2  What it is to go `without` is neither fetched nor carried: payloads and results are
                  empty and of the codec LEFT_OUT, metadata is None. Filters count all the same.
+        - SEA-4  What no page gave as its cursor is refused with InvalidJobError.
         """
 
     def count(self, where: JobFilter, *, counted_max: int = COUNTED_MAX) -> Count:

@@ -12,7 +12,8 @@ import msgspec
 from leasehold.core.model.job import Job
 from leasehold.core.model.key_limits import NO_KEY, KeyInfo
 from leasehold.core.model.queue_config import QueueInfo, QueueState
-from leasehold.core.model.records import WorkerInfo, at_work
+from leasehold.core.model.records import WorkerInfo, at_work, serves
+from leasehold.core.model.retry import why_not_retried
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import ERROR_TYPE
 
@@ -136,6 +137,8 @@ def _ended(job: Job) -> Reason:
         why = f": {job.error.message}"
     elif job.status is Status.DEAD and job.error is not None:
         why = f" after {job.attempts} attempt(s), the last error being {job.error.type}"
+        if job.attempts:
+            why += f"; {why_not_retried(job.error.type, job.attempts, job.allowance)}"
     elif job.reason:
         why = f": {job.reason}"
     return Reason(
@@ -215,7 +218,7 @@ def _paced(job: Job, queue: QueueInfo, key: KeyInfo, now: datetime) -> Reason | 
 
 
 def _short_of_workers(job: Job, workers: Sequence[WorkerInfo]) -> Reason | None:
-    serving = [worker for worker in workers if job.queue in worker.queues]
+    serving = [worker for worker in workers if serves(worker.queues, job.queue)]
     if not serving:
         return Reason(
             ReasonKind.NO_WORKER,

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from leasehold.core.model.status import Status
+from leasehold.core.model.totals import Totals
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -55,6 +56,15 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What it holds, the first leased first; at most 100 of them."""
 
 
+ALL_QUEUES: Final = "*"
+"""What a worker says that serves every queue, those to come included."""
+
+
+def serves(queues: Collection[str], queue: str) -> bool:
+    """Whether a worker that was given these queues serves this one."""
+    return queue in queues or ALL_QUEUES in queues
+
+
 SILENT_SECONDS: Final = 120.0
 """A worker without a sign of life for longer is not taken to be at work; a consumer is gone."""
 
@@ -96,41 +106,15 @@ class WorkerLife(Protocol):
         """Leave the registry in order."""
 
 
-class Stats(msgspec.Struct, frozen=True, kw_only=True):
+class Stats(Totals, frozen=True, kw_only=True):
     """Counts and lifetime totals of one queue, or of all."""
 
     counts: dict[Status, int]
     """How many jobs stand in each status now."""
-    submitted: int = 0
-    leased: int = 0
-    """Attempts that began."""
-    completed: int = 0
-    failed: int = 0
-    """Attempts that failed, retried or not."""
-    retried: int = 0
-    """Failed attempts that another one followed or will follow."""
-    dead: int = 0
-    cancelled: int = 0
-    lost: int = 0
-    """Leases taken from holders that were lost, or by order."""
-    recovered: int = 0
-    """Those of them whose jobs run again."""
-    renewed: int = 0
-    """Renewals of leases."""
-    rejected: int = 0
-    """Jobs refused because the queue was full or they came too fast."""
-    rate_limited: int = 0
-    """Those of them that came too fast."""
-    cleaned: int = 0
-    """Jobs discarded or pruned after they had ended."""
 
     def as_mapping(self) -> dict[str, int]:
         """One flat mapping: a count per status, and the totals under `total_...`."""
-        totals = {
-            f"total_{name}": getattr(self, name)
-            for name in self.__struct_fields__
-            if name != "counts"
-        }
+        totals = {f"total_{name}": getattr(self, name) for name in Totals.__struct_fields__}
         return {status.value: self.counts.get(status, 0) for status in Status} | totals
 
 
@@ -147,6 +131,18 @@ class WorkerTotals(msgspec.Struct, frozen=True, kw_only=True):
     first_at: datetime
     """The minute in which it first leased a job or settled one, and in which it last did."""
     last_at: datetime
+
+    def beside(self, other: WorkerTotals) -> WorkerTotals:
+        """This and what the same worker did in another queue, as one."""
+        return WorkerTotals(
+            worker=self.worker,
+            leased=self.leased + other.leased,
+            completed=self.completed + other.completed,
+            failed=self.failed + other.failed,
+            lost=self.lost + other.lost,
+            first_at=min(self.first_at, other.first_at),
+            last_at=max(self.last_at, other.last_at),
+        )
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,9 +95,10 @@ def expired_lease(job_id: str, version: int, expired_at: datetime) -> LeaseExpir
 # -- queues ------------------------------------------------------------------------------------
 
 
-def queue_exists(queue: str) -> QueueExistsError:
+def queue_exists(queue: str, differences: str) -> QueueExistsError:
     return QueueExistsError(
-        f"queue {queue!r} exists already, with other rules: use update_queue to change them"
+        f"queue {queue!r} exists already, with other rules: {differences}; say if_exists='keep' to "
+        "leave them, if_exists='update' to have yours, or use update_queue to change some"
     )
 
 

@@ -147,15 +147,9 @@ class CleanUpMode(StrEnum):
 DAILY: Final = Scope()
 
 
-class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one write of a clean-up did, and whether there is more to do."""
+class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
+    """How much was cleaned up, of each kind."""
 
-    run: int | None = None
-    """The number of the clean-up; None if none was begun: it is not due, or not worth it."""
-    more: bool = False
-    """Whether to call again, with this `run`."""
-    next_due_at: datetime | None = None
-    """When the next daily one may begin, once this one is over or was not begun; None if never."""
     completed: int = 0
     cancelled: int = 0
     dead: int = 0
@@ -170,10 +164,6 @@ class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
     """Audit records that went to the archive."""
     audit_dropped: int = 0
     """Archived audit records whose time was over."""
-    taken: int = 0
-    """How much of the limit was used; what it counts depends on what was cleaned."""
-    lock_seconds: float = 0.0
-    """How long the write lock was held for it."""
 
     @property
     def pruned(self) -> int:
@@ -181,7 +171,22 @@ class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.completed + self.cancelled + self.dead
 
 
-class CleanUp(msgspec.Struct, frozen=True, kw_only=True):
+class PruneReport(Cleaned, frozen=True, kw_only=True):
+    """What one write of a clean-up did, and whether there is more to do."""
+
+    run: int | None = None
+    """The number of the clean-up; None if none was begun: it is not due, or not worth it."""
+    more: bool = False
+    """Whether to call again, with this `run`."""
+    next_due_at: datetime | None = None
+    """When the next daily one may begin, once this one is over or was not begun; None if never."""
+    taken: int = 0
+    """How much of the limit was used; what it counts depends on what was cleaned."""
+    lock_seconds: float = 0.0
+    """How long the write lock was held for it."""
+
+
+class CleanUp(Cleaned, frozen=True, kw_only=True):
     """The record of one clean-up: who, when, how many, how long."""
 
     run: int
@@ -192,23 +197,9 @@ class CleanUp(msgspec.Struct, frozen=True, kw_only=True):
     """Its latest write."""
     ended_at: datetime | None = None
     """None while it goes on, or if it was given up half-way: the next one does the rest."""
-    completed: int = 0
-    cancelled: int = 0
-    dead: int = 0
-    archived: int = 0
-    results_dropped: int = 0
-    histories_dropped: int = 0
-    archive_dropped: int = 0
-    audit_archived: int = 0
-    audit_dropped: int = 0
     writes: int = 0
     lock_seconds: float = 0.0
     """For how long it held the write lock, all in all."""
-
-    @property
-    def pruned(self) -> int:
-        """Jobs that left the store."""
-        return self.completed + self.cancelled + self.dead
 
     @property
     def duration_seconds(self) -> float:

@@ -129,6 +129,43 @@ RETRYABLE: Final[tuple[type[BaseException], ...]] = (
 """Failures that are retried although a permanent class may be among their bases."""
 
 
+_BUGS: Final = frozenset(cls.__name__ for cls in PERMANENT) - {PermanentError.__name__}
+_CANNOT_BE_HELPED: Final = frozenset(
+    {
+        "PayloadError",
+        "PayloadTooLargeError",
+        "StoreError",
+        "TaskNotImportableError",
+        "CommandNotFound",
+        "CommandNotStarted",
+    }
+)
+"""Failures that Leasehold itself finds, and that another attempt would meet again."""
+
+
+def why_not_retried(error_type: str, attempts: int, allowance: int) -> str:
+    """Why a job whose attempt failed is not tried again, and what would change that.
+
+    >>> why_not_retried("OSError", 4, 4)
+    'no attempt is left of 4'
+    >>> why_not_retried("KeyError", 1, 4)
+    'not retried: KeyError counts as a bug in the task; name it in retryable= to try again'
+    """
+    if attempts >= allowance:
+        return f"no attempt is left of {allowance}" if allowance > 1 else "it had one attempt only"
+    if error_type in _BUGS:
+        why = f"{error_type} counts as a bug in the task; name it in retryable= to try again"
+    elif error_type == PermanentError.__name__:
+        why = "the task raised PermanentError"
+    elif error_type == "Nack":
+        why = "the consumer said so"
+    elif error_type in _CANNOT_BE_HELPED:
+        why = "another attempt would end the same way"
+    else:
+        why = f"{error_type} counts as permanent; name it in retryable= to try again"
+    return f"not retried: {why}"
+
+
 def is_retryable(
     error: BaseException,
     permanent: tuple[type[BaseException], ...] = PERMANENT,

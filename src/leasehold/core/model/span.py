@@ -16,13 +16,17 @@ import msgspec
 
 from leasehold.core.model.histogram import Histogram, Measurements
 from leasehold.core.model.job import Priority
+from leasehold.core.model.totals import Totals
 
 MINUTE_MICROS: Final = 60_000_000
 DAY_MICROS: Final = 24 * 60 * MINUTE_MICROS
 MINUTES_KEPT: Final = 48 * 60
 DAYS_KEPT: Final = 400
 WORKERS_KEPT: Final = 500
-"""Of how many workers it is kept what they did: of those that did something last."""
+"""Of how many workers it is kept what they did: of those that did something last.
+
+One that leases from several queues counts once for each of them.
+"""
 
 COUNTED: Final = (
     "submitted",
@@ -82,22 +86,9 @@ def band_of(priority: int) -> str:
 WAIT_OF_PRIORITY: Final = tuple(WAIT_IN[band_of(priority)] for priority in range(101))
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(Totals, frozen=True):
     """What happened in one queue, or in several, during some time."""
 
-    submitted: int = 0
-    leased: int = 0
-    completed: int = 0
-    failed: int = 0
-    retried: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    lost: int = 0
-    recovered: int = 0
-    renewed: int = 0
-    rejected: int = 0
-    rate_limited: int = 0
-    cleaned: int = 0
     submitted_low: int = 0
     submitted_medium: int = 0
     submitted_high: int = 0
@@ -107,7 +98,7 @@ class Span(msgspec.Struct, frozen=True):
     pending: int = 0
     deepest: int = 0
     """The most pending jobs at the begin or end of a minute; of several queues the deepest's."""
-    measures: dict[int, Measurements] = {}
+    measures: dict[int, Measurements] = msgspec.field(default_factory=dict)
     """By `Measure`, those of which there is anything."""
 
     @classmethod
@@ -146,6 +137,11 @@ class Span(msgspec.Struct, frozen=True):
     def retries(self) -> Histogram:
         """By attempt, how often it failed and was followed by another one."""
         return self.measured(Measure.RETRY).buckets
+
+    def with_measures_of(self, other: Span) -> Span:
+        """The same counts, with what both have measured."""
+        measures = _sum_of(other.measures, self.measures)
+        return msgspec.structs.replace(self, measures=measures)
 
     def then(self, later: Span) -> Span:
         """This and what happened next in the same queue, as one."""

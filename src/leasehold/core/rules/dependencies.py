@@ -78,6 +78,19 @@ def refuse_replay(job_id: str, dependency: str, ended: Status) -> InvalidTransit
     )
 
 
+def unknown_dependency(job_id: str, needed: str) -> UnknownDependencyError:
+    """The answer to a draft that depends on a job which is not there."""
+    return UnknownDependencyError(
+        f"job {job_id} depends on {needed}, and there is no such job: submit it before, or in the "
+        "same call"
+    )
+
+
+def refused_dependency(job_id: str, needed: str, refusal: LeaseholdError) -> UnknownDependencyError:
+    """The answer to a draft that depends on another draft which was refused."""
+    return UnknownDependencyError(f"job {job_id} depends on {needed}, which was refused: {refusal}")
+
+
 def refuse_discard(job_id: str, dependent: str) -> InvalidTransitionError:
     """The answer to a discard of a job that an unfinished one depends on."""
     return InvalidTransitionError(
@@ -218,14 +231,9 @@ class Plan:
             index = self._index(needed)
             refusal = self._refused.get(needed) if index is None else self.verdicts[index]
             if isinstance(refusal, LeaseholdError):
-                return UnknownDependencyError(
-                    f"job {draft.id} depends on {needed}, which was refused: {refusal}"
-                )
+                return refused_dependency(draft.id, needed, refusal)
             if index is None and not self._exists(self._stands_for(needed)):
-                return UnknownDependencyError(
-                    f"job {draft.id} depends on {needed}, and there is no such job: submit it "
-                    "before, or in the same call"
-                )
+                return unknown_dependency(draft.id, needed)
         return None
 
     def _cycle_error(self, cycle: list[int]) -> CycleError:

@@ -1,14 +1,15 @@
 """Failures by fingerprint: what a store keeps of attempts that failed, and which of it it forgets.
 
 Written only when something fails. A store that cannot change a row on its way out may add rows and
-fold them later: `Failure.then` makes one of two.
+fold them later: `Failure.then` makes one of two. Beside them, attempts are counted by the type of
+their error alone: those counts only grow, whatever fingerprints are forgotten.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from leasehold.core.model.failure import FailedAttempt, Failure, WhatFailed, what_failed
@@ -19,6 +20,23 @@ FAILURES_MAX: Final = 1000
 """How many fingerprints a store keeps."""
 FORGOTTEN_TOGETHER: Final = 100
 """How many are forgotten when there are too many, so that not every new one has to look for one."""
+
+
+ERROR_TYPES_MAX: Final = 200
+"""How many error types, each in one queue, are counted under their own names."""
+ERROR_TYPE_LENGTH_MAX: Final = 120
+"""A longer name of a type is cut."""
+ERROR_TYPE_KEPT: Final = timedelta(days=7)
+"""A type that did not occur for so long leaves its place to another one, if there is none left."""
+OTHER: Final = "other"
+"""What types are counted as for which there is no place."""
+
+
+class ErrorType(NamedTuple):
+    """A type of error in one queue."""
+
+    queue: str
+    name: str
 
 
 class StandingFailure(NamedTuple):
@@ -46,6 +64,18 @@ class FailureBook(Protocol):
 
     def forget(self, fingerprints: Sequence[str]) -> None: ...
 
+    def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]:
+        """Those of them that are counted under their own names."""
+
+    def types_counted(self) -> int:
+        """How many are."""
+
+    def count_types(self, attempts: Mapping[ErrorType, int], at: datetime) -> None:
+        """Add to the counts of types, or begin them."""
+
+    def forget_types(self, before: datetime) -> None:
+        """Drop the counts of types that did not occur since."""
+
 
 def note(book: FailureBook, attempts: Iterable[FailedAttempt], at: datetime) -> None:
     """Count attempts that failed, or whose worker was lost, each for its fingerprint."""
@@ -56,10 +86,26 @@ def note(book: FailureBook, attempts: Iterable[FailedAttempt], at: datetime) -> 
     news = {failure.fingerprint: failure for failure in failures}
     if not news:
         return
+    _count_types(book, news.values(), at)
     kept = book.known(news)
     book.keep([kept[each].then(new) if each in kept else new for each, new in news.items()])
     if len(kept) < len(news) and book.size() > FAILURES_MAX:
         book.forget(to_forget(book.standing()))
+
+
+def _count_types(book: FailureBook, failures: Iterable[Failure], at: datetime) -> None:
+    attempts: Counter[ErrorType] = Counter()
+    for each in failures:
+        attempts[ErrorType(each.queue, each.error_type[:ERROR_TYPE_LENGTH_MAX])] += each.count
+    new = attempts.keys() - book.known_types(attempts)
+    if new:
+        places = ERROR_TYPES_MAX - book.types_counted()
+        if places < len(new):
+            book.forget_types(at - ERROR_TYPE_KEPT)
+            places = ERROR_TYPES_MAX - book.types_counted()
+        for nameless in sorted(new)[max(0, places) :]:
+            attempts[ErrorType(nameless.queue, OTHER)] += attempts.pop(nameless)
+    book.count_types(attempts, at)
 
 
 def to_forget(failures: Iterable[StandingFailure]) -> list[str]:

@@ -25,6 +25,7 @@ from leasehold.core.model.span import (
     side_by_side,
 )
 from leasehold.core.model.status import Status
+from leasehold.core.model.totals import Totals
 from leasehold.core.rules.sampling import Resolution, SpanReader, spans_of
 from leasehold.env import EPOCH, from_micros
 from leasehold.errors import InvalidWindowError
@@ -35,29 +36,9 @@ RATE_MINUTES: Final = 5
 """Over how many minutes it is measured how fast jobs are leased, to estimate a start."""
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class Figures(Totals, frozen=True, kw_only=True):
     """What happened during some time."""
 
-    submitted: int = 0
-    leased: int = 0
-    """Attempts that began."""
-    completed: int = 0
-    failed: int = 0
-    """Attempts that failed, retried or not."""
-    retried: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    lost: int = 0
-    """Leases taken from their holders: those expired or died, or a person ordered it."""
-    recovered: int = 0
-    """Those of them whose jobs run again."""
-    renewed: int = 0
-    """Renewals of leases."""
-    rejected: int = 0
-    """Jobs that were refused, because the queue was full or they came too fast."""
-    rate_limited: int = 0
-    """Those of them that came too fast."""
-    cleaned: int = 0
     pending: int = 0
     """How many jobs were pending when it ended."""
     deepest: int = 0
@@ -70,11 +51,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """From the lease to its end, for each attempt that completed or failed."""
     held: Durations = Durations()
     """The same for every lease that ended, also if it was handed back, cancelled or lost."""
-    submitted_by_priority: dict[str, int] = {}
+    submitted_by_priority: dict[str, int] = msgspec.field(default_factory=dict)
     """How many jobs of each band of priority were submitted."""
-    wait_by_priority: dict[str, Durations] = {}
+    wait_by_priority: dict[str, Durations] = msgspec.field(default_factory=dict)
     """How long those of each band waited."""
-    retries: dict[int, int] = {}
+    retries: dict[int, int] = msgspec.field(default_factory=dict)
     """By attempt, from 1: how often it failed and was followed by another one."""
 
     @property
@@ -116,7 +97,7 @@ class QueueMetrics(Figures, frozen=True, kw_only=True):
     """Completed jobs per second, over the window."""
     oldest_pending_age_seconds: float | None = None
     """For how long the job has been available that waits longest; None if none does."""
-    pending_by_priority: dict[str, int] = {}
+    pending_by_priority: dict[str, int] = msgspec.field(default_factory=dict)
     """How many pending jobs there are in each band of priority."""
     active_workers: int = 0
     """Workers of this queue that gave a sign of life within the last two minutes."""
@@ -220,9 +201,13 @@ def active_workers(workers: Iterable[WorkerInfo], queue: str | None, now: int) -
     return sum(is_at_work(each, at) and (queue is None or queue in each.queues) for each in workers)
 
 
-def in_order(totals: Iterable[WorkerTotals]) -> list[WorkerTotals]:
-    """What workers did, the one that leased most first."""
-    return sorted(totals, key=lambda each: (-each.leased, each.worker))
+def in_order(totals: Iterable[tuple[str, WorkerTotals]]) -> list[WorkerTotals]:
+    """What workers did, each given for one queue; the one that leased most in all first."""
+    by_worker: dict[str, WorkerTotals] = {}
+    for _, each in totals:
+        known = by_worker.get(each.worker)
+        by_worker[each.worker] = each if known is None else known.beside(each)
+    return sorted(by_worker.values(), key=lambda each: (-each.leased, each.worker))
 
 
 def estimated_start(position: int, points: Sequence[MinutePoint], now: datetime) -> datetime | None:

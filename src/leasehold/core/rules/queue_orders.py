@@ -94,7 +94,7 @@ def create(book: QueueBook[J], queue: str, config: QueueConfig, actor: str) -> N
     elif known.state is QueueState.DELETING:
         raise being_deleted(queue)
     elif known.config != config:
-        raise queue_exists(queue)
+        raise queue_exists(queue, _differences(known, config))
 
 
 def update(book: QueueBook[J], queue: str, changes: Mapping[str, Any], actor: str) -> None:
@@ -182,6 +182,30 @@ def bury(book: QueueBook[J], queue: str, jobs: Sequence[J], buried: int) -> Buri
 def _forget(book: QueueBook[J], queue: str, actor: str, *, force: bool, buried: int) -> None:
     book.forget_rule(queue)
     book.audit(actor, "delete_queue", buried, {"queue": queue, "force": force})
+
+
+def _differences(known: QueueRule, wanted: QueueConfig) -> str:
+    """Which rules of a queue are others than wanted, and who changed them last."""
+    now = msgspec.structs.asdict(known.config)
+    told = ", ".join(
+        f"{name} is {_told(now[name])}, not {_told(value)}"
+        for name, value in msgspec.structs.asdict(wanted).items()
+        if now[name] != value
+    )
+    if known.changed_by is None or known.changed_at is None:
+        return told
+    at = known.changed_at.isoformat(timespec="seconds")
+    return f"{told} (last changed by {known.changed_by} at {at})"
+
+
+def _told(value: object) -> str:
+    """A rule's value in the same words on every store, whichever kind of number it keeps."""
+    plain = msgspec.to_builtins(value)
+    if isinstance(plain, dict):
+        return ", ".join(f"{name} {_told(each)}" for name, each in plain.items())
+    if isinstance(plain, list | tuple):
+        return "/".join(map(_told, plain))
+    return str(int(plain)) if isinstance(plain, float) and plain.is_integer() else str(plain)
 
 
 def _signed(book: QueueBook[J], rule: QueueRule, actor: str) -> QueueRule:

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from leasehold.core.model.span import (
     DAY_MICROS,
     DAYS_KEPT,
@@ -29,7 +27,7 @@ class Resolution(IntEnum):
     """What a kept span is about. The numbers are written down."""
 
     EVER = 0
-    """The totals at the last look; the number of the span is 0."""
+    """The totals at the last look, and all that was measured up to it; its number is 0."""
     MINUTE = 1
     """The number is that of the minute, since 1970; and that of the day for days."""
     DAY = 2
@@ -88,13 +86,16 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
     ended = shelf.open_minute()
     day = ended * MINUTE_MICROS // DAY_MICROS
     totals = shelf.totals(None)
+    looks = last_looks(shelf, None)
     days = shelf.kept(Resolution.DAY, None, day)
     kept = []
-    for queue, span in _since_last_look(shelf, totals, None).items():
+    for queue, total in totals.items():
+        look = looks.get(queue, Span())
+        span = growth(look, total)
         if span.happened:
             earlier = days.get(queue, {}).get(day)
             whole = span if earlier is None else earlier.then(span)
-            ever = msgspec.structs.replace(totals[queue], measures={})
+            ever = total.with_measures_of(look)
             kept += [
                 KeptSpan(Resolution.MINUTE, queue, ended, span),
                 KeptSpan(Resolution.DAY, queue, day, whole),
@@ -109,7 +110,15 @@ def end_minute(shelf: SpanShelf, minute: int) -> None:
 
 def since_last_look(reader: SpanReader, queue: str | None) -> dict[str, Span]:
     """What happened in the open minute, by queue; those that are idle included."""
-    return _since_last_look(reader, reader.totals(queue), queue)
+    looks = last_looks(reader, queue)
+    totals = reader.totals(queue)
+    return {name: growth(looks.get(name, Span()), total) for name, total in totals.items()}
+
+
+def last_looks(reader: SpanReader, queue: str | None) -> dict[str, Span]:
+    """The totals of each queue, or of this one, as they were at the last look."""
+    kept = reader.kept(Resolution.EVER, queue, 0)
+    return {name: spans[0] for name, spans in kept.items() if 0 in spans}
 
 
 def spans_of(
@@ -126,12 +135,3 @@ def spans_of(
             spans[now] = latest if earlier is None else earlier.then(latest)
         found.append(QueueSpans(spans, latest.pending))
     return found
-
-
-def _since_last_look(
-    reader: SpanReader, totals: Mapping[str, Span], queue: str | None
-) -> dict[str, Span]:
-    looks = reader.kept(Resolution.EVER, queue, 0)
-    return {
-        name: growth(looks.get(name, {}).get(0, Span()), total) for name, total in totals.items()
-    }

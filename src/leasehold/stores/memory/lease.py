@@ -59,8 +59,9 @@ def lease(
     # Each pass leaves out what the one before has found to be closed: a breaker or a queue.
     while not walk.is_over and _pass(state, request, opened, walk, now, lease_micros, leases):
         pass
-    if leases:
-        state.worked.did(request.worker, _LEASED, state.now, len(leases))
+    taken = [lease.queue for lease in leases]
+    for name in set(taken):
+        state.worked.did(request.worker, name, _LEASED, state.now, taken.count(name))
     cut_short = walk.is_cut_short and len(leases) < request.limit
     if cut_short:
         state.wake()

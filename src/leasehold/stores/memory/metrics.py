@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import band_of
 from leasehold.core.model.status import Status
+from leasehold.core.rules.failures import ErrorType
 from leasehold.stores.memory import registry
 from leasehold.stores.memory.meter import Spans
 from leasehold.stores.memory.state import State
@@ -33,6 +34,12 @@ class Look(Spans):
     def oldest_available_at(self, queue: str | None) -> int | None:
         oldest = [each.lanes.oldest_available_at() for _, each in self.chosen(queue)]
         return min((at for at in oldest if at is not None), default=None)
+
+    def leased_by(self) -> Mapping[tuple[str, str], int]:
+        return self._state.worked.leased()
+
+    def failed_with(self) -> Mapping[ErrorType, int]:
+        return self._state.failures.attempts_by_type
 
     def workers(self) -> list[WorkerInfo]:
         return registry.workers(self._state)

@@ -18,7 +18,6 @@ from leasehold.core.model.pages import (
     history_page,
     log_page,
 )
-from leasehold.core.model.refusals import check_page, not_a_cursor
 from leasehold.core.model.retention import without_old_result
 from leasehold.core.model.search import (
     Count,
@@ -58,9 +57,9 @@ def search(
     without: Collection[HeavyField] = (),
 ) -> Page:
     """Jobs that fit, the last submitted first. The cursor is the number of the last one shown."""
-    check_page(limit)
+    cursor_before = check_cursor(limit, cursor)
     check_left_out(without)
-    before = state.last_seq + 1 if cursor is None else _parsed(cursor)
+    before = state.last_seq + 1 if cursor_before is None else cursor_before
     found: list[Record] = []
     jobs: list[Job] = []
     for record in _candidates(state, where):
@@ -181,9 +180,3 @@ def _may_match(where: JobFilter, record: Record) -> bool:
     return (where.statuses is None or record.status in where.statuses) and (
         where.queues is None or record.draft.queue in where.queues
     )
-
-
-def _parsed(cursor: str) -> int:
-    if not cursor.isdecimal():
-        raise not_a_cursor(cursor)
-    return int(cursor)

@@ -91,7 +91,7 @@ def end_attempt(
     if decision.error is not None and decision.status is not CANCELLED:
         failed = FailedAttempt(record.draft.queue, record.draft.task, record.id, decision.error)
         failures.note(state.failures, [failed], from_micros(state.now))
-    state.worked.did(row.worker, decision.totals, state.now)
+    state.worked.did(row.worker, record.draft.queue, decision.totals, state.now)
     state.follow(record, decision)
     return Settled(
         record.id,

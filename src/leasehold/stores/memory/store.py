@@ -69,6 +69,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.recovery import recover_one
 from leasehold.core.rules.replies import check_request_id, digest_of_submit
@@ -138,6 +139,9 @@ class MemoryStore:
 
     def __repr__(self) -> str:
         return "MemoryStore()"
+
+    def __str__(self) -> str:
+        return "memory://"
 
     # -- producers ---------------------------------------------------------------------------
 
@@ -424,6 +428,9 @@ class MemoryStore:
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         check_page(limit)
         return self._look(lambda state: metrics.in_order(state.worked.totals())[:limit])
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        return self._look(lambda state: lifetimes(Look(state)))
 
     def queues(self) -> list[str]:
         return self._look(lambda state: sorted(state.queues))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.rules.failures import StandingFailure
+from leasehold.core.rules.failures import ErrorType, StandingFailure
 from leasehold.env import from_micros, to_micros
 
 
@@ -18,6 +19,8 @@ class Failures:
 
     def __init__(self) -> None:
         self.by_fingerprint: dict[str, Failure] = {}
+        self.attempts_by_type: dict[ErrorType, int] = {}
+        self._last_at: dict[ErrorType, datetime] = {}
 
     def known(self, fingerprints: Collection[str]) -> Mapping[str, Failure]:
         kept = self.by_fingerprint
@@ -37,9 +40,24 @@ class Failures:
         for each in fingerprints:
             del self.by_fingerprint[each]
 
+    def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]:
+        return types & self.attempts_by_type.keys()
+
+    def types_counted(self) -> int:
+        return len(self.attempts_by_type)
+
+    def count_types(self, attempts: Mapping[ErrorType, int], at: datetime) -> None:
+        for each, more in attempts.items():
+            self.attempts_by_type[each] = self.attempts_by_type.get(each, 0) + more
+            self._last_at[each] = at
+
+    def forget_types(self, before: datetime) -> None:
+        for each in [each for each, at in self._last_at.items() if at < before]:
+            del self.attempts_by_type[each], self._last_at[each]
+
 
 class WorkerTally(msgspec.Struct):
-    """What one worker did; the minutes in microseconds."""
+    """What one worker did in one queue; the minutes in microseconds."""
 
     first_at: int
     last_at: int
@@ -50,17 +68,17 @@ class WorkerTally(msgspec.Struct):
 
 
 class Workers:
-    """What each worker did."""
+    """What each worker did in each queue."""
 
     def __init__(self) -> None:
-        self._tallies: dict[str, WorkerTally] = {}
+        self._tallies: dict[tuple[str, str], WorkerTally] = {}
 
-    def did(self, worker: str, names: Sequence[str], now: int, jobs: int = 1) -> None:
-        """Count so many jobs for a worker, under each of the names that are counted of workers."""
+    def did(self, worker: str, queue: str, names: Sequence[str], now: int, jobs: int = 1) -> None:
+        """Count jobs of a queue for a worker, under those names that are counted of workers."""
         now -= now % MINUTE_MICROS
-        tally = self._tallies.get(worker)
+        tally = self._tallies.get((queue, worker))
         if tally is None:
-            tally = self._tallies[worker] = WorkerTally(now, now)
+            tally = self._tallies[queue, worker] = WorkerTally(now, now)
         tally.last_at = now
         for name in names:
             if name == "completed":
@@ -76,19 +94,26 @@ class Workers:
         """Keep so many of those that did something last."""
         surplus = len(self._tallies) - kept
         if surplus > 0:
-            for worker in sorted(self._tallies, key=lambda each: self._tallies[each].last_at)[
-                :surplus
-            ]:
-                del self._tallies[worker]
+            by_age = sorted(self._tallies, key=lambda each: self._tallies[each].last_at)
+            for each in by_age[:surplus]:
+                del self._tallies[each]
 
-    def totals(self) -> Iterator[WorkerTotals]:
-        for worker, tally in self._tallies.items():
-            yield WorkerTotals(
-                worker=worker,
-                leased=tally.leased,
-                completed=tally.completed,
-                failed=tally.failed,
-                lost=tally.lost,
-                first_at=from_micros(tally.first_at),
-                last_at=from_micros(tally.last_at),
+    def leased(self) -> dict[tuple[str, str], int]:
+        """How many jobs were leased, by queue and worker."""
+        return {each: tally.leased for each, tally in self._tallies.items()}
+
+    def totals(self) -> Iterator[tuple[str, WorkerTotals]]:
+        """What each worker did, by queue."""
+        for (queue, worker), tally in self._tallies.items():
+            yield (
+                queue,
+                WorkerTotals(
+                    worker=worker,
+                    leased=tally.leased,
+                    completed=tally.completed,
+                    failed=tally.failed,
+                    lost=tally.lost,
+                    first_at=from_micros(tally.first_at),
+                    last_at=from_micros(tally.last_at),
+                ),
             )

@@ -68,6 +68,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
@@ -108,6 +109,9 @@ class PostgresStore(WithoutLocalVerbs):
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
+
+    def __str__(self) -> str:
+        return self._database.address.shown
 
     # -- producers ---------------------------------------------------------------------------
 
@@ -478,6 +482,10 @@ class PostgresStore(WithoutLocalVerbs):
         with self._database.read() as db:
             totals = worker_totals(db, Spans(db).open_minute())
             return metrics.in_order(totals)[:limit]
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        with self._database.read() as db:
+            return lifetimes(Look(db, self._database.now(db), self._database.deaths.find(db)))
 
     # -- retention ---------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
@@ -121,6 +122,9 @@ class SQLiteStore:
 
     def __repr__(self) -> str:
         return f"SQLiteStore({str(self._database.files.database)!r})"
+
+    def __str__(self) -> str:
+        return os.path.abspath(self._database.files.database)
 
     # -- producers ---------------------------------------------------------------------------
 
@@ -488,6 +492,11 @@ class SQLiteStore:
         with self._database.read() as db:
             totals = worker_totals(db, Spans(db).open_minute())
             return metrics.in_order(totals)[:limit]
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        return self._database.look(
+            lambda db: lifetimes(Look(db, self._database.now(db), self.dead_workers()))
+        )
 
     # -- retention ---------------------------------------------------------------------------
 

@@ -45,6 +45,9 @@ from leasehold.testing.conformance.leasing import LeasingClauses  # noqa: E402
 from leasehold.testing.conformance.limiting import LimitingClauses  # noqa: E402
 from leasehold.testing.conformance.measuring import MeasuringClauses  # noqa: E402
 from leasehold.testing.conformance.measuring_kinds import MeasuringKindsClauses  # noqa: E402
+from leasehold.testing.conformance.measuring_lifetimes import (  # noqa: E402
+    MeasuringLifetimesClauses,
+)
 from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
 from leasehold.testing.conformance.ordering import OrderingClauses  # noqa: E402
 from leasehold.testing.conformance.pacing import PacingClauses  # noqa: E402
@@ -116,6 +119,7 @@ class StoreConformance(
     MeasuringClauses,
     MeasuringNowClauses,
     MeasuringKindsClauses,
+    MeasuringLifetimesClauses,
     TimelineClauses,
     FailingClauses,
     TransactingClauses,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import pytest
 
@@ -41,6 +41,10 @@ SAID_AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def said(*texts: str) -> list[LogLine]:
     """Log lines, a second apart."""
     return [LogLine(SAID_AT + timedelta(seconds=number), text) for number, text in enumerate(texts)]
+
+
+NO_CURSORS: Final = ("", "moon", "-1", "1.5", "\u0663", str(2**63), "9" * 5000)
+"""What no page ever gives as the cursor of the next one."""
 
 
 class ConformanceBase:

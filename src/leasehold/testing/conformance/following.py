@@ -22,6 +22,7 @@ from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError
 from leasehold.testing.conformance.base import (
     FAILURE,
+    NO_CURSORS,
     RETRY_SECONDS,
     ConformanceBase,
     draft,
@@ -152,7 +153,7 @@ class FollowingClauses(ConformanceBase):
         assert found[-2:] == [("gone", None), ("stays", Status.PENDING)]
 
     def test_chg_2_what_is_no_cursor_is_refused(self, store: Store) -> None:
-        for cursor in ("", "now", "-1"):
+        for cursor in NO_CURSORS:
             with pytest.raises(InvalidJobError, match="cursor"):
                 store.changes(cursor)
         for limit in (0, PAGE_MAX + 1):

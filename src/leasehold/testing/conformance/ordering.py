@@ -19,6 +19,7 @@ from leasehold.core.rules.filter_orders import (
 )
 from leasehold.errors import InvalidJobError
 from leasehold.testing.conformance.base import (
+    NO_CURSORS,
     ConformanceBase,
     draft,
     events,
@@ -126,8 +127,9 @@ class OrderingClauses(ConformanceBase):
         for limit in (0, PAGE_MAX + 1):
             with pytest.raises(InvalidJobError, match="limit"):
                 store.order(CancelAll(), ALL, actor="ann", limit=limit)
-        with pytest.raises(InvalidJobError, match="cursor"):
-            store.order(CancelAll(), ALL, actor="ann", cursor="moon")
+        for cursor in NO_CURSORS:
+            with pytest.raises(InvalidJobError, match="cursor"):
+                store.order(CancelAll(), ALL, actor="ann", cursor=cursor)
         with pytest.raises(InvalidJobError, match="priority"):
             order(store, ReprioritizeAll(101))
         assert get(store).status is Status.PENDING

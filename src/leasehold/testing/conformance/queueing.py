@@ -64,8 +64,9 @@ class QueueingClauses(ConformanceBase):
         pause(store, "mail")
         again = store.create_queue("mail", config, actor="me")
         assert again.state is QueueState.PAUSED
-        with pytest.raises(QueueExistsError, match="use update_queue"):
+        with pytest.raises(QueueExistsError, match="use update_queue") as refused:
             store.create_queue("mail", QueueConfig(max_depth=11), actor="me")
+        assert "max_depth is 10, not 11 (last changed by me at " in str(refused.value)
         assert store.queue_info("mail") == again
 
     def test_que_1_a_name_that_is_none_is_refused(self, store: Store) -> None:

@@ -14,6 +14,7 @@ from leasehold.core.model.search import HeavyField, JobFilter, lightened
 from leasehold.env import ManualClock
 from leasehold.errors import InvalidJobError, PayloadError
 from leasehold.testing.conformance.base import (
+    NO_CURSORS,
     ConformanceBase,
     draft,
     get,
@@ -30,7 +31,7 @@ def find(store: Store, **options: Any) -> list[Job]:
 
 
 class SearchingClauses(ConformanceBase):
-    """SEA-2."""
+    """SEA-2 and SEA-4."""
 
     @pytest.fixture
     def filled(self, store: Store) -> Store:
@@ -79,3 +80,8 @@ class SearchingClauses(ConformanceBase):
     def test_sea_2_other_fields_cannot_be_left_out(self, filled: Store) -> None:
         with pytest.raises(InvalidJobError, match="payload, result, metadata, not 'id'"):
             find(filled, without=("payload", "id"))
+
+    @pytest.mark.parametrize("cursor", NO_CURSORS)
+    def test_sea_4_what_is_no_cursor_is_refused(self, filled: Store, cursor: str) -> None:
+        with pytest.raises(InvalidJobError, match="cursor"):
+            filled.search(JobFilter(), cursor=cursor)

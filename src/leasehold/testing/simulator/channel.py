@@ -53,6 +53,7 @@ from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
+from leasehold.core.rules.lifetime import QueueLifetime
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.errors import (
@@ -284,6 +285,9 @@ class Channel:
 
     def worker_totals(self, *, limit: int = 100) -> list[WorkerTotals]:
         return self._world.store.worker_totals(limit=limit)
+
+    def lifetimes(self) -> list[QueueLifetime]:
+        return self._world.store.lifetimes()
 
     def graph(self, job_ids: Sequence[str]) -> Graph:
         return self._world.store.graph(job_ids)

@@ -231,7 +231,7 @@ class Ends:
             for name in totals:
                 step.count(lane, f"total_{name}", len(micros))
             step.measured.took(lane, Measure.RUN if has_run else Measure.NO_RUN, micros)
-            step.worked(worker, totals, len(micros))
+            step.worked(worker, lane, totals, len(micros))
 
 
 def entry(step: Step, seq: int, *, version: int, attempts: int, events: int) -> Entry:

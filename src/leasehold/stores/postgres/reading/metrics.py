@@ -10,9 +10,11 @@ from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.span import BANDS, SUMMED, band_of
 from leasehold.core.model.status import Status
+from leasehold.core.rules.failures import ErrorType
 from leasehold.core.rules.sampling import Resolution, since_last_look
 from leasehold.stores.postgres.reading.records import who_works
 from leasehold.stores.postgres.reading.sampling import Spans
+from leasehold.stores.postgres.reading.tallies import failed_with, worker_totals
 from leasehold.stores.postgres.server.connection import Connection, Cursor
 from leasehold.stores.postgres.submitting.lanes import STATS, stats_of
 
@@ -62,6 +64,13 @@ class Look(Spans):
     def pending_by_priority(self, queue: str | None) -> Mapping[str, int]:
         row: Any = self._db.execute(BY_PRIORITY, (queue,)).fetchone()
         return dict(zip(BANDS, row, strict=True))
+
+    def leased_by(self) -> Mapping[tuple[str, str], int]:
+        totals = worker_totals(self._db, self.open_minute())
+        return {(queue, each.worker): each.leased for queue, each in totals}
+
+    def failed_with(self) -> Mapping[ErrorType, int]:
+        return failed_with(self._db)
 
     def workers(self) -> list[WorkerInfo]:
         return [each for each in who_works(self._db, self.now) if each.id not in self._lost]

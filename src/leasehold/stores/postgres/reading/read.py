@@ -8,7 +8,6 @@ from typing import Any, Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.priority import DEFAULT_SCORING
-from leasehold.core.model.refusals import check_page, not_a_cursor
 from leasehold.core.model.search import (
     Count,
     HeavyField,
@@ -85,15 +84,13 @@ def search(
     without: Collection[HeavyField] = (),
 ) -> Page:
     """Jobs that fit, the last submitted first."""
-    check_page(limit)
+    before = check_cursor(limit, cursor)
     check_left_out(without)
-    if cursor is not None and not cursor.isdecimal():
-        raise not_a_cursor(cursor)
     # What is compared here has to be fetched, whether or not it is asked for.
     compared = compares_texts(where)
     found = _walk(
         db, where, job_without(() if compared else without), limit + 1,
-        None if cursor is None else int(cursor),
+        before,
     )  # fmt: skip
     jobs = [job for _, job in found[:limit]]
     if compared and without:

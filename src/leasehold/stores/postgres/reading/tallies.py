@@ -6,8 +6,9 @@ cannot be read is as good as none.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.rules.failures import StandingFailure, note
+from leasehold.core.rules.failures import ErrorType, StandingFailure, note
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.schema.rows import UNREADABLE
 from leasehold.stores.postgres.schema.texts import storable
@@ -39,9 +40,22 @@ NAMES: Final = "SELECT id, queue, task FROM lane WHERE id = ANY($1)"
 SIZE: Final = "SELECT count(*) FROM failure"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ANY($1)"
 
+TYPES: Final = "SELECT queue, error_type, attempts FROM error_total"
+KNOWN_TYPES: Final = f"""
+    SELECT queue, error_type FROM error_total WHERE (queue, error_type) IN (
+        SELECT * FROM {unnested("text text")})
+"""  # noqa: S608  # our own names
+TYPES_COUNTED: Final = "SELECT count(*) FROM error_total"
+COUNT_TYPES: Final = f"""
+    INSERT INTO error_total SELECT * FROM {unnested("text text bigint bigint")}
+    ON CONFLICT (queue, error_type) DO UPDATE
+    SET attempts = error_total.attempts + excluded.attempts, last_at = excluded.last_at
+"""  # noqa: S608  # our own names
+FORGET_TYPES: Final = "DELETE FROM error_total WHERE last_at < $1"
+
 WORKER_COUNTERS: Final = ("leased", "completed", "failed", "lost")
 WORKED: Final = f"""
-    SELECT id, worker, {", ".join(WORKER_COUNTERS)}, first_at, last_at FROM worker_total
+    SELECT id, worker, queue, {", ".join(WORKER_COUNTERS)}, first_at, last_at FROM worker_total
 """  # noqa: S608  # our own names
 WORKED_LATELY: Final = """
     SELECT bucket, measure, sum(jobs)::bigint FROM measured WHERE lane = 0 GROUP BY bucket, measure
@@ -62,9 +76,12 @@ FORGET_WORKERS: Final = """
     DELETE FROM worker_total WHERE id IN (
         SELECT id FROM worker_total ORDER BY last_at DESC, id DESC LIMIT $1 OFFSET $2)
 """
-FIND_WORKER: Final = "SELECT id FROM worker_total WHERE worker = $1"
+FIND_WORKER: Final = """
+    SELECT id FROM worker_total WHERE worker = $1 AND queue = (SELECT queue FROM lane WHERE id = $2)
+"""
 MAKE_WORKER: Final = """
-    INSERT INTO worker_total (worker, first_at, last_at) VALUES ($1, $2, $2) RETURNING id
+    INSERT INTO worker_total (worker, queue, first_at, last_at)
+    SELECT $1, queue, $3, $3 FROM lane WHERE id = $2 RETURNING id
 """
 
 _jobs: Final[msgspec.json.Decoder[tuple[str, ...]]] = msgspec.json.Decoder(tuple[str, ...])
@@ -97,6 +114,27 @@ class Failures:
     def all(self) -> Iterator[Failure]:
         return _failures(self._db.execute(ALL))
 
+    def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]:
+        # A name is known by what can be stored of it.
+        by_stored = {ErrorType(each.queue, storable(each.name)): each for each in types}
+        asked = [list(column) for column in zip(*by_stored, strict=True)]
+        rows = self._db.execute(KNOWN_TYPES, asked)
+        return {by_stored[ErrorType(queue, name)] for queue, name in rows}
+
+    def types_counted(self) -> int:
+        row: Any = self._db.execute(TYPES_COUNTED).fetchone()
+        return int(row[0])
+
+    def count_types(self, attempts: Mapping[ErrorType, int], at: datetime) -> None:
+        stored: Counter[ErrorType] = Counter()
+        for (queue, name), more in attempts.items():
+            stored[ErrorType(queue, storable(name))] += more
+        micros = to_micros(at)
+        self._db.many(COUNT_TYPES, [(*each, more, micros) for each, more in stored.items()])
+
+    def forget_types(self, before: datetime) -> None:
+        self._db.execute(FORGET_TYPES, (to_micros(before),))
+
 
 def note_failures(db: Connection, failed: Sequence[tuple[int, str, JobError]], now: int) -> None:
     """Count attempts that failed, each given by its lane, its job and the error."""
@@ -128,19 +166,27 @@ def _row(failure: Failure) -> tuple[Any, ...]:
     )
 
 
-def worker_totals(db: Connection, open_minute: int) -> Iterator[WorkerTotals]:
-    """What each worker did."""
+def failed_with(db: Connection) -> dict[ErrorType, int]:
+    """How many attempts failed with errors of each type."""
+    return {ErrorType(queue, name): attempts for queue, name, attempts in db.execute(TYPES)}
+
+
+def worker_totals(db: Connection, open_minute: int) -> Iterator[tuple[str, WorkerTotals]]:
+    """What each worker did, by queue."""
     lately: defaultdict[int, dict[str, int]] = defaultdict(dict)
     rows: Any = db.execute(WORKED_LATELY)
     for number, counter, jobs in rows:
         lately[number][WORKER_COUNTERS[counter]] = jobs
-    for number, worker, *counted, first_at, last_at in db.execute(WORKED):
+    for number, worker, queue, *counted, first_at, last_at in db.execute(WORKED):
         totals = dict(zip(WORKER_COUNTERS, counted, strict=True))
         for name, jobs in lately[number].items():
             totals[name] += jobs
-        yield WorkerTotals(
-            worker=worker,
-            **totals,
-            first_at=from_micros(first_at),
-            last_at=from_micros(open_minute * MINUTE_MICROS if lately[number] else last_at),
+        yield (
+            queue,
+            WorkerTotals(
+                worker=worker,
+                **totals,
+                first_at=from_micros(first_at),
+                last_at=from_micros(open_minute * MINUTE_MICROS if lately[number] else last_at),
+            ),
         )

@@ -69,10 +69,10 @@ class Remembered:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._known: Known | None = None
-        self._workers: tuple[int, dict[str, int]] = (0, {})
+        self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
 
-    def worker_numbers(self, minute: int) -> dict[str, int]:
-        """The numbers of workers that were met in this minute; at its end some are forgotten."""
+    def worker_numbers(self, minute: int) -> dict[tuple[str, int], int]:
+        """Of workers that were met in a lane in this minute; at its end some are forgotten."""
         if self._workers[0] != minute:
             self._workers = (minute, {})
         return self._workers[1]

@@ -55,7 +55,7 @@ class Step:
         now: int,
         found: Found,
         known: Known,
-        worker_numbers: dict[str, int],
+        worker_numbers: dict[tuple[str, int], int],
         *,
         alone: bool,
     ) -> None:
@@ -101,7 +101,7 @@ class Step:
         """Attempts that failed in this write: lane, job, and the error."""
         self.worker_numbers = worker_numbers
         """Workers that earlier writes of this minute have met."""
-        self._new_workers: dict[str, int] = {}
+        self._new_workers: set[int] = set()
         """Those that this write has met first."""
         self.newly_shown: set[int] = set()
         """Jobs that leases see now because their key has a slot for them."""
@@ -133,23 +133,21 @@ class Step:
         self.must_be_alone()
         self.failed.append((lane, job_id, error))
 
-    def worked(self, worker: str, names: Sequence[str], jobs: int) -> None:
-        """Count jobs for a worker, under those of the names that are counted of workers."""
-        number = self.worker_numbers.get(worker) or self._number_of(worker)
+    def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
+        """Count jobs of a lane for a worker, under those names that are counted of workers."""
+        number = self.worker_numbers.get((worker, lane)) or self._number_of(worker, lane)
         self.measured.worked(number, names, jobs)
 
-    def _number_of(self, worker: str) -> int:
-        # One made in this very write is not remembered: it may still be rolled back.
-        if worker in self._new_workers:
-            return self._new_workers[worker]
-        row: Any = self.execute(FIND_WORKER, (worker,)).fetchone()
-        if row is not None:
-            self.worker_numbers[worker] = row[0]
-            return int(row[0])
-        self.must_be_alone()
-        minute = self.now // MINUTE_MICROS * MINUTE_MICROS
-        row = self.execute(MAKE_WORKER, (worker, minute)).fetchone()
-        self._new_workers[worker] = row[0]
+    def _number_of(self, worker: str, lane: int) -> int:
+        row: Any = self.execute(FIND_WORKER, (worker, lane)).fetchone()
+        if row is None:
+            self.must_be_alone()
+            minute = self.now // MINUTE_MICROS * MINUTE_MICROS
+            row = self.execute(MAKE_WORKER, (worker, lane, minute)).fetchone()
+            self._new_workers.add(row[0])
+        elif row[0] not in self._new_workers:
+            # One made in this very write is not remembered: it may still be rolled back.
+            self.worker_numbers[worker, lane] = row[0]
         return int(row[0])
 
     def count(self, lane: int, name: str, by: int = 1) -> None:

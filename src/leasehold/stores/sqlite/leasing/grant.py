@@ -103,8 +103,7 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
         step.move(lane, Status.PENDING, Status.RUNNING, len(waited))
         step.count(lane, "total_leased", len(waited))
         step.measured.took(lane, measure, waited)
-    if granted:
-        step.worked(granted[0][1].worker, _LEASED, len(granted))
+        step.worked(granted[0][1].worker, lane, _LEASED, len(waited))
     # Those that may have a row in `place` to forget.
     placed = [
         job.seq

@@ -11,7 +11,6 @@ import apsw
 from leasehold.core.model.job import Job
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.priority import DEFAULT_SCORING
-from leasehold.core.model.refusals import check_page, not_a_cursor
 from leasehold.core.model.search import (
     Count,
     HeavyField,
@@ -95,14 +94,12 @@ def search(
     without: Collection[HeavyField] = (),
 ) -> Page:
     """Jobs that fit, the last submitted first."""
-    check_page(limit)
+    before = check_cursor(limit, cursor)
     check_left_out(without)
     clauses, values = conditions(where)
-    if cursor is not None:
-        if not cursor.isdecimal():
-            raise not_a_cursor(cursor)
+    if before is not None:
         clauses.append("job.seq < ?")
-        values.append(int(cursor))
+        values.append(before)
     condition = " AND ".join(clauses) or "1"
     page = f"WHERE {condition} ORDER BY job.seq DESC LIMIT ?"
     try:

@@ -199,7 +199,7 @@ class Measured:
         self._count((lane, Measure.RETRY, min(attempt, RETRY_ATTEMPT_MAX)), 1)
 
     def worked(self, worker: int, names: Sequence[str], jobs: int) -> None:
-        """A worker, given by its number, did so many jobs, which are counted under these names."""
+        """A worker did so many jobs of a queue; both are given by the number of their total."""
         for name in names:
             if name in WORKER_COUNTERS:
                 self._count((0, WORKER_COUNTERS.index(name), worker), jobs)

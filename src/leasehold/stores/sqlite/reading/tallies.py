@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import apsw
@@ -17,9 +18,9 @@ from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.rules.failures import StandingFailure, note
+from leasehold.core.rules.failures import ErrorType, StandingFailure, note
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient
+from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient, whole
 
 FAILURE_COLUMNS: Final = {
     "fingerprint": Kind.TEXT,
@@ -42,11 +43,25 @@ NAMES: Final = "SELECT queue, task FROM lane WHERE id = ?"
 SIZE: Final = "SELECT count(*) FROM failure"
 FORGET: Final = "DELETE FROM failure WHERE fingerprint = ?"
 
+TYPES: Final = Lenient(
+    {"queue": Kind.TEXT, "error_type": Kind.TEXT, "attempts": Kind.WHOLE}, "FROM error_total"
+)
+KNOWN_TYPE: Final = "SELECT 1 FROM error_total WHERE queue = ? AND error_type = ?"
+TYPES_COUNTED: Final = "SELECT count(*) FROM error_total"
+# A count that is none, since it was damaged, begins anew.
+COUNT_TYPE: Final = f"""
+    INSERT INTO error_total VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET attempts = {whole("attempts")} + excluded.attempts,
+        last_at = excluded.last_at
+"""  # noqa: S608  # our own name
+FORGET_TYPES: Final = "DELETE FROM error_total WHERE last_at < ?"
+
 WORKER_COUNTERS: Final = ("leased", "completed", "failed", "lost")
 WORKED: Final = Lenient(
     {
         "id": Kind.WHOLE,
         "worker": Kind.TEXT,
+        "queue": Kind.TEXT,
         **dict.fromkeys(WORKER_COUNTERS, Kind.WHOLE),
         "first_at": Kind.MOMENT,
         "last_at": Kind.MOMENT,
@@ -67,8 +82,12 @@ FORGET_WORKERS: Final = """
     DELETE FROM worker_total WHERE id IN (
         SELECT id FROM worker_total ORDER BY last_at DESC LIMIT ? OFFSET ?)
 """
-FIND_WORKER: Final = "SELECT id FROM worker_total WHERE worker = ?"
-MAKE_WORKER: Final = "INSERT INTO worker_total (worker, first_at, last_at) VALUES (?1, ?2, ?2)"
+# Whatever a damaged lane holds, its jobs are counted.
+_QUEUE_OF: Final = "coalesce((SELECT CAST(queue AS TEXT) FROM lane WHERE id = ?2), '')"
+FIND_WORKER: Final = f"SELECT id FROM worker_total WHERE worker = ?1 AND queue = {_QUEUE_OF}"  # noqa: S608  # our own names
+MAKE_WORKER: Final = f"""
+    INSERT INTO worker_total (worker, queue, first_at, last_at) VALUES (?1, {_QUEUE_OF}, ?3, ?3)
+"""  # noqa: S608  # our own names
 
 _jobs: Final[msgspec.json.Decoder[tuple[str, ...]]] = msgspec.json.Decoder(tuple[str, ...])
 
@@ -99,6 +118,20 @@ class Failures:
 
     def all(self) -> Iterator[Failure]:
         return _failures(ALL.rows(self._db))
+
+    def known_types(self, types: Collection[ErrorType]) -> Collection[ErrorType]:
+        return {each for each in types if self._db.execute(KNOWN_TYPE, each).fetchone()}
+
+    def types_counted(self) -> int:
+        row: Any = self._db.execute(TYPES_COUNTED).fetchone()
+        return int(row[0])
+
+    def count_types(self, attempts: Mapping[ErrorType, int], at: datetime) -> None:
+        micros = to_micros(at)
+        self._db.executemany(COUNT_TYPE, [(*each, n, micros) for each, n in attempts.items()])
+
+    def forget_types(self, before: datetime) -> None:
+        self._db.execute(FORGET_TYPES, (to_micros(before),))
 
 
 def note_failures(
@@ -137,19 +170,27 @@ def _row(failure: Failure) -> tuple[Any, ...]:
     )
 
 
-def worker_totals(db: apsw.Connection, open_minute: int) -> Iterator[WorkerTotals]:
-    """What each worker did."""
+def failed_with(db: apsw.Connection) -> dict[ErrorType, int]:
+    """How many attempts failed with errors of each type."""
+    return {ErrorType(queue, name): attempts for queue, name, attempts in TYPES.rows(db)}
+
+
+def worker_totals(db: apsw.Connection, open_minute: int) -> Iterator[tuple[str, WorkerTotals]]:
+    """What each worker did, by queue."""
     lately: defaultdict[int, dict[str, int]] = defaultdict(dict)
     rows: Any = db.execute(WORKED_LATELY)
     for number, counter, jobs in rows:
         lately[number][WORKER_COUNTERS[counter]] = jobs
-    for number, worker, *counted, first_at, last_at in WORKED.rows(db):
+    for number, worker, queue, *counted, first_at, last_at in WORKED.rows(db):
         totals = dict(zip(WORKER_COUNTERS, counted, strict=True))
         for name, jobs in lately[number].items():
             totals[name] += jobs
-        yield WorkerTotals(
-            worker=worker,
-            **totals,
-            first_at=from_micros(first_at),
-            last_at=from_micros(open_minute * MINUTE_MICROS if lately[number] else last_at),
+        yield (
+            queue,
+            WorkerTotals(
+                worker=worker,
+                **totals,
+                first_at=from_micros(first_at),
+                last_at=from_micros(open_minute * MINUTE_MICROS if lately[number] else last_at),
+            ),
         )

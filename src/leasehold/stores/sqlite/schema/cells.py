@@ -316,9 +316,16 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "last_at": MOMENT,
         "jobs": read_as("ids"),
     },
+    "error_total": {
+        "queue": TEXT,
+        "error_type": TEXT,
+        "attempts": WHOLE,
+        "last_at": MOMENT,
+    },
     "worker_total": {
         "id": WHOLE,
         "worker": TEXT,
+        "queue": TEXT,
         **dict.fromkeys(("leased", "completed", "failed", "lost"), WHOLE),
         "first_at": MOMENT,
         "last_at": MOMENT,

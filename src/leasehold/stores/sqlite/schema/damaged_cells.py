@@ -113,7 +113,7 @@ _INSTEAD: Final[dict[str, dict[str, str]]] = {
 """What is shown in place of damaged cells: these rows stand for jobs, and are not left out."""
 _HIDDEN: Final = (
     "archive", "cleanup", "measured", "change", "reply", "dependency", "key_lane", "failure",
-    "failed_job", "worker_total",
+    "failed_job", "error_total", "worker_total",
 )  # fmt: skip
 """The damaged rows of these are left out."""
 

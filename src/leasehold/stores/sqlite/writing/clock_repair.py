@@ -61,6 +61,7 @@ HAPPENED: Final = {
     "queue": ("older_at", "newer_at", "created_at", "changed_at"),
     "cleanup": ("started_at", "active_at", "ended_at"),
     "failure": ("first_at", "last_at"),
+    "error_total": ("last_at",),
     "worker_total": ("first_at", "last_at"),
     "archive": (
         "created_at",

@@ -72,7 +72,8 @@ _FORGET_MEASURED: Final = """
 """
 BEGUN_ANEW: Final = (
     "measured", "span", "bucket", "change", "reply", "cleanup", "rescoring", "pruned_key",
-    "key_lane", "resting", "failure", "failed_job", "worker_total", "inheriting",
+    "key_lane", "resting", "failure", "failed_job", "error_total", "worker_total",
+    "inheriting",
 )  # fmt: skip
 # A key whose time to rest cannot be read is looked at again at once.
 _IS_MOMENT: Final = CELLS["resting"]["until"].format("until")

@@ -49,7 +49,7 @@ class Remembered:
         self.settings = self._settings.unset
         self.basis = ClockBasis()
         self.open_minute = 0
-        self.worker_numbers: dict[str, int] = {}
+        self.worker_numbers: dict[tuple[str, int], int] = {}
         """Of this minute: those that did nothing for long are forgotten at its end."""
 
     def read(self, db: apsw.Connection, env: Env) -> tuple[Any, ...]:

@@ -129,8 +129,8 @@ class Step:
         self.measured = Measured()
         self.failed: list[tuple[int, str, JobError]] = []
         """Attempts that failed in this operation: lane, job, and the error."""
-        self.worker_numbers: dict[str, int] = {}
-        """Workers that earlier writes of this minute have met."""
+        self.worker_numbers: dict[tuple[str, int], int] = {}
+        """Workers in lanes, which earlier writes of this minute have met."""
         self._new_workers: set[str] = set()
         """Those that this write has met first."""
         self.opens_minute = False
@@ -198,22 +198,22 @@ class Step:
         """Change a lane's counter (a column of `lane`)."""
         self._tally[lane][name] += by
 
-    def worked(self, worker: str, names: Sequence[str], jobs: int) -> None:
-        """Count jobs for a worker, under those of the names that are counted of workers."""
-        number = self.worker_numbers.get(worker) or self._number_of(worker)
+    def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
+        """Count jobs of a lane for a worker, under those names that are counted of workers."""
+        number = self.worker_numbers.get((worker, lane)) or self._number_of(worker, lane)
         self.measured.worked(number, names, jobs)
 
-    def _number_of(self, worker: str) -> int:
-        row: Any = self.execute(FIND_WORKER, (worker,)).fetchone()
+    def _number_of(self, worker: str, lane: int) -> int:
+        row: Any = self.execute(FIND_WORKER, (worker, lane)).fetchone()
         if row is None:
             minute = self.now // MINUTE_MICROS * MINUTE_MICROS
-            self.execute(MAKE_WORKER, (worker, minute))
+            self.execute(MAKE_WORKER, (worker, lane, minute))
             self._new_workers.add(worker)
             return self.db.last_insert_rowid()
         number = int(row[0])
         # One met in this very write is not remembered yet: it may still be rolled back.
         if worker not in self._new_workers:
-            self.worker_numbers[worker] = number
+            self.worker_numbers[worker, lane] = number
         return number
 
     def move(self, lane: int, before: Status, after: Status, jobs: int = 1) -> None:

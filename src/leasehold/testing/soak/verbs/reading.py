@@ -117,6 +117,11 @@ def worker_totals(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the s
     return call("worker_totals", limit=5)
 
 
+@verb("lifetimes", 1, Feature.READS)
+def lifetimes(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("lifetimes")
+
+
 @verb("get", 1, Feature.READS)
 def get(scene: Scene) -> Call:
     return call("get", job_id=scene.some_ids(1)[0])

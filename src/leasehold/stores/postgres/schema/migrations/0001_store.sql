@@ -679,17 +679,28 @@ CREATE TABLE failure (
     jobs        text NOT NULL   -- some of their ids, the latest first, as JSON
 );
 
--- What each worker ever did up to the open minute, also those that are gone; the latest so many are
--- kept. What they did in that minute is in `measured`.
+-- The same attempts by the type of their error alone; its counts only grow.
+CREATE TABLE error_total (
+    queue      text COLLATE "C" NOT NULL,
+    error_type text COLLATE "C" NOT NULL,
+    attempts   bigint NOT NULL,
+    last_at    bigint NOT NULL,
+    PRIMARY KEY (queue, error_type)
+);
+
+-- What each worker ever did in a queue up to the open minute, also those that are gone; the latest so
+-- many are kept. What they did in that minute is in `measured`.
 CREATE TABLE worker_total (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    worker    text COLLATE "C" NOT NULL UNIQUE,
+    worker    text COLLATE "C" NOT NULL,
+    queue     text COLLATE "C" NOT NULL,
     leased    bigint NOT NULL DEFAULT 0,
     completed bigint NOT NULL DEFAULT 0,
     failed    bigint NOT NULL DEFAULT 0,
     lost      bigint NOT NULL DEFAULT 0,
     first_at  bigint NOT NULL,  -- the beginning of that minute
-    last_at   bigint NOT NULL
+    last_at   bigint NOT NULL,
+    UNIQUE (worker, queue)
 );
 
 -- The change feed, written by triggers that are there only while somebody follows it (feed.py).

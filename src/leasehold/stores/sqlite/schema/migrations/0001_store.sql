@@ -575,18 +575,29 @@ CREATE TABLE failure (
     jobs        TEXT NOT NULL   -- some of their ids, the latest first, as JSON
 ) WITHOUT ROWID;
 
--- What each worker ever did up to the open minute, also those that are gone; the latest so many are
--- kept. What they did in that minute is in `measured`, whose page every lease and settlement writes
--- anyway: under lane 0, by what was counted (0 leased, 1 completed, 2 failed, 3 lost) and worker.
+-- The same attempts by the type of their error alone; its counts only grow.
+CREATE TABLE error_total (
+    queue      TEXT NOT NULL,
+    error_type TEXT NOT NULL,
+    attempts   INTEGER NOT NULL,
+    last_at    INTEGER NOT NULL,
+    PRIMARY KEY (queue, error_type)
+) WITHOUT ROWID;
+
+-- What each worker ever did in a queue up to the open minute, also those that are gone; the latest so
+-- many are kept. What they did in that minute is in `measured`, whose page every lease and settlement
+-- writes anyway: under lane 0, by what was counted (0 leased, 1 completed, 2 failed, 3 lost) and id.
 CREATE TABLE worker_total (
     id        INTEGER PRIMARY KEY,
-    worker    TEXT NOT NULL UNIQUE,
+    worker    TEXT NOT NULL,
+    queue     TEXT NOT NULL,
     leased    INTEGER NOT NULL DEFAULT 0,
     completed INTEGER NOT NULL DEFAULT 0,
     failed    INTEGER NOT NULL DEFAULT 0,
     lost      INTEGER NOT NULL DEFAULT 0,
     first_at  INTEGER NOT NULL,  -- the beginning of that minute
-    last_at   INTEGER NOT NULL
+    last_at   INTEGER NOT NULL,
+    UNIQUE (worker, queue)
 );
 
 -- The change feed, written by triggers that are there only while somebody follows it (feed.py).

@@ -1,0 +1,90 @@
+"""The application behind `worker start --import`: its modules, its tasks and its TaskQueue.
+
+A module that has a TaskQueue says by it which store is meant, and with which codec, hooks and blobs
+jobs are to be run: the worker runs on that very object.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+
+from leasehold.aio.queue import AsyncTaskQueue
+from leasehold.cli.workers.plan import store_name
+from leasehold.errors import TaskNotImportableError, UnsupportedError
+from leasehold.queue.facade import TaskQueue
+
+
+def module_names(given: Iterable[str]) -> tuple[str, ...]:
+    """The modules in what was given to --import: `shop` or `shop:queue`."""
+    return tuple(dict.fromkeys(name.partition(":")[0] for name in given))
+
+
+def queues_in(given: Iterable[str]) -> dict[str, TaskQueue]:
+    """The TaskQueues of these modules, by where they stand; of `shop:queue` only that one.
+
+    Raises TaskNotImportableError; its cause is what the import raised.
+    """
+    found: dict[str, TaskQueue] = {}
+    for name in given:
+        module_name, _, attribute = name.partition(":")
+        values = _values(module_name)
+        if attribute:
+            queue = _queue_behind(values.get(attribute))
+            if queue is None:
+                raise TaskNotImportableError(f"there is no TaskQueue {name!r}")
+            found[name] = queue
+            continue
+        for place, value in values.items():
+            queue = _queue_behind(value)
+            if queue is not None and queue not in found.values():
+                found[f"{module_name}:{place}"] = queue
+    return found
+
+
+def store_of(queues: dict[str, TaskQueue]) -> str | None:
+    """The store that an application's queues are in, for a worker that was told none.
+
+    Raises UnsupportedError if there is no saying which, or if no other process can reach it.
+    """
+    urls = {queue.url: place for place, queue in queues.items() if queue.url is not None}
+    if len({store_name(url) for url in urls}) > 1:
+        raise UnsupportedError(
+            f"the queues {', '.join(urls.values())} are in different stores: name one of them, as "
+            f"in --import {next(iter(urls.values()))}, or the store, with --store"
+        )
+    url, place = next(iter(urls.items()), (None, ""))
+    if url is not None and url.startswith("memory:"):
+        raise UnsupportedError(
+            f"the queue {place} is in memory, where no other process can reach it: give it a file, "
+            "or run its worker in its own process, by run_worker()"
+        )
+    return url
+
+
+def check_same_store(queues: dict[str, TaskQueue], store_url: str) -> None:
+    """Raise UnsupportedError if a queue is in another store than the one to be served.
+
+    One in memory is nobody else's: it only has the tasks.
+    """
+    for place, queue in queues.items():
+        if queue.url is None or queue.url.startswith("memory:"):
+            continue
+        if store_name(queue.url) != store_name(store_url):
+            raise UnsupportedError(
+                f"the queue {place} is in the store {store_name(queue.url)}, and this worker is to "
+                f"serve {store_name(store_url)}: leave out --store, or import another module"
+            )
+
+
+def _values(module: str) -> dict[str, object]:
+    try:
+        return dict(vars(importlib.import_module(module)))
+    except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
+        raise TaskNotImportableError(f"the module {module!r} cannot be imported") from error
+
+
+def _queue_behind(value: object) -> TaskQueue | None:
+    if isinstance(value, AsyncTaskQueue):
+        return value.queue
+    return value if isinstance(value, TaskQueue) else None

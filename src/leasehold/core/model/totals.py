@@ -1,0 +1,32 @@
+"""What is counted about queues: the same thirteen numbers for a minute, a day and for ever."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """How often each thing happened, in some time, to the jobs of one queue or of several."""
+
+    submitted: int = 0
+    leased: int = 0
+    """Attempts that began."""
+    completed: int = 0
+    failed: int = 0
+    """Attempts that failed, retried or not."""
+    retried: int = 0
+    """Failed attempts that another one followed or will follow."""
+    dead: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    """Leases taken from their holders: expired, dead, or by order."""
+    recovered: int = 0
+    """Those of them whose jobs run again."""
+    renewed: int = 0
+    """Renewals of leases."""
+    rejected: int = 0
+    """Jobs refused because the queue was full or they came too fast."""
+    rate_limited: int = 0
+    """Those of them that came too fast."""
+    cleaned: int = 0
+    """Jobs discarded or pruned after they had ended."""

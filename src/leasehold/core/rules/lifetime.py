@@ -1,0 +1,71 @@
+"""Lifetimes: what was counted and measured in each queue since the store was made.
+
+These figures only grow, whichever processes come and go: they are what a monitoring system wants,
+which reckons rates and percentiles of them itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from leasehold.core.model.span import Span
+from leasehold.core.rules.failures import ErrorType
+from leasehold.core.rules.metrics import MetricsReader, active_workers
+from leasehold.core.rules.sampling import last_looks
+
+
+class QueueLifetime(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue, from when its first job came until now."""
+
+    queue: str
+    ever: Span
+    """All that was counted and measured."""
+    leased_by: dict[str, int] = {}
+    """How many jobs each worker leased; of workers that did something lately (MET-23)."""
+    failed_with: dict[str, int] = {}
+    """How many attempts failed, or were lost, with errors of each type."""
+    oldest_pending_age_seconds: float | None = None
+    """For how long the job has been available that waits longest; None if none does."""
+    active_workers: int = 0
+    """Workers of this queue that gave a sign of life within the last two minutes."""
+
+
+class LifetimeReader(MetricsReader, Protocol):
+    """A store as it stands when it is asked. None of it scans jobs."""
+
+    def leased_by(self) -> Mapping[tuple[str, str], int]:
+        """By queue and worker, how many jobs were leased."""
+
+    def failed_with(self) -> Mapping[ErrorType, int]:
+        """How many attempts failed with errors of each type."""
+
+
+def lifetimes(reader: LifetimeReader) -> list[QueueLifetime]:
+    """What each queue ever did, by name."""
+    now = reader.now
+    looks = last_looks(reader, None)
+    workers = list(reader.workers())
+    leased_by: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for (queue, worker), leased in reader.leased_by().items():
+        leased_by[queue][worker] = leased
+    failed_with: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for (queue, error_type), failed in reader.failed_with().items():
+        failed_with[queue][error_type] = failed
+    found = []
+    for queue, totals in sorted(reader.totals(None).items()):
+        oldest = reader.oldest_available_at(queue) if totals.pending else None
+        found.append(
+            QueueLifetime(
+                queue=queue,
+                ever=totals.with_measures_of(looks.get(queue, Span())),
+                leased_by=leased_by[queue],
+                failed_with=failed_with[queue],
+                oldest_pending_age_seconds=None if oldest is None else (now - oldest) / 1e6,
+                active_workers=active_workers(workers, queue, now),
+            )
+        )
+    return found

@@ -1,0 +1,105 @@
+"""Which workers a TaskQueue makes: with which queues, tasks and hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.records import serves
+from leasehold.env import Env
+from leasehold.interrupts import import_whole
+from leasehold.queue.arguments import names
+from leasehold.queue.tasks import Tasks
+from leasehold.worker.hooks import Hooks
+from leasehold.worker.safelog import safe_logger
+from leasehold.worker.task import TaskRegistry
+
+if TYPE_CHECKING:
+    from leasehold.worker.worker import Worker
+
+logger = safe_logger("leasehold.worker")
+
+
+class WorkerMaker:
+    """Makes workers for the embedded case and for `run_worker`."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: TaskRegistry,
+        tasks: Tasks,
+        *,
+        env: Env,
+        blobs: Blobs | None,
+        queues: tuple[str, ...] | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._tasks = tasks
+        self._env = env
+        self._blobs = blobs
+        self._queues = queues
+        """The queues that the TaskQueue was given; None leaves it to the tasks."""
+        self._options = options
+
+    def new(
+        self,
+        slots: int,
+        hooks: Hooks,
+        *,
+        queues: str | Sequence[str] | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> Worker:
+        """A worker that has not started."""
+        import_whole("leasehold.worker.worker")
+        from leasehold.worker.worker import Worker
+
+        return Worker(
+            self._store,
+            self._registry,
+            env=self._env,
+            queues=self.queues_served(queues),
+            slots=slots,
+            hooks=hooks,
+            blobs=self._blobs,
+            **{**self._options, **(limits or {})},
+        )
+
+    def queues_served(self, told: str | Sequence[str] | None) -> tuple[str, ...]:
+        """What it was told to serve; else the default queue and those of its tasks."""
+        if told is not None:
+            return names(told)
+        if self._queues is not None:
+            return self._queues
+        return tuple(dict.fromkeys([DEFAULT_QUEUE, *self._tasks.queues.values()]))
+
+    def warn_of_gaps(
+        self,
+        queues: str | Sequence[str] | None,
+        tasks: str | Sequence[str] | None,
+        *,
+        allow_commands: bool | None,
+    ) -> None:
+        """Log what a person who starts this worker may have forgotten."""
+        runs_commands = allow_commands or self._options.get("allow_commands", False)
+        if not self._registry.can_find_tasks and not runs_commands:
+            logger.warning(
+                "no task is registered with this worker, so it runs nothing: import the modules "
+                "with the tasks first (on the command line: --import MODULE or --allow-commands)"
+            )
+        served = self.queues_served(queues)
+        wanted = self._tasks.queues.keys() if tasks is None else names(tasks)
+        for name in wanted:
+            queue = self._tasks.queues.get(name)
+            if queue is not None and not serves(served, queue):
+                logger.warning(
+                    "task %s is of queue %r, which this worker does not serve (%s): name it in "
+                    "the worker's queues",
+                    name,
+                    queue,
+                    ", ".join(served),
+                )

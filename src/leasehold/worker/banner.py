@@ -1,0 +1,68 @@
+"""What a worker process says first and last: which store, queues and tasks it serves, and what
+became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Final
+
+from leasehold.worker.safelog import safe_logger
+
+if TYPE_CHECKING:
+    from leasehold.core.contract.store import Store
+    from leasehold.worker.stopping import StopReason
+    from leasehold.worker.worker import WorkerStatistics
+
+logger = safe_logger("leasehold.worker")
+
+NAMES_MAX: Final = 20
+
+
+def say_hello(
+    worker: str,
+    store: Store,
+    queues: Iterable[str],
+    slots: int,
+    tasks: Collection[str],
+    *,
+    allow_commands: bool,
+) -> None:
+    """Say what this worker serves."""
+    # The package itself stands above this layer, so its number is asked of the installation.
+    from importlib.metadata import version
+
+    logger.info(
+        "leasehold %s: worker %s serves queue(s) %s of store %s with %d slot(s)",
+        version("leasehold"),
+        worker,
+        ", ".join(queues),
+        store,
+        slots,
+    )
+    if tasks:
+        logger.info("tasks: %s", _shortened(sorted(tasks)))
+    if allow_commands:
+        logger.info("it runs commands, too")
+
+
+def say_goodbye(worker: str, reason: StopReason, did: WorkerStatistics) -> None:
+    """Say why this worker stopped, and what it did."""
+    told = {
+        "completed": did.completed,
+        "failed": did.failed,
+        "cancelled": did.cancelled,
+        "handed back": did.handed_back,
+    }
+    logger.info(
+        "worker %s has stopped (%s): %s",
+        worker,
+        reason,
+        ", ".join(f"{count:,} {what}" for what, count in told.items() if count) or "no job was run",
+    )
+
+
+def _shortened(names: list[str]) -> str:
+    """The first few names, and how many there are besides."""
+    more = len(names) - NAMES_MAX
+    return ", ".join([*names[:NAMES_MAX], *([f"and {more} more"] if more > 0 else [])])

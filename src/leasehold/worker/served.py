@@ -1,0 +1,14 @@
+"""Which queues a worker serves: those it was told, or all that there are now."""
+
+from __future__ import annotations
+
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.records import ALL_QUEUES
+
+
+def served_queues(store: Store, queues: tuple[str, ...]) -> tuple[str, ...]:
+    """The queues by name. `"*"` is asked for anew each time: a queue may be minutes old."""
+    if ALL_QUEUES not in queues:
+        return queues
+    return tuple(store.queues()) or (DEFAULT_QUEUE,)

@@ -1,0 +1,98 @@
+"""`worker start --import`: store, queues and tasks are those of the application's own queue."""
+
+from __future__ import annotations
+
+from cli.conftest import Shell
+from cli.crews import crews
+from leasehold import Status, TaskQueue
+from leasehold.cli.exits import Exit
+
+__all__ = ["crews"]
+
+SHOP = """
+from leasehold import TaskQueue
+
+queue = TaskQueue("app.db", queues=["work", "mail"], num_workers=0)
+
+@queue.task(name="add")
+def add(one, two):
+    return one + two
+
+@queue.task(name="send", queue="mail")
+def send(to):
+    return f"sent to {to}"
+"""
+
+
+def shop(shell: Shell, text: str = SHOP) -> None:
+    (shell.folder / "shop.py").write_text(text)
+
+
+def submit(shell: Shell, *tasks: str) -> None:
+    with TaskQueue(shell.folder / "app.db", num_workers=0) as queue:
+        for queue_name, task in zip(("work", "mail"), tasks, strict=True):
+            queue.submit(
+                task, *([1, 2] if task == "add" else ["Ada"]), queue=queue_name, job_id=task
+            )
+
+
+def statuses(shell: Shell) -> list[Status]:
+    with TaskQueue(shell.folder / "app.db", num_workers=0) as queue:
+        return [queue.get(job_id).status for job_id in ("add", "send")]
+
+
+def test_store_queues_and_tasks_are_those_of_the_module(crews: Shell) -> None:
+    shop(crews)
+    submit(crews, "add", "send")
+    done = crews.ok("worker", "start", "--import", "shop", "--until-empty")
+    assert statuses(crews) == [Status.COMPLETED] * 2
+    assert f"serves queue(s) work, mail of store {crews.folder / 'app.db'}" in done.err
+    assert "tasks: add, send" in done.err
+    assert f"1 worker(s) of 4 slot(s) are ready on {crews.folder / 'app.db'}" in done.err
+    assert not (crews.folder / "leasehold.db").exists()
+
+
+def test_one_queue_of_several_is_named(crews: Shell) -> None:
+    shop(crews, SHOP + '\nother = TaskQueue("other.db", num_workers=0)\n')
+    submit(crews, "add", "send")
+    refused = crews.run("worker", "start", "--import", "shop", "--until-empty")
+    assert refused.code == Exit.USAGE
+    assert "shop:queue, shop:other are in different stores: name one of them" in refused.err
+    crews.ok("worker", "start", "--import", "shop:queue", "--until-empty", "--quiet")
+    assert statuses(crews) == [Status.COMPLETED] * 2
+
+
+def test_a_queue_in_another_store_is_refused_with_both_names(crews: Shell) -> None:
+    shop(crews)
+    refused = crews.run("worker", "start", "--store", "jobs.db", "--import", "shop")
+    assert refused.code == Exit.USAGE
+    assert f"the queue shop:queue is in the store {crews.folder / 'app.db'}" in refused.err
+    assert f"this worker is to serve {crews.folder / 'jobs.db'}" in refused.err
+    assert not (crews.folder / "jobs.db").exists()
+
+
+def test_a_queue_in_memory_cannot_be_served(crews: Shell) -> None:
+    shop(crews, SHOP.replace("app.db", "memory://"))
+    refused = crews.run("worker", "start", "--import", "shop")
+    assert refused.code == Exit.USAGE
+    assert "shop:queue is in memory, where no other process can reach it" in refused.err
+
+
+def test_what_cannot_be_imported_shows_its_traceback(crews: Shell) -> None:
+    shop(crews, "import json\njson.loads('no document')\n")
+    refused = crews.run("worker", "start", "--import", "shop", "--quiet")
+    assert refused.code == Exit.USAGE
+    assert "the module 'shop' cannot be imported" in refused.err
+    assert 'shop.py", line 2, in <module>' in refused.err
+    missing = crews.run("worker", "start", "--import", "json:queue")
+    assert "there is no TaskQueue 'json:queue'" in missing.err
+
+
+def test_a_task_of_a_queue_that_is_not_served_is_warned_of(crews: Shell) -> None:
+    shop(crews)
+    done = crews.ok("worker", "start", "--import", "shop", "--queues", "work", "--until-empty")
+    assert "WARNING  task send is of queue 'mail', which this worker does not serve" in done.err
+    assert (
+        "does not serve"
+        not in crews.ok("worker", "start", "--import", "shop", "--queues", "*", "--until-empty").err
+    )

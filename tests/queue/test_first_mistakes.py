@@ -1,0 +1,66 @@
+"""What newcomers type first: the errors name what is right here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leasehold import InvalidJobError, TaskQueue
+from leasehold.errors import ResultTimeoutError
+
+
+def test_an_option_given_as_an_argument_is_sent_to_its_place(still: TaskQueue) -> None:
+    @still.task(name="slow")
+    def slow(seconds: int = 1) -> int:
+        return seconds
+
+    anything: Any = slow
+    with pytest.raises(
+        InvalidJobError, match=r"priority is an option: slow\.options\(priority=\.\.\.\)"
+    ):
+        anything.submit(priority="high")
+    with pytest.raises(
+        InvalidJobError, match=r"slow\.options\(job_id=\.\.\., delay=\.\.\.\)\.submit"
+    ):
+        anything.submit(1, job_id="two", delay=5)
+    with pytest.raises(InvalidJobError) as refused:
+        anything.submit(colour="red")
+    assert "an option:" not in str(refused.value)
+
+
+def test_a_parameter_of_that_name_is_no_option(still: TaskQueue) -> None:
+    @still.task(name="rank")
+    def rank(priority: str) -> str:
+        return priority
+
+    kept = {"args": [], "kwargs": {"priority": "of my own"}}
+    assert rank.submit(priority="of my own").job().payload == kept
+    with pytest.raises(InvalidJobError) as refused:
+        rank.submit("one", priority="two")  # type: ignore[misc]
+    assert "is an option" not in str(refused.value)
+
+
+def test_the_names_of_other_queues_lead_to_ours(still: TaskQueue) -> None:
+    @still.task(name="work")
+    def work() -> None: ...
+
+    anything: Any = work
+    with pytest.raises(AttributeError, match=r"no attribute 'delay': here it is task\.submit"):
+        anything.delay()
+    with pytest.raises(AttributeError, match=r"task\.options\(\.\.\.\)\.submit"):
+        anything.apply_async(countdown=5)
+    queue: Any = still
+    with pytest.raises(AttributeError, match=r"here it is queue\.submit\(function"):
+        queue.enqueue(work)
+    with pytest.raises(AttributeError, match=r"object has no attribute 'colour'$"):
+        _ = queue.colour
+    assert not hasattr(work, "colour")
+
+
+def test_a_timeout_says_why_the_job_has_not_ended(still: TaskQueue) -> None:
+    job = still.submit("work", queue="mail")
+    with pytest.raises(ResultTimeoutError) as late:
+        job.result(timeout=0)
+    assert "No worker is registered for queue 'mail': start one." in str(late.value)
+    assert str(late.value).endswith(f"Store: {still.store}")

@@ -1,0 +1,191 @@
+"""What `run_worker` says: to whoever has set up logging, and to whoever has not."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leasehold import Status
+from leasehold.codec import CallCodec
+from leasehold.core.model.lease import Lease
+from leasehold.env import Env, ManualClock
+from leasehold.worker.hooks import Hooks
+from leasehold.worker.joblines import LINES_PER_SECOND_MAX, JobLines
+from leasehold.worker.task import TaskDefinition
+from support.runs import WatchedRun
+
+from .conftest import MakeQueue
+
+APPLICATION = """
+import sys
+from leasehold import TaskQueue
+
+queue = TaskQueue("app.db", num_workers=0)
+
+@queue.task(name="add")
+def add(one, two):
+    return one + two
+
+@queue.task(name="look")
+def look():
+    return {}["missing"]
+
+if __name__ == "__main__":
+    if "--own-logging" in sys.argv:
+        import logging
+        logging.basicConfig(level=logging.ERROR, format="OWN %(message)s")
+    add.submit(1, 2)
+    look.submit()
+    queue.run_worker(until_empty=True, **eval(sys.argv[1]))
+    import logging
+    logging.getLogger("mine").warning("after")
+"""
+
+
+def lines_of(folder: Path, options: str = "{}", *arguments: str) -> str:
+    (folder / "app.py").write_text(APPLICATION)
+    done = subprocess.run(
+        [sys.executable, "app.py", options, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_a_program_without_logging_sees_its_worker_at_work(tmp_path: Path) -> None:
+    shown = lines_of(tmp_path)
+    store = tmp_path / "app.db"
+    assert re.search(
+        rf"INFO     leasehold \S+: worker \S+ serves queue\(s\) default of store {store} "
+        r"with 4 slot\(s\)\n",
+        shown,
+    )
+    assert "INFO     tasks: add, look\n" in shown
+    assert re.search(r"INFO     job \S+ \(add\): attempt 1 starts\n", shown)
+    assert re.search(r"INFO     job \S+ \(add\): completed in \d+\.\d\d s\n", shown)
+    assert re.search(
+        r"ERROR    job \S+ \(look\): attempt 1 failed with KeyError: 'missing'; it is dead: not "
+        r"retried: KeyError counts as a bug in the task; name it in retryable= to try again\n"
+        r"Traceback \(most recent call last\):\n(.*\n)+?KeyError: 'missing'\n",
+        shown,
+    )
+    assert re.search(r"worker \S+ has stopped \(empty\): 1 completed, 1 failed\n", shown)
+    assert shown.endswith("\nafter\n"), "its logging is as it was before"
+
+
+def test_level_and_format_can_be_set(tmp_path: Path) -> None:
+    shown = lines_of(tmp_path, "{'log_level': 'ERROR', 'log_format': '<%(message)s>'}")
+    assert shown.startswith("<job ")
+    assert "starts" not in shown
+
+
+def test_the_logging_of_a_program_is_respected(tmp_path: Path) -> None:
+    shown = lines_of(tmp_path, "{}", "--own-logging")
+    assert [line[:7] for line in shown.splitlines() if "job " in line] == ["OWN job"]
+    assert "serves" not in shown
+
+
+def test_thousands_of_jobs_have_a_few_lines_and_a_sum(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    lines = JobLines(Env(clock))
+    told: list[Lease] = []
+    with caplog.at_level(logging.INFO, "leasehold.worker.joblines"):
+        hooks = lines.before(Hooks(on_start=told.append))
+        lease = WatchedRun(TaskDefinition("work", print, CallCodec(print)), b"[]").lease
+        assert hooks.on_start is not None
+        for _ in range(1000):
+            hooks.on_start(lease)
+        assert len(caplog.records) == LINES_PER_SECOND_MAX
+        lines.sum_up()
+        assert len(caplog.records) == LINES_PER_SECOND_MAX, "the second is not over"
+        clock.advance(1)
+        lines.sum_up()
+        assert caplog.messages[-1] == "jobs come too fast for a line each: 950 started more"
+        hooks.on_start(lease)
+        assert caplog.messages[-1] == "job job-1 (work): attempt 1 starts"
+    assert len(told) == 1001, "the application's own hook hears of every job"
+
+
+def test_lines_that_nobody_reads_cost_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = Hooks()
+    with caplog.at_level(logging.WARNING, "leasehold.worker.joblines"):
+        assert JobLines(Env()).before(hooks) is hooks
+
+
+def test_jobs_that_fail_alike_show_their_traceback_once(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(num_workers=0)
+
+    @queue.task(name="fail")
+    def fail() -> None:
+        raise ValueError("alike")
+
+    for _ in range(3):
+        fail.submit()
+    with caplog.at_level(logging.INFO):
+        queue.run_worker(until_empty=True, slots=1)
+    failures = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(failures) == 3
+    assert [bool(record.exc_text) for record in failures] == [True, False, False]
+    assert failures[1].message.endswith("(the traceback is the one above)")
+
+
+def test_a_worker_serves_the_queues_of_its_tasks(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=0)
+
+    @queue.task(name="send", queue="mail")
+    def send() -> str:
+        return "sent"
+
+    job = send.submit()
+    other = queue.submit(abs, -1)
+    queue.run_worker(until_empty=True)
+    assert job.result(timeout=0) == "sent"
+    assert other.status() is Status.COMPLETED
+
+
+def test_a_star_means_every_queue_those_to_come_included(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=1, queues="*")
+
+    @queue.task(name="work")
+    def work() -> str:
+        return "done"
+
+    for name in ("one", "two"):
+        assert work.options(queue=name).submit().result(timeout=60) == "done"
+    assert queue.workers()[0].queues == ("*",)
+    waiting = queue.submit("unknown", queue="three", delay=0.0)
+    assert "No worker is registered" not in str(queue.why(waiting))
+    assert queue.get(work.submit()).queue == "default"
+
+
+def test_a_task_whose_queue_is_not_served_is_warned_of(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(num_workers=0, queues=["work"])
+
+    @queue.task(name="send", queue="mail")
+    def send() -> None: ...
+
+    queue.run_worker(until_empty=True)
+    assert "task send is of queue 'mail', which this worker does not serve (work)" in caplog.text
+    caplog.clear()
+    queue.run_worker(until_empty=True, queues=["work", "mail"])
+    assert "does not serve" not in caplog.text
+
+
+def test_a_worker_without_tasks_says_so(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_queue(num_workers=0).run_worker(until_empty=True)
+    assert "no task is registered with this worker, so it runs nothing" in caplog.text
