@@ -39,7 +39,7 @@ def test_memory_is_fresh_every_time() -> None:
     ("url", "why"),
     [
         ("postgresql://u:secret@db/jobs?schema=A", "small letters"),
-        ("http://localhost", "not in this release"),
+        ("grpc://localhost", "not in this release"),
         ("redis://localhost", "not in this release"),
         ("ftp://x", "is no store"),
         ("sqlite://jobs.db", "three slashes"),

@@ -6,6 +6,7 @@ sqlite:///jobs.db?durability=normal&lock_timeout_seconds=5
 memory://                          a fresh store in this process
 postgresql://user@host/database    a schema of a PostgreSQL database, for many machines
 postgresql://...?schema=leasehold&pool_size=10&lock_timeout_seconds=10
+http://TOKEN@host:port             a store behind a service; https:// too
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
 
 _LATER: Final = {
     "redis": "Redis",
-    "http": "the Leasehold service",
-    "https": "the Leasehold service",
     "grpc": "the Leasehold service",
 }
 
@@ -63,6 +62,8 @@ use a SQLite file, postgresql:// or memory://
         return _memory(env, retention)
     if scheme in ("postgresql", "postgres"):
         return _postgres(text, env)
+    if scheme in ("http", "https"):
+        return _remote(text, env, durability)
     if scheme in _LATER:
         # The rest of the URL may hold a password, and errors end up in logs.
         raise UnsupportedError(
@@ -70,7 +71,8 @@ use a SQLite file, postgresql:// or memory://
             "use a SQLite file, postgresql:// or memory://"
         )
     raise UnsupportedError(
-        f"'{scheme}://...' is no store: give a path, sqlite:///path, postgresql://... or memory://"
+        f"'{scheme}://...' is no store: give a path, sqlite:///path, postgresql://..., "
+        "http://host:port or memory://"
     )
 
 
@@ -139,3 +141,13 @@ def _memory(env: Env, retention: RetentionPolicy | None) -> Store:
     from leasehold.stores.memory import MemoryStore
 
     return MemoryStore(env, retention=retention)
+
+
+def _remote(url: str, env: Env, durability: Durability | None) -> Store:
+    if durability is not None:
+        raise UnsupportedError("a service says itself how durable its store is")
+    import_whole("leasehold.stores.remote")
+    from leasehold.stores.remote import RemoteStore
+
+    # Its methods are made from the contract, which mypy cannot see.
+    return cast("Store", RemoteStore(url, env=env))

@@ -81,10 +81,10 @@ class Service:
 
 @contextmanager
 def serving(
-    store: Store, *, insecure: bool = False, hosts: tuple[str, ...] = ()
+    store: Store, *, insecure: bool = False, hosts: tuple[str, ...] = (), port: int = 0
 ) -> Iterator[Service]:
     """Serve a store until the block ends."""
-    listener = bind("127.0.0.1", 0)
+    listener = bind("127.0.0.1", port)
     started = threading.Event()
     made: list[Any] = []
 

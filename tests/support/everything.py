@@ -21,6 +21,7 @@ from leasehold.core.model.timing import Every
 from leasehold.core.model.tokens import TokenDraft
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
+from leasehold.stores.sqlite.disk.life import LockedLife
 
 QUEUES: Final = ("default", "keyed", "other")
 ENDED: Final = frozenset({"done", "dead", "stopped"})
@@ -117,6 +118,7 @@ def _hold_some(store: SQLiteStore, clock: ManualClock) -> None:
     for lease in leases:
         store.append_log(lease.job_id, lease.version, [LogLine(clock.now(), "a line")])
         store.report_progress(lease.job_id, lease.version, b'{"done": 1}')
+    assert isinstance(life, LockedLife)
     life.let_go()
 
 

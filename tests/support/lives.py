@@ -21,7 +21,9 @@ def enter(store: SQLiteStore, worker: str) -> LockedLife:
         started_at=EPOCH,
         heartbeat_at=EPOCH,
     )
-    return store.register_worker(info)
+    life = store.register_worker(info)
+    assert isinstance(life, LockedLife)
+    return life
 
 
 def die(life: LockedLife) -> None:

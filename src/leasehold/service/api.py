@@ -25,6 +25,7 @@ from leasehold.service.admins import Admins
 from leasehold.service.base import token_has_ended
 from leasehold.service.caller import ANYBODY, Caller
 from leasehold.service.consumers import Consumers
+from leasehold.service.hints import HintLine
 from leasehold.service.lease_lines import LeaseLines
 from leasehold.service.lease_secret import LeaseSecrets
 from leasehold.service.operation import Operation, Request, operations_of
@@ -33,6 +34,7 @@ from leasehold.service.producers import Producers
 from leasehold.service.queue_operators import QueueOperators
 from leasehold.service.request_figures import RequestFigures
 from leasehold.service.store_breaker import StoreBreaker
+from leasehold.service.store_calls import StoreCalls
 
 T = TypeVar("T")
 
@@ -61,6 +63,9 @@ class Api(Producers, Consumers, Operators, QueueOperators, Admins):
         self.waiters = Waiters(store, env)
         self.figures = Metrics(store, Looking(store, blobs, _nothing))
         self.breaker = StoreBreaker(env)
+        self.hint_line = HintLine(store, env)
+        self.store_calls = StoreCalls(store, self.secrets, self.hint_line, blobs)
+        """For remote stores, beside the operations."""
         self.requests = RequestFigures(env.clock)
         self.insecure = insecure
         self.stopping = asyncio.Event()
@@ -137,6 +142,7 @@ class Api(Producers, Consumers, Operators, QueueOperators, Admins):
         """Answer everybody who waits with what there is: the service is about to end."""
         self.stopping.set()
         self.lines.close()
+        self.hint_line.close()
         self.waiters.close()
 
     def close(self) -> None:

@@ -31,19 +31,29 @@ from leasehold.service.http_answers import (
 )
 from leasehold.service.http_events import event_routes
 from leasehold.service.http_guard import Guard
-from leasehold.service.http_request import bearer_of, is_json, read_body, request_of
+from leasehold.service.http_request import (
+    bearer_of,
+    is_json,
+    is_small,
+    read_body,
+    request_of,
+)
+from leasehold.service.http_store import store_routes
 from leasehold.service.openapi import openapi_json
 from leasehold.service.operation import Operation
 from leasehold.service.request_figures import RequestMeter
 
 ROOT: Final = "/api/v1"
-SMALL_BODY_BYTES: Final = 64 * 1024
-"""Up to here a body is read before it is known who sends it: one change of threads less."""
 
 
 def http_app(api: Api, *, hosts: Sequence[str] = ()) -> Starlette:
     """The service as an ASGI application, for requests that name one of these hosts."""
-    routes = [*_operation_routes(api), *event_routes(api, ROOT), *_other_routes(api)]
+    routes = [
+        *_operation_routes(api),
+        *event_routes(api, ROOT),
+        *store_routes(api, ROOT),
+        *_other_routes(api),
+    ]
     app = Starlette(
         routes=routes,
         middleware=[
@@ -82,7 +92,7 @@ async def _serve(api: Api, by_method: dict[str, Operation], request: Request) ->
         raise HTTPException(405)
     secret = bearer_of(request)
     caller: Caller | None = None
-    if not _is_small(request):
+    if not is_small(request):
         caller = await api.on_thread(lambda: api.authenticate(secret))
     elif secret is None:
         caller = api.authenticate(None)  # asks nobody
@@ -131,13 +141,6 @@ async def _wait(
 async def _hung_up(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _is_small(request: Request) -> bool:
-    if "transfer-encoding" in request.headers:
-        return False
-    told = request.headers.get("content-length", "0")
-    return told.isdecimal() and int(told) <= SMALL_BODY_BYTES
 
 
 def _asked(operation: Operation, request: Request, body: bytes) -> Any:

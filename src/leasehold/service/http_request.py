@@ -18,6 +18,8 @@ from leasehold.service.operation import Operation
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 BODY_SECONDS_MAX: Final = 30.0
 """How long a body may take to come in."""
+SMALL_BODY_BYTES: Final = 64 * 1024
+"""Up to here a body is read before it is known who sends it: one change of threads less."""
 
 
 class RequestTimeoutError(InvalidRequestError):
@@ -31,6 +33,14 @@ def bearer_of(request: Request) -> str | None:
         return None
     scheme, _, secret = header.partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+def is_small(request: Request) -> bool:
+    """Whether the body is known to be small."""
+    if "transfer-encoding" in request.headers:
+        return False
+    told = request.headers.get("content-length", "0")
+    return told.isdecimal() and int(told) <= SMALL_BODY_BYTES
 
 
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -117,6 +118,7 @@ def openapi_document() -> dict[str, Any]:
     }
 
 
+@cache
 def openapi_json() -> bytes:
     """The document as text."""
     return msgspec.json.format(msgspec.json.encode(openapi_document(), order="sorted"), indent=1)

@@ -228,7 +228,9 @@ class Store(
         - LOG-3  A line keeps the time that it comes with, whenever it is written.
         """
 
-    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+    def tell(
+        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
+    ) -> None:
         """Write an event that changes nothing (heartbeat_failed, abandoned) to a job's history.
 
         An event that would change the status is refused with InvalidTransitionError; for a job that
@@ -281,7 +283,7 @@ class Store(
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo) -> WorkerLife:
+    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:
         """Enter a worker in the registry, by the store's clock, and hold its sign of life.
 
         - WRK-1  It is in the registry, with how many leases it holds, until its life is closed or
@@ -291,6 +293,9 @@ class Store(
                  it is. Renewals are signs of life of both.
         - WRK-3  A consumer without a sign of life for SILENT_SECONDS (120) that holds no
                  lease is gone from the registry at once, and `recover` forgets it.
+        - WRK-5  A worker that `is_remote` speaks through this process and is not in it: neither's
+                 death proves anything of the other, and its jobs wait for their leases. Entering it
+                 again, from whichever process, takes up the same entry; closing that life ends it.
         - WRK-6  A consumer that serves no queue any more is gone at once, whatever it holds, and
                  nothing needs to be leased to say so (`limit` 0). An entry of another process
                  under the same name stays, as does a registered worker's.

@@ -197,7 +197,7 @@ class QueueConfig(
         if unknown:
             names = ", ".join(cls.__struct_fields__)
             raise InvalidQueueError(f"unknown queue option {min(unknown)!r}; there are {names}")
-        return cls(**options)
+        return cls(**{name: _from_data(name, each) for name, each in options.items()})
 
     def changed(self, changes: Mapping[str, Any]) -> QueueConfig:
         """The same rules but for those named; None takes one away."""
@@ -211,6 +211,16 @@ class QueueConfig(
             if (value := getattr(self, name)) is not None and getattr(draft, name) is None
         }
         return msgspec.structs.replace(draft, **defaults) if defaults else draft
+
+
+def _from_data(name: str, value: Any) -> Any:
+    """A rule that may have come over a network: policies are structs, not the data of one."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        return getattr(msgspec.convert({name: value}, QueueConfig), name)
+    except msgspec.ValidationError as error:
+        raise InvalidQueueError(f"{name}: {error}") from None
 
 
 DEFAULT_CONFIG: Final = QueueConfig()

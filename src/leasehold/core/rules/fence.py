@@ -123,7 +123,12 @@ def refuse(histories: Histories[J], job_id: str, version: int) -> LeaseLostError
 
 
 def tell(
-    histories: Histories[J], job_id: str, event: Event, worker: str, version: int, message: str
+    histories: Histories[J],
+    job_id: str,
+    event: Event,
+    worker: str | None,
+    version: int,
+    message: str,
 ) -> None:
     """Write an event that changes nothing to a job's history, if the job is still there."""
     if event in TRANSITIONS:

@@ -117,7 +117,9 @@ def append_log(
     record.log.extend((LogLine(line.at, bounded(line.text)) for line in lines), dropped)
 
 
-def tell(state: State, job_id: str, event: Event, worker: str, version: int, message: str) -> None:
+def tell(
+    state: State, job_id: str, event: Event, worker: str | None, version: int, message: str
+) -> None:
     """Write an event that changes nothing to a job's history, if the job is still there."""
     fence.tell(Histories(state), job_id, event, worker, version, message)
 

@@ -230,7 +230,9 @@ class MemoryStore:
     ) -> None:
         self._run(holding.append_log, job_id, version, lines, dropped)
 
-    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+    def tell(
+        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
+    ) -> None:
         self._run(holding.tell, job_id, event, worker, version, message)
 
     # -- recovery ----------------------------------------------------------------------------
@@ -279,7 +281,12 @@ class MemoryStore:
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo) -> _Registration:
+    def register_worker(
+        self,
+        info: WorkerInfo,
+        *,
+        is_remote: bool = False,  # noqa: ARG002  # nobody's death is proved here
+    ) -> _Registration:
         self._run(registry.enter, info)
         return _Registration(lambda: self._leave(info.id))
 

@@ -164,7 +164,9 @@ class PostgresStore(WithoutLocalVerbs):
             )
         )
 
-    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+    def tell(
+        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
+    ) -> None:
         self._database.write(
             lambda step: fence.tell(Histories(step), job_id, event, worker, version, message)
         )
@@ -206,7 +208,9 @@ class PostgresStore(WithoutLocalVerbs):
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo) -> SessionLife:
+    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> SessionLife:
+        if is_remote:
+            return registry.register_remote(self._database, info)
         return registry.register(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:

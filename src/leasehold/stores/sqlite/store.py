@@ -39,6 +39,7 @@ from leasehold.core.model.records import (
     Stats,
     Submitted,
     WorkerInfo,
+    WorkerLife,
     WorkerTotals,
 )
 from leasehold.core.model.refusals import check_page
@@ -79,7 +80,6 @@ from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
-from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
 from leasehold.stores.sqlite.keeping import archive, pruning
 from leasehold.stores.sqlite.leasing import recover, registry, renew
@@ -178,7 +178,9 @@ class SQLiteStore:
             )
         )
 
-    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+    def tell(
+        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
+    ) -> None:
         self._database.write(
             lambda step: fence.tell(Histories(step), job_id, event, worker, version, message)
         )
@@ -225,7 +227,9 @@ class SQLiteStore:
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo) -> LockedLife:
+    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:
+        if is_remote:
+            return registry.register_remote_worker(self._database, info)
         return registry.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:

@@ -68,6 +68,22 @@ class ConsumingClauses(ConformanceBase):
         life.close()
         assert store.workers() == []
 
+    def test_wrk_5_a_worker_far_away_belongs_to_no_process(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        info = worker_info(store, "far")
+        assert store.register_worker(info, is_remote=True).lock_fd is None
+        submit(store, draft())
+        lease_one(store, worker="far", lease_seconds=60)
+        assert store.recover().workers_proved_dead == ()
+        assert registered(store)["far"].running == 1
+        # Through another process, it may be: that has no life of it, and ends its entry.
+        store.register_worker(info, is_remote=True).close()
+        assert store.workers() == []
+        assert get(store).status is Status.RUNNING
+        clock.advance(61)
+        assert store.recover().recovered == 1
+
     def test_wrk_2_a_consumer_is_entered_by_its_lease(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.core.contract.local_store import LocalStore, local_part
+from leasehold.core.contract.local_store import LocalStore, LocalVerbs, local_part
 from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.job import Draft
 from leasehold.core.model.outcome import Complete
@@ -60,8 +60,10 @@ def undone(connection: Connection) -> Iterator[None]:
 class TransactingClauses(ConformanceBase):
     def test_txn_1_a_store_without_transactions_says_so(self, store: LocalStore) -> None:
         try:
-            connection = store.connect()
+            connection = local_part(store, "a connection").connect()
         except UnsupportedError:
+            if not isinstance(store, LocalVerbs):
+                return  # It is elsewhere, and says so.
             for verb in (
                 lambda: store.submit_within(_NOTHING, [draft()]),
                 lambda: store.open_transaction("job", 1),

@@ -169,7 +169,9 @@ class Channel:
     ) -> None:
         self._call("append_log", job_id=job_id, version=version, lines=list(lines), dropped=dropped)
 
-    def tell(self, job_id: str, event: Event, *, worker: str, version: int, message: str) -> None:
+    def tell(
+        self, job_id: str, event: Event, *, worker: str | None, version: int, message: str
+    ) -> None:
         self._call(
             "tell", job_id=job_id, event=event, worker=worker, version=version, message=message
         )
@@ -455,7 +457,7 @@ class Channel:
     def fire_schedules(self) -> Fired:
         return self._world.store.fire_schedules()
 
-    def register_worker(self, info: WorkerInfo) -> WorkerLife:
+    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:  # noqa: ARG002
         raise UnsupportedError(
             f"{info.id}: proof of death needs real processes, which the simulator does not have"
         )

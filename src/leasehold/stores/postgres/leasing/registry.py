@@ -34,26 +34,44 @@ NOTE_CONSUMER: Final = """
 """
 
 
+NO_LIFE: Final = 0
+"""Of whom no session of this database speaks: no death is proved."""
+
+
 def register(database: Database, info: WorkerInfo) -> SessionLife:
     """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
     # Held before it is in the registry, so that nobody ever sees it there with its lock free.
     with translated(database.address):
         life = database.session.begin_life()
 
-    def enter(step: Step) -> None:
-        queues = msgspec.json.encode(info.queues).decode()
-        step.execute(ADD, (info.id, info.host, info.pid, queues, info.slots, step.now, life))
-
     def leave() -> None:
-        database.write(lambda step: step.execute(FORGET_WORKERS, ([info.id],)))
+        _leave(database, info)
         database.session.let_go(life)
 
     try:
-        database.write(enter)
+        _enter(database, info, life)
     except BaseException:
         database.session.let_go(life)
         raise
     return SessionLife(database.session.fileno, leave)
+
+
+def register_remote(database: Database, info: WorkerInfo) -> SessionLife:
+    """Enter a worker of which nothing is known but what it says."""
+    _enter(database, info, NO_LIFE)
+    return SessionLife(lambda: None, lambda: _leave(database, info))
+
+
+def _enter(database: Database, info: WorkerInfo, life: int) -> None:
+    def enter(step: Step) -> None:
+        queues = msgspec.json.encode(info.queues).decode()
+        step.execute(ADD, (info.id, info.host, info.pid, queues, info.slots, step.now, life))
+
+    database.write(enter)
+
+
+def _leave(database: Database, info: WorkerInfo) -> None:
+    database.write(lambda step: step.execute(FORGET_WORKERS, ([info.id],)))
 
 
 def note_consumer(step: Step, request: LeaseRequest) -> None:

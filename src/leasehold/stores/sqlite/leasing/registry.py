@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -29,22 +31,44 @@ NOTE_CONSUMER: Final = """
 
 def register_worker(database: Database, info: WorkerInfo) -> LockedLife:
     """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
+    life = LockedLife(database.files.workers, info.id, partial(_leave, database, info))
+    try:
+        _enter(database, info)
+    except BaseException:
+        life.let_go()
+        raise
+    return life
 
+
+class RemoteLife:
+    """A worker's entry that no lock of this machine stands for."""
+
+    lock_fd: int | None = None
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        self._leave = leave
+
+    def close(self) -> None:
+        self._leave()
+
+
+def register_remote_worker(database: Database, info: WorkerInfo) -> RemoteLife:
+    """Enter a worker of which nothing is known but what it says."""
+    _enter(database, info)
+    return RemoteLife(partial(_leave, database, info))
+
+
+def _enter(database: Database, info: WorkerInfo) -> None:
     def enter(step: Step) -> None:
         queues = msgspec.json.encode(info.queues).decode()
         row = (info.id, info.host, info.pid, queues, info.slots, step.now, step.now)
         step.execute(ADD, row)
 
-    def leave() -> None:
-        database.write(lambda step: step.execute(FORGET_WORKER, (info.id,)).fetchall())
+    database.write(enter)
 
-    life = LockedLife(database.files.workers, info.id, leave)
-    try:
-        database.write(enter)
-    except BaseException:
-        life.let_go()
-        raise
-    return life
+
+def _leave(database: Database, info: WorkerInfo) -> None:
+    database.write(lambda step: step.execute(FORGET_WORKER, (info.id,)).fetchall())
 
 
 def note_consumer(step: Step, request: LeaseRequest) -> None:

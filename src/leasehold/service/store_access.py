@@ -1,0 +1,176 @@
+"""Who may call which verb of the store from afar, and what is left of it for whom.
+
+A verb that is not named in ROLES_OF is nobody's, and one that says nothing here about queues is not
+for tokens that are good for some queues only: what is forgotten is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.refusals import no_job
+from leasehold.core.model.retention import DAILY
+from leasehold.core.model.schedule import not_found
+from leasehold.core.model.tokens import Role
+from leasehold.service.caller import Caller
+
+_ROLES: Final[dict[tuple[Role, ...], str]] = {
+    ("producer", "consumer", "operator"): """
+        now describe hints settings get position graph search count find_ids attempts history log
+        history_page log_page stats queues list_queues queue_info key_info metrics series daily
+        timeline archived search_archive
+    """,
+    ("producer",): "submit submit_once",
+    ("producer", "operator"): "cancel reprioritize",
+    ("consumer",): """
+        exchange exchange_once renew report_progress append_log tell enter_worker leave_worker
+    """,
+    ("consumer", "operator"): "recover promote fire_schedules prune cleanups",
+    ("operator",): """
+        replay discard order recover_one stuck workers check changes failures worker_totals
+        lifetimes create_queue update_queue set_queue_state purge_queue delete_queue
+        schedules get_schedule set_schedule remove_schedule pause_schedule run_schedule
+        set_setting unset_setting
+    """,
+    ("admin",): "tokens find_token create_token revoke_token audit_log audit_page",
+}
+ROLES_OF: Final = {verb: roles for roles, verbs in _ROLES.items() for verb in verbs.split()}
+"""The roles of which a caller must have one, by verb."""
+
+_HARMLESS: Final = frozenset(
+    {"now", "hints", "settings", "describe", "cleanups"}
+    | {"recover", "promote", "fire_schedules", "prune"}
+)
+"""About no queue in particular, and nothing that a token for some queues may not know or do."""
+
+_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting"])
+"""Never for a token with a scope, although an argument could be taken for one of `_SCOPED`."""
+
+Arguments = dict[str, Any]
+
+
+def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Arguments:
+    """The arguments with which the verb is carried out for this caller; raises ForbiddenError.
+
+    An admin may say for whom it acts and submits; for others, that is the token.
+    """
+    arguments = dict(given)
+    if "admin" not in caller.roles:
+        if "actor" in arguments:
+            arguments["actor"] = caller.actor
+        if "drafts" in arguments:
+            arguments["drafts"] = [_by(caller, each) for each in arguments["drafts"]]
+        if verb == "prune" and (arguments["policy"] is not None or arguments["scope"] != DAILY):
+            # A worker sees to it that the daily clean-up is made; what else goes is an order.
+            caller.check_role(("operator",))
+    for draft in _drafts_in(arguments):
+        caller.check_task(draft.task)
+    if caller.queues is not None:
+        _narrow(store, caller, verb, arguments)
+    return arguments
+
+
+def visible(caller: Caller, verb: str, answer: Any) -> Any:
+    """What a caller may see of the answer."""
+    if caller.queues is None or (rest := _VISIBLE.get(verb)) is None:
+        return answer
+    return rest(caller.queues, answer)
+
+
+def _by(caller: Caller, draft: Draft) -> Draft:
+    return msgspec.structs.replace(draft, client=caller.name)
+
+
+def _drafts_in(arguments: Arguments) -> list[Draft]:
+    if "drafts" in arguments:
+        return list(arguments["drafts"])
+    job = getattr(arguments.get("draft"), "job", None)  # of a schedule
+    return [job] if isinstance(job, Draft) else []
+
+
+def _narrow(store: Store, caller: Caller, verb: str, arguments: Arguments) -> None:
+    """Keep a caller with a scope within it."""
+    assert caller.queues is not None
+    if verb in _HARMLESS or verb in _VISIBLE:
+        return
+    if verb in _WHOLE_STORE:
+        caller.check_unscoped()
+    is_scoped = False
+    for name, check in _SCOPED.items():
+        if arguments.get(name) is not None:
+            check(store, caller, arguments, name)
+            is_scoped = True
+    if not is_scoped:
+        caller.check_unscoped()
+
+
+def _check_queue(_: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    caller.check_queue(arguments[name])
+
+
+def _check_filter(_: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    arguments[name] = caller.within(arguments[name])
+
+
+def _check_jobs(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    """Jobs of other queues are not there; what becomes of unknown ones is for the store to say."""
+    assert caller.queues is not None
+    named = arguments[name]
+    for job_id in (named,) if isinstance(named, str) else named:
+        job = store.get(job_id)
+        if job is not None and job.queue not in caller.queues:
+            raise no_job(job_id)
+
+
+def _check_drafts(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    for draft in _drafts_in(arguments):
+        caller.check_queue(draft.queue)
+        _check_jobs(store, caller, {"depends_on": draft.depends_on}, "depends_on")
+    if name == "draft":
+        _check_schedule(store, caller, {"name": arguments["draft"].name}, "name")
+
+
+def _check_request(_: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    """Of who leases, and of a worker that enters."""
+    caller.check_queue(*arguments[name].queues)
+
+
+def _check_schedule(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    assert caller.queues is not None
+    known = store.get_schedule(arguments[name])
+    if known is not None and known.queue not in caller.queues:
+        raise not_found(arguments[name])
+
+
+def _secret_will_tell(_: Store, __: Caller, ___: Arguments, ____: str) -> None:
+    """A lease's secret proves more than a scope."""
+
+
+_SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
+    "queue": _check_queue,
+    "where": _check_filter,
+    "job_id": _check_jobs,
+    "job_ids": _check_jobs,
+    "drafts": _check_drafts,
+    "draft": _check_drafts,
+    "request": _check_request,
+    "info": _check_request,
+    "name": _check_schedule,
+    "settlements": _secret_will_tell,
+    "renewals": _secret_will_tell,
+}
+"""By the names of arguments, which mean the same in every verb but those of `_WHOLE_STORE`."""
+
+_VISIBLE: Final[dict[str, Callable[[frozenset[str], Any], Any]]] = {
+    "queues": lambda queues, names: [each for each in names if each in queues],
+    "list_queues": lambda queues, infos: [each for each in infos if each.name in queues],
+    "schedules": lambda queues, known: [each for each in known if each.queue in queues],
+    "get": lambda queues, job: job if job is not None and job.queue in queues else None,
+    "archived": lambda queues, job: job if job is not None and job.queue in queues else None,
+}
+"""Verbs of which a caller with a scope sees the part that is theirs."""

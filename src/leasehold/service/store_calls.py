@@ -1,0 +1,161 @@
+"""The store for remote stores: every verb of the contract, for whoever may call it.
+
+The public operations are for people and other languages; this is what `TaskQueue("http://...")`
+speaks. Leases have secrets here too: a version alone, which anybody could guess, settles nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from leasehold.blobs.blobs import Blobs
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.wire import (
+    VERBS,
+    Hints,
+    Verb,
+    crossing_exchange,
+    encode,
+    leases_in,
+    nonsense,
+)
+from leasehold.core.model.lease import Exchange
+from leasehold.core.model.refusals import stale_lease
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.messages import refused_as_stale
+from leasehold.core.rules.replies import check_request_id
+from leasehold.errors import InvalidRequestError, LeaseLostError
+from leasehold.service.caller import Caller
+from leasehold.service.hints import HintLine
+from leasehold.service.lease_secret import LeaseSecrets
+from leasehold.service.store_access import ROLES_OF, allowed, visible
+
+
+class StoreCalls:
+    """Carries out calls of remote stores."""
+
+    def __init__(
+        self, store: Store, secrets: LeaseSecrets, hints: HintLine, blobs: Blobs | None
+    ) -> None:
+        self._store = store
+        self._secrets = secrets
+        self._hints = hints
+        self._blobs = blobs
+
+    def call(self, verb: Verb, caller: Caller, body: bytes) -> bytes:
+        """Carry out a verb, but for `hints`."""
+        asked = arguments_of(verb, caller, body)
+        secrets: list[str] = asked.pop("lease_secrets")
+        arguments = allowed(self._store, caller, verb.name, asked)
+        if "request_id" in arguments:
+            check_request_id(arguments["request_id"])
+            arguments["request_id"] = caller.request_id(arguments["request_id"])
+        refusals = self._refusals(leases_in(verb.name, arguments), secrets)
+        answer = self._carry_out(verb.name, arguments, refusals)
+        return encode(visible(caller, verb.name, answer))
+
+    async def hints(self, caller: Caller, body: bytes) -> bytes:
+        """Wait for hints."""
+        asked = arguments_of(VERBS["hints"], caller, body)
+        told = await self._hints.after(asked["cursor"], asked["wait_seconds"])
+        if caller.queues is not None:
+            told = _without_ids(told)
+        return encode(told)
+
+    def _carry_out(
+        self, verb: str, arguments: dict[str, Any], refusals: list[LeaseLostError | None]
+    ) -> Any:
+        store = self._store
+        match verb:
+            case "exchange" | "exchange_once":
+                arguments["settlements"] = _good(arguments["settlements"], refusals)
+                done: Exchange = getattr(store, verb)(**arguments)
+                secrets = [self._secrets.of(each.job_id, each.version) for each in done.leases]
+                settled = _with_refusals(done.settled, refusals)
+                return crossing_exchange(msgspec.structs.replace(done, settled=settled), secrets)
+            case "renew":
+                arguments["renewals"] = _good(arguments["renewals"], refusals)
+                return _with_refusals(store.renew(**arguments), refusals)
+            case "enter_worker":
+                store.register_worker(arguments["info"], is_remote=True)
+                return None
+            case "leave_worker":
+                # Its entry was perhaps made by another server: this takes it up, and ends it.
+                store.register_worker(arguments["info"], is_remote=True).close()
+                return None
+            case "describe":
+                return {name: each for name, each in store.describe().items() if name != "path"}
+        for refusal in filter(None, refusals):
+            raise refusal
+        answer = getattr(store, verb)(**arguments)
+        if self._blobs is not None and verb in ("discard", "order"):
+            self._blobs.forget_jobs(answer if verb == "discard" else answer.blobs_left)
+        return answer
+
+    def _refusals(
+        self, leases: Sequence[tuple[str, int]], secrets: Sequence[str]
+    ) -> list[LeaseLostError | None]:
+        if len(secrets) < len(leases):
+            secrets = [*secrets, *[""] * (len(leases) - len(secrets))]
+        return [
+            self._refusal(job_id, version, secret)
+            for (job_id, version), secret in zip(leases, secrets, strict=False)
+        ]
+
+    def _refusal(self, job_id: str, version: int, secret: str) -> LeaseLostError | None:
+        """Why nobody may speak under a lease, if its secret is not known.
+
+        A lease that is over is for the store to refuse, which also writes it down: there is nothing
+        left to steal. One that was not granted yet might be, in this very moment: it is refused
+        here, in the same words.
+        """
+        try:
+            self._secrets.check(job_id, version, secret)
+        except LeaseLostError as error:
+            job = self._store.get(job_id)
+            if job is None or version < job.lease_version:
+                return None
+            if version == job.lease_version:
+                return error if job.status is Status.RUNNING else None
+            message = refused_as_stale(None, version, job.lease_version)
+            self._store.tell(
+                job_id, Event.VERSION_MISMATCH, worker=None, version=version, message=message
+            )
+            is_running = job.status is Status.RUNNING
+            holder = (job.worker or "", job.lease_version) if is_running else None
+            return stale_lease(job_id, version, job.status, holder)
+        return None
+
+
+def arguments_of(verb: Verb, caller: Caller, body: bytes) -> dict[str, Any]:
+    """What is asked; raises ForbiddenError before it looks at it."""
+    caller.check_role(ROLES_OF[verb.name])
+    try:
+        return msgspec.structs.asdict(verb.arguments.decode(body))
+    except msgspec.ValidationError as error:
+        raise nonsense(verb.name)(str(error)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequestError(f"this is no call of a store: {error}") from None
+
+
+def _without_ids(told: Hints) -> Hints:
+    """That there is something, not which jobs: those of other queues are not there."""
+    return Hints(
+        told.cursor,
+        told.is_ready,
+        [] if told.ended == [] else None,
+        [] if told.cancel_requested == [] else None,
+    )
+
+
+def _good(given: Sequence[Any], refusals: Sequence[LeaseLostError | None]) -> list[Any]:
+    return [each for each, refusal in zip(given, refusals, strict=True) if refusal is None]
+
+
+def _with_refusals(answers: Sequence[Any], refusals: Sequence[LeaseLostError | None]) -> list[Any]:
+    """One answer for each that was given, in order."""
+    rest = iter(answers)
+    return [next(rest) if refusal is None else refusal for refusal in refusals]

@@ -1,0 +1,96 @@
+"""Where a service is, and how to speak to it, from a URL.
+
+http://TOKEN@jobs.example.com:8700                one server
+https://TOKEN@jobs-1:8700,jobs-2:8700/prefix      several, any of which will do
+https://jobs?timeout_seconds=20&retry_seconds=60  the token from LEASEHOLD_TOKEN
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from leasehold.errors import UnsupportedError
+
+TOKEN_VARIABLE: Final = "LEASEHOLD_TOKEN"  # noqa: S105  # the name of it
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class Address(NamedTuple):
+    """A service, wherever its servers are."""
+
+    scheme: str
+    servers: tuple[tuple[str, int], ...]
+    """Hosts and ports, those that are tried first first."""
+    prefix: str
+    """Where the service begins on them, "" for the root."""
+    token: str | None
+    timeout_seconds: float
+    """How long one reply may take."""
+    retry_seconds: float
+    """For how long, in all, a call waits for a server to come back."""
+    ca: str | None
+    """A PEM file with the authorities to trust, in place of the system's."""
+    cert: str | None
+    key: str | None
+    """The client's own certificate and its key, PEM files, if the service asks for one."""
+
+    def __str__(self) -> str:
+        """The URL without its secret."""
+        servers = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.servers)
+        return f"{self.scheme}://{servers}{self.prefix}"
+
+
+def parse(url: str) -> Address:
+    """The address that a URL names; raises UnsupportedError, which never holds the token."""
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    names, slash, prefix = place.partition("/")
+    user, at, hosts = names.rpartition("@")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    address = Address(
+        scheme,
+        tuple(_server(scheme, each) for each in hosts.split(",")),
+        (slash + prefix).rstrip("/"),
+        unquote(user.removesuffix(":")) if at else os.environ.get(TOKEN_VARIABLE) or None,
+        _seconds(options, "timeout_seconds", 60.0),
+        _seconds(options, "retry_seconds", 10.0),
+        options.pop("ca", None),
+        options.pop("cert", None),
+        options.pop("key", None),
+    )
+    if options:
+        raise UnsupportedError(f"'{address}': unknown parameter {min(options)!r}")
+    return address
+
+
+def _server(scheme: str, text: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host:
+        raise UnsupportedError(
+            f"'{scheme}://...' names no server: write {scheme}://TOKEN@host:port, or several "
+            "host:port with commas between them"
+        )
+    return host, port or _PORTS[scheme]
+
+
+def _seconds(options: dict[str, str], name: str, default: float) -> float:
+    text = options.pop(name, None)
+    if text is None:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise UnsupportedError(f"{name} is a number of seconds, at most a day, not {text!r}")
+    return seconds
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,127 @@
+"""Connections to the servers of a service: kept open, used by one thread at a time."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import threading
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Final, NamedTuple
+
+from leasehold.core.contract.wire import MEDIA_TYPE
+from leasehold.env import Env
+from leasehold.stores.remote.address import Address
+
+CONNECT_SECONDS: Final = 5.0
+IDLE_MAX: Final = 16
+"""Connections that are kept for later."""
+IDLE_SECONDS_MAX: Final = 30.0
+"""Less than any server keeps one: it is not closed in the very moment in which it is used."""
+
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    status: int
+    media_type: str
+    body: bytes
+
+
+class FailedError(Exception):
+    """Raised when no reply came."""
+
+    def __init__(self, reason: Exception, *, was_sent: bool) -> None:
+        super().__init__(str(reason) or type(reason).__name__)
+        self.was_sent = was_sent
+        """Whether the request may have been carried out."""
+
+
+class Connections:
+    """One pool for all servers of an address."""
+
+    def __init__(self, address: Address, env: Env) -> None:
+        self._address = address
+        self._clock = env.clock
+        self._lock = threading.Lock()
+        self._idle: list[tuple[int, float, HTTPConnection]] = []
+        """Each with the number of its server, and since when it is idle."""
+        self._tls: ssl.SSLContext | None = None
+        if address.scheme == "https":
+            self._tls = ssl.create_default_context(cafile=address.ca)
+            if address.cert is not None:
+                self._tls.load_cert_chain(address.cert, address.key)
+        self._headers = {"Content-Type": MEDIA_TYPE}
+        if address.token is not None:
+            self._headers["Authorization"] = f"Bearer {address.token}"
+
+    def post(self, server: int, path: str, body: bytes) -> Reply:
+        """Send a request to a server, and wait for its reply; raises FailedError."""
+        connection = self._take(server) or self.open(server)
+        reply = self.post_on(connection, path, body)
+        with self._lock:
+            if connection.sock is not None and len(self._idle) < IDLE_MAX:
+                self._idle.append((server, self._clock.monotonic(), connection))
+                return reply
+        connection.close()
+        return reply
+
+    def post_on(self, connection: HTTPConnection, path: str, body: bytes) -> Reply:
+        """The same on one connection, which is closed if it fails."""
+        try:
+            connection.request("POST", self._address.prefix + path, body, self._headers)
+            answer = connection.getresponse()
+            kind = (answer.getheader("content-type") or "").partition(";")[0]
+            return Reply(answer.status, kind, answer.read())
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise FailedError(error, was_sent=True) from None
+        except BaseException:
+            # Whatever is left of the reply is not for whoever comes next.
+            connection.close()
+            raise
+
+    def open(self, server: int) -> HTTPConnection:
+        """A new connection; raises FailedError."""
+        host, port = self._address.servers[server]
+        connection = (
+            HTTPConnection(host, port, timeout=CONNECT_SECONDS)
+            if self._tls is None
+            else HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=self._tls)
+        )
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise FailedError(error, was_sent=False) from None
+        connection.sock.settimeout(self._address.timeout_seconds)
+        return connection
+
+    def close(self) -> None:
+        """Close those that are idle."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for *_, connection in idle:
+            connection.close()
+
+    def _take(self, server: int) -> HTTPConnection | None:
+        """The connection to a server that was used last, if it is still good."""
+        oldest = self._clock.monotonic() - IDLE_SECONDS_MAX
+        while True:
+            with self._lock:
+                places = [place for place, idle in enumerate(self._idle) if idle[0] == server]
+                if not places:
+                    return None
+                _, since, connection = self._idle.pop(places[-1])
+            if since >= oldest and not _has_news(connection.sock):
+                return connection
+            connection.close()
+
+
+def _has_news(sock: socket.socket | None) -> bool:
+    """Whether an idle connection has something to read, which can only be its end."""
+    if sock is None:
+        return True
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,145 @@
+"""Hints from a service: one thread asks for them, again and again, for all listeners of a store."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPConnection
+from typing import Final
+
+from leasehold.core.contract.wire import VERBS, Hints, encode
+from leasehold.core.model.records import Listener
+from leasehold.env import Env
+from leasehold.errors import CodedError
+from leasehold.stores.remote.connections import FailedError
+from leasehold.stores.remote.transport import ROOT, Transport, answer_of
+
+logger = logging.getLogger("leasehold.remote")
+
+WAIT_SECONDS: Final = 25.0
+PAUSE_SECONDS_FIRST: Final = 0.1
+PAUSE_SECONDS_MAX: Final = 5.0
+NOWHERE: Final = "nowhere"
+"""The cursor of who has missed something: every server answers it with "look at everything"."""
+
+
+class Listening:
+    """The listeners of one store, and the thread that hears for them."""
+
+    def __init__(self, transport: Transport, env: Env) -> None:
+        self._transport = transport
+        self._env = env
+        self._begin()
+
+    def _begin(self) -> None:
+        self._condition = threading.Condition()
+        self._listeners: list[Listener] = []
+        self._thread: threading.Thread | None = None
+        self._connection: HTTPConnection | None = None
+        self._closed = False
+
+    def begin_anew(self) -> None:
+        """Said in a forked child: the thread and the connection are the parent's."""
+        listeners = self._listeners
+        self._begin()
+        for listener in listeners:
+            self.subscribe(listener)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Tell this listener from now on."""
+        with self._condition:
+            self._listeners.append(listener)
+            if self._thread is None and not self._closed:
+                # From here on nothing is missed, though the thread has not begun yet.
+                cursor = self._first_cursor()
+                self._thread = threading.Thread(
+                    target=self._run, args=(cursor,), name="leasehold-hints", daemon=True
+                )
+                self._thread.start()
+
+        def end() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return end
+
+    def close(self) -> None:
+        """Hang up."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+            connection, thread = self._connection, self._thread
+        if connection is not None and connection.sock is not None:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+
+    def _first_cursor(self) -> str:
+        try:
+            return self._ask(None, 0.0).cursor
+        except (FailedError, CodedError):
+            return NOWHERE
+
+    def _run(self, cursor: str) -> None:
+        try:
+            self._listen(cursor)
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    def _listen(self, cursor: str) -> None:
+        pause_seconds = PAUSE_SECONDS_FIRST
+        while not self._closed:
+            try:
+                hints = self._ask(cursor, WAIT_SECONDS)
+            except (FailedError, CodedError) as error:
+                if self._closed:
+                    return
+                # Only hints are late: whoever waits looks now and then all the same.
+                logger.info("no hints from %s: %s", self._transport.address, error)
+                self._rest(pause_seconds * self._env.random.uniform(0.5, 1.0))
+                pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
+            else:
+                pause_seconds = PAUSE_SECONDS_FIRST
+                cursor = hints.cursor
+                self._tell(hints)
+
+    def _ask(self, cursor: str | None, wait_seconds: float) -> Hints:
+        connections, server = self._transport.connections, self._transport.server
+        connection = self._connection
+        try:
+            if connection is None or connection.sock is None:
+                connection = connections.open(server)
+            with self._condition:
+                self._connection = connection
+            if self._closed:
+                connection.close()
+            body = encode({"cursor": cursor, "wait_seconds": wait_seconds})
+            reply = connections.post_on(connection, f"{ROOT}hints", body)
+            answer = answer_of(reply, self._transport.address)
+        except FailedError:
+            self._transport.turn_from(server)
+            raise
+        hints: Hints = VERBS["hints"].answer.decode(answer)
+        return hints
+
+    def _rest(self, seconds: float) -> None:
+        with self._condition:
+            if not self._closed:
+                self._env.clock.wait(self._condition, seconds)
+
+    def _tell(self, hints: Hints) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                if hints.is_ready:
+                    listener.on_ready()
+                if hints.ended != []:
+                    listener.on_ended(hints.ended)
+                if hints.cancel_requested != []:
+                    listener.on_cancel_requested(hints.cancel_requested)
+            except Exception:
+                logger.exception("a listener failed; the others are told all the same")

@@ -1,0 +1,225 @@
+"""The remote store: the contract, carried out by a service.
+
+A verb is a request, made from the signature in the contract: nothing is decided here. What needs a
+word more is written out: requests that change jobs have an id, so that they may be sent again when
+a reply was lost, and what is said under a lease shows the lease's secret.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final
+
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.wire import (
+    VERBS,
+    ExchangeData,
+    encode,
+    leases_in,
+    nonsense,
+    restored,
+)
+from leasehold.core.model.job import Draft
+from leasehold.core.model.joblog import LogLine, bounded
+from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
+from leasehold.core.model.records import Listener, Submitted, WorkerInfo
+from leasehold.core.rules.replies import check_request_id
+from leasehold.env import SYSTEM, Env
+from leasehold.errors import (
+    InvalidJobError,
+    InvalidTokenError,
+    LeaseholdError,
+    ScheduleNotFoundError,
+    TokenNotFoundError,
+    UnsupportedError,
+)
+from leasehold.stores.remote import address
+from leasehold.stores.remote.listening import Listening
+from leasehold.stores.remote.transport import Transport
+
+SECRETS_MAX: Final = 100_000
+"""Leases whose secrets are known; of more than these, those taken first have long ended."""
+_ONCE: Final = frozenset(
+    {"append_log", "tell", "recover_one", "cancel", "replay", "discard", "reprioritize", "order"}
+    | {"purge_queue", "delete_queue", "prune", "remove_schedule", "run_schedule"}
+    | {"create_token", "revoke_token"}
+)
+"""What must not be done twice, and has no request id: it is not sent again once it was sent."""
+
+
+class RemoteStore:
+    """A store behind a service; keeps `core.contract.store.Store`."""
+
+    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
+        self._env = env
+        self._transport = Transport(address.parse(url), env)
+        self._listening = Listening(self._transport, env)
+        self._secrets: dict[tuple[str, int], str] = {}
+        self._lock = threading.Lock()
+        _STORES.add(self)
+
+    def __repr__(self) -> str:
+        return f"RemoteStore('{self._transport.address}')"
+
+    # -- what has an id, and leases ---------------------------------------------------------------
+
+    def submit(
+        self, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return self.submit_once(self._env.new_id(), drafts, partial=partial)
+
+    def submit_once(
+        self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        check_request_id(request_id)
+        arguments = {"request_id": request_id, "drafts": drafts, "partial": partial}
+        answers: list[Submitted | LeaseholdError] = self._call("submit_once", arguments)
+        return answers
+
+    def exchange(
+        self, settlements: Sequence[Settlement] = (), request: LeaseRequest | None = None
+    ) -> Exchange:
+        return self.exchange_once(self._env.new_id(), settlements, request)
+
+    def exchange_once(
+        self,
+        request_id: str,
+        settlements: Sequence[Settlement] = (),
+        request: LeaseRequest | None = None,
+    ) -> Exchange:
+        check_request_id(request_id)
+        arguments = {"request_id": request_id, "settlements": settlements, "request": request}
+        answer: Exchange = self._call("exchange_once", arguments)
+        return answer
+
+    def append_log(
+        self, job_id: str, version: int, lines: Sequence[LogLine], *, dropped: int = 0
+    ) -> None:
+        # As they are kept: what would be cut there need not be sent, and odd text could not be.
+        kept = [LogLine(line.at, bounded(line.text)) for line in lines]
+        self._call(
+            "append_log",
+            {"job_id": job_id, "version": version, "lines": kept, "dropped": dropped},
+        )
+
+    # -- what is no request -----------------------------------------------------------------------
+
+    def register_worker(self, info: WorkerInfo, *, is_remote: bool = True) -> _RemoteLife:  # noqa: ARG002  # it always is
+        self._call("enter_worker", {"info": info})
+        return _RemoteLife(lambda: self._call("leave_worker", {"info": info}))
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        self._transport.check_open()
+        return self._listening.subscribe(listener)
+
+    def describe(self) -> Mapping[str, Any]:
+        about: dict[str, Any] = self._call("describe", {})
+        return {
+            **about,
+            "kind": "remote",
+            "serves": about["kind"],
+            "url": str(self._transport.address),
+        }
+
+    def signing_key(self) -> bytes:
+        raise UnsupportedError(f"the signing key is for servers, and {self!r} is none")
+
+    def close(self) -> None:
+        self._transport.close()
+        self._listening.close()
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _call(self, verb: str, arguments: dict[str, Any]) -> Any:
+        self._transport.check_open()
+        leases = leases_in(verb, arguments)
+        if leases:
+            secrets = [self._secrets.get(lease, "") for lease in leases]
+            arguments = {**arguments, "lease_secrets": secrets}
+        asked = _encoded(verb, arguments)
+        body = self._transport.call(verb, asked, may_repeat=verb not in _ONCE)
+        answer = VERBS[verb].answer.decode(body)
+        if isinstance(answer, ExchangeData):
+            self._learn(leases, answer)
+        return restored(answer)
+
+    def _learn(self, settled: Sequence[tuple[str, int]], answer: ExchangeData) -> None:
+        with self._lock:
+            for lease, outcome in zip(settled, answer.settled, strict=True):
+                if not isinstance(outcome, tuple):
+                    self._secrets.pop(lease, None)
+            for granted, secret in zip(answer.leases, answer.secrets, strict=True):
+                self._secrets[granted.job_id, granted.version] = secret
+            while len(self._secrets) > SECRETS_MAX:
+                del self._secrets[next(iter(self._secrets))]
+
+    def _begin_in_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._transport.begin_anew()
+        self._listening.begin_anew()
+
+
+class _RemoteLife:
+    """A worker's entry in the registry. From afar its death cannot be proved."""
+
+    lock_fd: int | None = None
+
+    def __init__(self, leave: Callable[[], object]) -> None:
+        self._leave = leave
+
+    def close(self) -> None:
+        self._leave()
+
+
+def _encoded(verb: str, arguments: dict[str, Any]) -> bytes:
+    try:
+        return encode(arguments)
+    except UnicodeEncodeError as error:
+        # Nothing that is kept has such text in it.
+        refusal = _NOT_TEXT.get(verb, InvalidJobError)
+        raise refusal(f"{verb}: names are UTF-8 text ({error})") from None
+    except (TypeError, OverflowError) as error:
+        raise nonsense(verb)(f"{verb}: this cannot be sent to a service: {error}") from None
+
+
+_NOT_TEXT: Final[dict[str, type[LeaseholdError]]] = {
+    "create_token": InvalidTokenError,
+    "revoke_token": TokenNotFoundError,
+    "remove_schedule": ScheduleNotFoundError,
+    "pause_schedule": ScheduleNotFoundError,
+    "run_schedule": ScheduleNotFoundError,
+}
+
+
+def _remote(verb: str) -> Callable[..., Any]:
+    """The method for a verb: binds its arguments as the contract says, and sends them."""
+    method = getattr(Store, verb)
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def call(self: RemoteStore, *args: Any, **kwargs: Any) -> Any:
+        given = dict(signature.bind(self, *args, **kwargs).arguments)
+        del given["self"]
+        return self._call(verb, given)
+
+    return call
+
+
+for _name in VERBS.keys() - vars(RemoteStore).keys():
+    if hasattr(Store, _name):
+        setattr(RemoteStore, _name, _remote(_name))
+
+_STORES: Final[weakref.WeakSet[RemoteStore]] = weakref.WeakSet()
+
+
+def _begin_in_fork() -> None:
+    for store in list(_STORES):
+        store._begin_in_fork()  # noqa: SLF001  # it is this class's own business
+
+
+os.register_at_fork(after_in_child=_begin_in_fork)

@@ -1,0 +1,129 @@
+"""Calls of a service: which server is asked, what is tried again, and which error it comes to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+from leasehold.core.contract.wire import MEDIA_TYPE
+from leasehold.core.model.error_documents import error_from
+from leasehold.env import Env
+from leasehold.errors import (
+    CodedError,
+    StoreClosedError,
+    StoreError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from leasehold.stores.remote.address import Address
+from leasehold.stores.remote.connections import Connections, FailedError, Reply
+
+ROOT: Final = "/api/v1/store/"
+DELAY_SECONDS_FIRST: Final = 0.05
+DELAY_SECONDS_MAX: Final = 2.0
+_AWAY: Final = frozenset({502, 503, 504})
+"""What a balancer answers while the service is away."""
+
+
+class Transport:
+    """Sends calls to one of several servers, the same one for as long as it answers."""
+
+    def __init__(self, address: Address, env: Env) -> None:
+        self.address = address
+        self._env = env
+        self._lock = threading.Lock()
+        self._server = 0
+        self._closed = False
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """With connections of its own: those of a parent process are the parent's."""
+        self.connections = Connections(self.address, self._env)
+
+    @property
+    def server(self) -> int:
+        """The one that is asked now."""
+        return self._server
+
+    def call(self, verb: str, body: bytes, *, may_repeat: bool) -> bytes:
+        """The answer to a call; raises the error that the service tells.
+
+        A call that was perhaps carried out is sent again only if it `may_repeat`.
+        """
+        delays = self._delays()
+        left = len(self.address.servers)
+        while True:
+            self.check_open()
+            server = self._server
+            try:
+                return answer_of(self.connections.post(server, ROOT + verb, body), self.address)
+            except FailedError as failed:
+                if failed.was_sent and not may_repeat:
+                    raise StoreUnavailableError(
+                        f"{self.address} did not answer ({failed}): {verb} may have been carried "
+                        "out all the same; look before you try it again"
+                    ) from None
+                self.turn_from(server)
+                left -= 1
+                if left > 0:
+                    continue
+                seconds = next(delays, None)
+                if seconds is None:
+                    raise StoreUnavailableError(
+                        f"{self.address} cannot be reached: {failed}"
+                    ) from None
+                self._env.clock.pause(seconds)
+                left = len(self.address.servers)
+
+    def turn_from(self, server: int) -> None:
+        """Ask another server from now on, unless somebody has turned away already."""
+        with self._lock:
+            if self._server == server:
+                self._server = (server + 1) % len(self.address.servers)
+
+    def _delays(self) -> Iterator[float]:
+        """Longer and longer, with jitter, `retry_seconds` in all."""
+        left = self.address.retry_seconds
+        delay = DELAY_SECONDS_FIRST
+        while left > 0:
+            seconds = min(left, delay * self._env.random.uniform(0.5, 1.0))
+            yield seconds
+            left -= seconds
+            delay = min(2 * delay, DELAY_SECONDS_MAX)
+
+    def check_open(self) -> None:
+        """Refuse a call of a store that was closed."""
+        if self._closed:
+            raise StoreClosedError(f"{self.address} was closed here: open it again")
+
+    def close(self) -> None:
+        self._closed = True
+        self.connections.close()
+
+
+def answer_of(reply: Reply, address: Address) -> bytes:
+    """The body of an answer; raises the error that it tells, or FailedError."""
+    if reply.status == 200 and reply.media_type == MEDIA_TYPE:
+        return reply.body
+    problem = _problem(reply)
+    if problem is not None:
+        raise problem
+    if reply.status in _AWAY:
+        raise FailedError(OSError(f"HTTP {reply.status}"), was_sent=reply.status != 503)
+    if reply.status >= 500:
+        raise StoreError(f"{address} failed with HTTP {reply.status}; its log says why")
+    raise UnsupportedError(
+        f"{address} is no Leasehold service, or another version of it: it answered with HTTP "
+        f"{reply.status} ({reply.media_type or 'no type'})"
+    )
+
+
+def _problem(reply: Reply) -> CodedError | None:
+    if reply.media_type != "application/problem+json":
+        return None
+    told: dict[str, Any] = json.loads(reply.body)
+    if told.get("code") == "internal":
+        return None
+    return error_from({**told, "message": told.get("detail", "")})

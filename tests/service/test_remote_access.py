@@ -1,0 +1,214 @@
+"""What a remote store may do is what its token may do: roles, queues, leases, names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leasehold import TaskQueue
+from leasehold.connect import connect
+from leasehold.core.contract.store import Store
+from leasehold.core.contract.wire import MEDIA_TYPE, VERBS
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.queue_config import QueueConfig
+from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.model.tokens import Role
+from leasehold.errors import (
+    ForbiddenError,
+    JobNotFoundError,
+    LeaseLostError,
+    UnauthenticatedError,
+    UnsupportedError,
+)
+from leasehold.service.store_access import ROLES_OF
+from leasehold.worker.task import COMMAND_TASK
+from service.conftest import Service, serving
+
+Remote = Callable[..., Store]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    store = connect(str(tmp_path / "jobs.db"), durability="normal")
+    with serving(store) as service:
+        yield service
+    store.close()
+
+
+@pytest.fixture
+def remote(service: Service) -> Iterator[Remote]:
+    """A remote store with a token of its own."""
+    opened: list[Store] = []
+
+    def open_store(*roles: Role, **options: object) -> Store:
+        secret = service.token(*roles, **options)  # type: ignore[arg-type]
+        opened.append(connect(service.url.replace("://", f"://{secret}@")))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        store.close()
+
+
+def draft(job_id: str, **options: object) -> Draft:
+    return Draft(id=job_id, task="work", **options)  # type: ignore[arg-type]
+
+
+def test_every_verb_says_who_may_call_it() -> None:
+    assert VERBS.keys() == ROLES_OF.keys()
+
+
+def test_roles_are_asked_before_anything_is_looked_at(service: Service) -> None:
+    with service.client("producer") as client:
+        for verb in VERBS:
+            sent = client.post(
+                f"/api/v1/store/{verb}", content=b"\xc1", headers={"Content-Type": MEDIA_TYPE}
+            )
+            wanted = 400 if "producer" in ROLES_OF[verb] else 403
+            assert sent.status_code == wanted, (verb, sent.text)
+
+
+def test_what_is_no_call_is_refused(service: Service) -> None:
+    with service.client("admin") as client:
+        headers = {"Content-Type": MEDIA_TYPE}
+        for body, status in (
+            (b"\x80", 422),
+            (b"\x81\xa1x\x01", 422),
+            (b"", 400),
+            (b"\x93" * 99999, 422),
+        ):
+            sent = client.post("/api/v1/store/get", content=body, headers=headers)
+            assert sent.status_code == status, sent.text
+        assert client.post("/api/v1/store/get", json={}).status_code == 415
+        assert client.post("/api/v1/store/signing_key", headers=headers).status_code == 404
+        assert client.post("/api/v1/store/close", headers=headers).status_code == 404
+
+
+def test_without_a_good_token_nothing_is_told(service: Service) -> None:
+    for url in (service.url, service.url.replace("://", "://lh_wrong@")):
+        store = connect(url)
+        with pytest.raises(UnauthenticatedError):
+            store.now()
+        store.close()
+
+
+def test_the_token_may_come_from_the_environment(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEASEHOLD_TOKEN", service.token("operator"))
+    store = connect(service.url)
+    assert store.queues() == []
+    store.close()
+
+
+def test_a_token_for_some_queues_sees_no_others(service: Service, remote: Remote) -> None:
+    mine = remote("producer", "consumer", "operator", queues=("mine",))
+    local = service.store
+    local.submit([draft("other", queue="other"), draft("mine", queue="mine")])
+    assert mine.get("other") is None
+    assert [job.id for job in mine.search(JobFilter()).jobs] == ["mine"]
+    assert mine.queues() == ["mine"]
+    for refused in (
+        lambda: mine.submit([draft("new", queue="other")]),
+        lambda: mine.exchange(request=LeaseRequest(worker="w", queues=("other",))),
+        lambda: mine.search(JobFilter(queues=("other",))),
+        mine.stats,
+        lambda: mine.queue_info("other"),
+        mine.workers,
+        mine.changes,
+        lambda: mine.set_setting("poll_interval", 3, actor="me"),
+        lambda: mine.create_queue("other", QueueConfig(), actor="me"),
+        lambda: mine.find_ids("o"),
+        lambda: mine.graph(["other"]),
+    ):
+        with pytest.raises(ForbiddenError):
+            refused()
+    for unknown in (
+        lambda: mine.cancel(["other"], reason="", actor="me"),
+        lambda: mine.history("other"),
+        lambda: mine.submit([draft("new", queue="mine", depends_on=("other",))]),
+    ):
+        with pytest.raises(JobNotFoundError):
+            unknown()
+    assert mine.stats("mine").submitted == 1
+    # What a worker needs of the whole store.
+    assert mine.settings().generation == local.settings().generation
+    assert mine.recover().recovered == 0
+
+
+def test_a_version_without_its_secret_settles_nothing(service: Service, remote: Remote) -> None:
+    holder, thief = remote("consumer"), remote("consumer")
+    service.store.submit([draft("job")])
+    [lease] = holder.exchange(request=LeaseRequest(worker="w")).leases
+    [answer] = thief.exchange([Settlement("job", lease.version, Complete())]).settled
+    assert isinstance(answer, LeaseLostError)
+    [renewed] = thief.renew("w", [Renewal("job", lease.version, 999)])
+    assert isinstance(renewed, LeaseLostError)
+    with pytest.raises(LeaseLostError):
+        thief.report_progress("job", lease.version, b"{}")
+    with pytest.raises(LeaseLostError):
+        thief.append_log("job", lease.version, [])
+    [settled] = holder.exchange([Settlement("job", lease.version, Complete())]).settled
+    assert not isinstance(settled, LeaseLostError)
+    assert settled.status is Status.COMPLETED
+
+
+def test_who_acts_is_the_token_unless_it_is_an_admin(service: Service, remote: Remote) -> None:
+    remote("operator", name="olga").create_queue("a", QueueConfig(), actor="somebody else")
+    remote("admin", name="adam").create_queue("b", QueueConfig(), actor="cli:eve")
+    actors = [each.actor for each in service.store.audit_log() if "queue" in each.action]
+    assert actors == ["cli:eve", "token:olga"], service.store.audit_log()
+
+
+def test_command_jobs_need_a_token_for_them(service: Service, remote: Remote) -> None:
+    command = Draft(id="command", task=COMMAND_TASK)
+    with pytest.raises(ForbiddenError, match="command jobs"):
+        remote("admin").submit([command])
+    remote("producer", commands=True).submit([command])
+
+
+def test_a_worker_may_see_to_the_daily_clean_up_and_no_other(remote: Remote) -> None:
+    worker = remote("consumer")
+    worker.prune(actor="w")
+    with pytest.raises(ForbiddenError):
+        worker.prune(RetentionPolicy(completed_seconds=0), actor="w")
+
+
+def test_what_needs_the_store_itself_says_so(service: Service, tmp_path: Path) -> None:
+    queue = TaskQueue(service.url.replace("://", f"://{service.token('admin')}@"), num_workers=0)
+    with pytest.raises(UnsupportedError, match="a backup needs a store on this machine"):
+        queue.backup(tmp_path / "backup.db")
+    with pytest.raises(UnsupportedError, match="a connection of your own"):
+        queue.connect()
+    about = queue.describe()
+    assert (about["kind"], about["serves"], about["url"]) == ("remote", "sqlite", service.url)
+    assert "path" not in about
+    queue.shutdown()
+
+
+def test_no_token_is_ever_shown(service: Service) -> None:
+    secret = service.token("admin")
+    store = connect(service.url.replace("://", f"://{secret}@"))
+    assert secret not in repr(store)
+    service.stop()
+    with pytest.raises(Exception, match="cannot be reached") as caught:
+        connect(service.url.replace("://", f"://{secret}@") + "?retry_seconds=0").now()
+    assert secret not in str(caught.value)
+    store.close()
+
+
+def test_what_is_no_service_is_told() -> None:
+    with pytest.raises(UnsupportedError, match="names no server"):
+        connect("http://secret@")
+    with pytest.raises(UnsupportedError, match="unknown parameter 'tries'"):
+        connect("http://secret@here?tries=3")
+    with pytest.raises(UnsupportedError, match="retry_seconds is a number"):
+        connect("http://secret@here?retry_seconds=long")
+    with pytest.raises(UnsupportedError, match="how durable"):
+        connect("http://here", durability="full")

@@ -1,0 +1,96 @@
+"""The remote store keeps the contract: the conformance suite, over a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import uvicorn
+
+from leasehold.connect import connect
+from leasehold.core.contract.store import Store
+from leasehold.env import Env
+from leasehold.service.api import Api
+from leasehold.service.http import http_app
+from leasehold.service.server import BoundedProtocol, bind
+from leasehold.stores.sqlite import SQLiteStore
+from leasehold.testing.conformance import MakeStore, StoreConformance
+
+WAIT = 60.0
+
+
+class Host:
+    """One server for many stores, each under a path of its own: to start one takes long."""
+
+    def __init__(self) -> None:
+        self.apps: dict[str, Any] = {}
+        self.numbers = itertools.count()
+        self.listener = bind("127.0.0.1", 0)
+        self.server = uvicorn.Server(
+            uvicorn.Config(self, http=BoundedProtocol, lifespan="off", log_config=None)
+        )
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        self.loop.run_until_complete(self.server.serve([self.listener]))
+        self.loop.close()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        _, name, rest = scope["path"].split("/", 2)
+        path = f"/{rest}"
+        await self.apps[name]({**scope, "path": path, "raw_path": path.encode()}, receive, send)
+
+    def serve(self, store: Store, env: Env) -> tuple[str, Callable[[], None]]:
+        """A URL for a store, and what ends it."""
+        api = Api(store, env=env, insecure=True)
+        name = f"store-{next(self.numbers)}"
+        self.apps[name] = http_app(api)
+
+        def end() -> None:
+            stopped = threading.Event()
+            self.loop.call_soon_threadsafe(api.stop_waiting)
+            self.loop.call_soon_threadsafe(stopped.set)
+            assert stopped.wait(WAIT)
+            api.close()
+            del self.apps[name]
+
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}/{name}", end
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(WAIT)
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    host = Host()
+    yield host
+    host.stop()
+
+
+class TestRemoteStore(StoreConformance):
+    not_kept: ClassVar = {
+        "TOK-5": "the signing key never leaves its server",
+    }
+
+    @pytest.fixture
+    def make_store(self, tmp_path: Path, host: Host) -> Iterator[MakeStore]:
+        with ExitStack() as stack:
+
+            def make(env: Env) -> Store:
+                path = tmp_path / f"{next(host.numbers)}.db"
+                served = SQLiteStore(path, env=env, durability="normal")
+                stack.callback(served.close)
+                url, end = host.serve(served, env)
+                stack.callback(end)
+                return connect(url, env=env)
+
+            yield make

@@ -1,0 +1,210 @@
+"""Servers that are away, replies that are lost, connections that went stale."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from leasehold.connect import connect
+from leasehold.core.contract.store import Store
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.status import Status
+from leasehold.errors import StoreClosedError, StoreUnavailableError, UnsupportedError
+from leasehold.service.server import bind
+from service.conftest import Service, serving
+
+WAIT = 60.0
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Store]:
+    store = connect(str(tmp_path / "jobs.db"), durability="normal")
+    yield store
+    store.close()
+
+
+class Proxy:
+    """Stands before a service, hands everything on, and loses the replies it is told to lose."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener = bind("127.0.0.1", 0)
+        self._listener.listen()
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.lose = 0
+        self.lost = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self._port)) as server:
+            to_server = threading.Thread(target=self._carry, args=(client, server), daemon=True)
+            to_server.start()
+            while data := _read(server):
+                if self.lose > 0:
+                    self.lose -= 1
+                    self.lost += 1
+                    break
+                client.sendall(data)
+            for each in (client, server):
+                _hang_up(each)
+            to_server.join(WAIT)
+
+    @staticmethod
+    def _carry(source: socket.socket, target: socket.socket) -> None:
+        while data := _read(source):
+            target.sendall(data)
+        _hang_up(target)
+
+    def close(self) -> None:
+        _hang_up(self._listener)
+        self._listener.close()
+
+
+def _read(source: socket.socket) -> bytes:
+    try:
+        return source.recv(65536)
+    except OSError:
+        return b""
+
+
+def _hang_up(sock: socket.socket) -> None:
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def lossy(served: Store) -> Iterator[tuple[Store, Proxy, Service]]:
+    with serving(served, insecure=True) as service:
+        proxy = Proxy(service.port)
+        remote = connect(proxy.url)
+        try:
+            yield remote, proxy, service
+        finally:
+            remote.close()
+            proxy.close()
+
+
+def test_what_was_done_before_its_reply_was_lost_is_not_done_again(served: Store) -> None:
+    with lossy(served) as (remote, proxy, _):
+        proxy.lose = 1
+        [answer] = remote.submit([Draft(id="job", task="work")])
+        assert (answer.id, answer.is_duplicate) == ("job", False)  # type: ignore[union-attr]
+        proxy.lose = 1
+        [lease] = remote.exchange(request=LeaseRequest(worker="w")).leases
+        assert (lease.job_id, lease.attempt) == ("job", 1)
+        assert proxy.lost == 2
+        assert served.stats().leased == 1
+
+
+def test_what_may_not_be_done_twice_is_not_sent_again(served: Store) -> None:
+    with lossy(served) as (remote, proxy, _):
+        remote.submit([Draft(id="job", task="work")])
+        proxy.lose = 1
+        with pytest.raises(StoreUnavailableError, match="cancel may have been carried out"):
+            remote.cancel(["job"], reason="", actor="me")
+        job = remote.get("job")
+        assert job is not None
+        assert job.status is Status.CANCELLED
+
+
+def test_another_server_is_asked_when_one_is_away(served: Store) -> None:
+    with serving(served, insecure=True) as first, serving(served, insecure=True) as second:
+        remote = connect(f"{first.url},127.0.0.1:{second.port}")
+        remote.submit([Draft(id="one", task="work")])
+        heard = threading.Event()
+        remote.subscribe(Ears(heard))
+        first.stop()
+        assert remote.get("one") is not None
+        remote.submit([Draft(id="two", task="work")])
+        assert heard.wait(WAIT)
+        remote.close()
+
+
+def test_a_server_that_comes_back_is_waited_for(served: Store) -> None:
+    listener = bind("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    listener.close()
+    remote = connect(f"http://127.0.0.1:{port}?retry_seconds=60")
+    answers: list[object] = []
+    asking = threading.Thread(target=lambda: answers.append(remote.get("job")))
+    asking.start()
+    with serving(served, insecure=True, port=port):
+        asking.join(WAIT)
+        assert answers == [None]
+    remote.close()
+
+
+def test_one_that_does_not_come_back_is_named(served: Store) -> None:
+    with serving(served, insecure=True) as service:
+        remote = connect(f"{service.url}?retry_seconds=0.1")
+        assert remote.queues() == []
+    with pytest.raises(StoreUnavailableError, match=f"{service.url} cannot be reached"):
+        remote.queues()
+    remote.close()
+    with pytest.raises(StoreClosedError):
+        remote.queues()
+
+
+def test_what_is_no_leasehold_service_is_told() -> None:
+    listener = bind("127.0.0.1", 0)
+    listener.listen()
+
+    def answer() -> None:
+        client, _ = listener.accept()
+        with client:
+            client.recv(65536)
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    remote = connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    with pytest.raises(UnsupportedError, match="is no Leasehold service"):
+        remote.queues()
+    thread.join(WAIT)
+    remote.close()
+    listener.close()
+
+
+def test_it_works_on_both_sides_of_a_fork(served: Store) -> None:
+    with serving(served, insecure=True) as service:
+        remote = connect(service.url)
+        remote.submit([Draft(id="parent", task="work")])
+        pid = os.fork()
+        if pid == 0:
+            try:
+                remote.submit([Draft(id="child", task="work")])
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert {"parent", "child"} == {remote.get(each).id for each in ("parent", "child")}  # type: ignore[union-attr]
+        remote.close()
+
+
+class Ears:
+    """A listener that hears that jobs may be available."""
+
+    def __init__(self, heard: threading.Event) -> None:
+        self._heard = heard
+
+    def on_ready(self) -> None:
+        self._heard.set()
+
+    def on_ended(self, job_ids: object) -> None: ...
+
+    def on_cancel_requested(self, job_ids: object) -> None: ...
