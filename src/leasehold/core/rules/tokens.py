@@ -53,6 +53,6 @@ def revoke_token(shelf: TokenShelf, name: str, actor: str) -> Token:
 
 def _detail(token: Token) -> dict[str, Any]:
     # Plain data, as every store gives it back.
-    detail: dict[str, Any] = msgspec.to_builtins(token)
+    detail: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(token))
     del detail["created_at"], detail["created_by"]
     return {"token": detail.pop("name"), **detail}
