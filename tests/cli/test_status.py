@@ -24,7 +24,7 @@ def seed(queue: TaskQueue) -> None:
 def test_status_for_people(shell: Shell) -> None:
     with store_of(shell) as queue:
         seed(queue)
-    done = shell.ok("status")
+        done = shell.ok("status")
     heading, queues, workers, failures = golden(done.out).split("\n\n")
     assert heading == "store leasehold.db: 4 jobs"
     assert queues == golden("""

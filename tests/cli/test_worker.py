@@ -247,8 +247,8 @@ def test_a_consumer_is_listed_and_its_death_is_seen(shell: Shell) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=shell.folder, check=False)
     queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
     queue.lease(worker="here", wait=0)
-    queue.shutdown()
     told = shell.ok("worker", "status", "-o", "json").json
+    queue.shutdown()
     jobs_of = [[job["id"] for job in each["jobs"]] for each in told]
     assert jobs_of == [["held"], []]
     assert [(each["id"], each["kind"], each["state"]) for each in told] == [

@@ -31,6 +31,8 @@ class Column(NamedTuple):
     fit: Fit = "wrap"
     spare: int = 0
     """Not 0 if a narrow terminal may do without it; the highest is left out first."""
+    least: int = 0
+    """Below this width it says too little, and others are left out instead."""
 
 
 def emit(
@@ -148,7 +150,8 @@ def _breadth(column: Column, cells: Sequence[Any]) -> Breadth:
     heading = len(column.heading)
     natural = max(heading, *(each.cell_len for each in cells))
     # A number that is cut, or goes on in the next line, would be another number.
-    return Breadth(natural, heading, "keep" if column.right else column.fit, column.spare)
+    fit: Fit = "keep" if column.right else column.fit
+    return Breadth(natural, max(heading, column.least), fit, column.spare)
 
 
 def _shown(column: Column, value: Any) -> str:
