@@ -30,17 +30,17 @@ def _jobs(current: Sequence[Document]) -> str:
 
 
 STATUS_COLUMNS = (
-    Column("id", "WORKER"),
-    Column("kind", "KIND"),
-    Column("state", "STATE"),
+    Column("id", "WORKER", fit="cut", least=16),
+    Column("kind", "KIND", fit="keep", spare=4),
+    Column("state", "STATE", fit="keep"),
     Column("pid", "PID", right=True),
-    Column("crew_pid", "CREW", right=True),
-    Column("queues", "QUEUES", ",".join),
-    Column("slots", "SLOTS", right=True),
+    Column("crew_pid", "CREW", right=True, spare=5),
+    Column("queues", "QUEUES", ",".join, fit="cut", spare=1),
+    Column("slots", "SLOTS", right=True, spare=3),
     Column("running", "RUNNING", right=True),
-    Column("jobs", "JOBS", _jobs, fit="cut", spare=1),
-    Column("started_at", "SINCE"),
-    Column("heartbeat_at", "LAST HEARTBEAT"),
+    Column("jobs", "JOBS", _jobs, fit="cut", spare=6, least=16),
+    Column("started_at", "SINCE", fit="keep", spare=7),
+    Column("heartbeat_at", "LAST HEARTBEAT", fit="keep", spare=2),
 )
 STOP_COLUMNS = (
     Column("pid", "PID", right=True),
