@@ -84,6 +84,8 @@ def worker() -> None:
 @click.option("--log", "log_path", type=click.Path(dir_okay=False),
               help="The log file of workers in the background.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
+@click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
+              show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
 @click.option("--metrics-port", type=click.IntRange(0, 65535),
               help="Let Prometheus read the store's figures there; 0 for any.")  # fmt: skip
 @click.option("--metrics-host", default=METRICS_HOST, show_default=True,
@@ -141,7 +143,7 @@ def start(
         from leasehold.cli.workers.crew import Crew
         from leasehold.worker.loglines import log_to_stderr
 
-        log_to_stderr(quiet=plan.quiet)
+        log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
         raise click.exceptions.Exit(Crew(plan).run())
 
 

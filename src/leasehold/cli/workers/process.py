@@ -32,7 +32,7 @@ def main() -> None:
     """Work as the plan on standard input says, and leave with the exit code."""
     plan, link_fd = read_plan()
     link = socket.socket(fileno=link_fd)
-    log_to_stderr(quiet=plan.quiet)
+    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
     # Tasks stand in modules of the folder in which the worker was started.
     sys.path.insert(0, os.getcwd())
     try:
