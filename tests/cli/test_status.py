@@ -43,8 +43,8 @@ reports   active         1         0           0      0
     ]
     assert failures == golden("""
 TIMES   TASK   ERROR                   SINCE
-──────────────────────────────────────────────────────────
-    1   work   Nack: no such picture   YYYY-MM-DD HH:MM:SS
+───────────────────────────────────────────────────────────
+    1   work   Nack: no such picture   YYYY-MM-DD HH:MM:SSZ
 """)
     assert done.err.splitlines() == [
         "note: queue 'mail' is paused, pending 1: `queue resume mail`",

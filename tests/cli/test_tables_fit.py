@@ -17,11 +17,11 @@ WORKER = "shop-web-03.example.com-camera"
 HEADINGS = {
     80: (
         "WORKER STATE PID QUEUES RUNNING LAST HEARTBEAT",
-        "NAME STATE TIMING TASK NEXT RUNS (UTC) ERROR",
+        "NAME STATE TIMING TASK NEXT RUNS ERROR",
     ),
     120: (
         "WORKER KIND STATE PID CREW QUEUES SLOTS RUNNING JOBS LAST HEARTBEAT",
-        "NAME STATE TIMING TASK QUEUE NEXT RUNS (UTC) LAST FIRED ERROR",
+        "NAME STATE TIMING TASK QUEUE NEXT RUNS LAST FIRED ERROR",
     ),
 }
 """Of workers and of schedules."""
@@ -32,9 +32,9 @@ ID                                     TASK             WHY
 019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b   shop.mail:sen…   Nack: the mail server a…
 """,
     120: """
-ID                                     QUEUE           TASK               DEAD SINCE            WHY
+ID                                     QUEUE           TASK              DEAD SINCE             WHY
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b   outgoing-mail   shop.mail:send_…   YYYY-MM-DD HH:MM:SS   Nack: the mail server a…
+019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b   outgoing-mail   shop.mail:send…   YYYY-MM-DD HH:MM:SSZ   Nack: the mail server a…
 """,  # noqa: E501
 }
 ATTEMPTS = {

@@ -52,7 +52,7 @@ def status_of(shell: Shell, job: str) -> Status:
 def frozen(table: str) -> list[str]:
     """The lines of a table, without what is different every time."""
     for pattern, word in (
-        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME"),
         (rf"{re.escape(socket.gethostname())}-(\d+)-\w{{8}}\b", r"HOST-\1-ID"),
         (r"\b\d{2,}\b", "PID"),
         (r"─+", "─"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
 import click
@@ -14,6 +14,7 @@ import msgspec
 from leasehold.cli.layout import Breadth, Fit, laid_out
 from leasehold.cli.safe import safe, safe_json
 from leasehold.cli.session import Session
+from leasehold.cli.times import time_text
 
 Document = Mapping[str, Any]
 
@@ -104,7 +105,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return time_text(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, float):
