@@ -104,6 +104,7 @@ async def _serve(api: Api, by_method: dict[str, Operation], request: Request) ->
 
     def answer() -> bytes:
         known = caller or api.authenticate(secret)
+        known.check_role(operation.roles)  # before a look at what is asked
         return encode(api.call(operation, known, _asked(operation, request, body)))
 
     return json_bytes(await api.on_thread(answer), operation.status)
@@ -117,6 +118,7 @@ async def _wait(
 
     def prepare() -> tuple[Caller, Any]:
         known = caller or api.authenticate(secret)
+        known.check_role(operation.roles)
         return known, _asked(operation, request, body)
 
     known, asked = await api.on_thread(prepare)
