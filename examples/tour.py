@@ -90,7 +90,7 @@ def main() -> None:
     for event in queue.history(refused):
         print(f"    {event.sequence}. {event.event:<10} {event.after or '':<10} {event.message}")
 
-    print("\n5. Statistics, kept by the store, never counted:")
+    print("\n5. Statistics, which the store keeps up to date (no job is counted for them):")
     for name, count in queue.get_queue_stats().items():
         if count:
             print(f"    {name:<16} {count}")

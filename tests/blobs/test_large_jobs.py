@@ -339,9 +339,10 @@ def test_a_stale_acknowledgement_changes_no_result(on_disk: Callable[..., TaskQu
     job = queue.submit("load")
     lease = queue.lease(wait=0)
     assert lease is not None
-    queue.ack(lease, BIG)
+    first = queue.ack(lease, BIG)
+    assert queue.ack(lease, BIG + "again") == first
     with pytest.raises(LeaseLostError):
-        queue.ack(lease, BIG + "stale")
+        queue.nack(lease, "stale")
     assert job.result(0) == BIG
 
 

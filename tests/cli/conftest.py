@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ class Shell:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name != "LEASEHOLD_STORE"}
-        return {**kept, "NO_COLOR": "1", "COLUMNS": "100"}
+        return {**kept, "NO_COLOR": "1", "COLUMNS": "100", "TZ": "UTC"}
 
     def command(self, *arguments: str) -> list[str]:
         """The argument list that starts the command line."""
@@ -64,6 +66,16 @@ class Shell:
         done = self.run(*arguments, stdin=stdin)
         assert done.code == 0, done
         return done
+
+
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tables show local times; what is compared with them is written for UTC."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture

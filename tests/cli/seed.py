@@ -13,7 +13,7 @@ from leasehold.cli.main import run
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe\r\x9b31m"
 HARMFUL = ("\x1b", "\x07", "\r", "\u202e", "\x9b")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 _AGE = re.compile(r"(?<= )\d{1,2}s(?= )")
 
@@ -48,7 +48,7 @@ def kill(queue: TaskQueue, name: str = "default", error: str = "no such picture"
 
 def golden(text: str) -> str:
     """A table without what is different each time: moments, and the blanks at the end of lines."""
-    frozen = _AGE.sub("0s", _TIME.sub("YYYY-MM-DD HH:MM:SS", _ISO.sub("ISO-TIME", text)))
+    frozen = _AGE.sub("0s", _TIME.sub("YYYY-MM-DD HH:MM:SSZ", _ISO.sub("ISO-TIME", text)))
     return "\n".join(line.rstrip() for line in frozen.splitlines()).strip("\n")
 
 

@@ -8,6 +8,7 @@ import socket
 
 from cli.conftest import Shell
 from cli.crews import crews
+from leasehold.observe.files import ALERT_RULES, DASHBOARD, shipped
 from support import promtool
 from support.exposed import exposed
 
@@ -45,6 +46,13 @@ def test_without_a_store_there_are_none(shell: Shell) -> None:
     done = shell.run("metrics")
     assert (done.code, done.out) == (6, "")
     assert "there is no store" in done.err
+
+
+def test_the_files_are_printed_without_a_store(shell: Shell) -> None:
+    assert shell.ok("metrics", "--rules").out == shipped(ALERT_RULES)
+    assert shell.ok("metrics", "--dashboard").out == shipped(DASHBOARD)
+    assert shell.run("metrics", "--rules", "--dashboard").code == 2
+    assert list(shell.folder.iterdir()) == []
 
 
 def test_a_worker_has_a_port_of_its_own(crews: Shell) -> None:

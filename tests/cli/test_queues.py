@@ -77,18 +77,18 @@ def test_a_table_of_queues(shell: Shell) -> None:
         kill(queue, "mail")
         queue.pause_queue("mail")
     assert golden(shell.ok("queue", "list").out) == golden("""
-QUEUE     STATE    PENDING   RUNNING   DEAD   CHANGED               BY       RULES
-────────────────────────────────────────────────────────────────────────────────────────
-default   active         1         0      0   -                     -        -
-mail      paused         0         0      1   YYYY-MM-DD HH:MM:SS   python   max_depth=5
+QUEUE     STATE    PENDING   RUNNING   DEAD   CHANGED                BY       RULES
+─────────────────────────────────────────────────────────────────────────────────────────
+default   active         1         0      0   -                      -        -
+mail      paused         0         0      1   YYYY-MM-DD HH:MM:SSZ   python   max_depth=5
 """)
     assert golden(shell.ok("queue", "show", "mail").out) == golden("""
 queue       mail
 state       paused
 dead        1
-created at  YYYY-MM-DD HH:MM:SS
+created at  YYYY-MM-DD HH:MM:SSZ
 created by  python
-changed at  YYYY-MM-DD HH:MM:SS
+changed at  YYYY-MM-DD HH:MM:SSZ
 changed by  python
 max depth   5
 """)

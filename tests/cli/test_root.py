@@ -9,6 +9,7 @@ import click
 import pytest
 
 from cli.conftest import Shell
+from cli.seed import run_here
 from leasehold import __version__, errors
 from leasehold.cli.commands import COMMANDS
 from leasehold.cli.exits import Exit, exit_for
@@ -103,3 +104,9 @@ def test_who_has_read_enough_of_the_output_is_not_told_off(shell: Shell) -> None
         check=False,
     )
     assert (done.stdout, done.stderr) == ("{", "")
+
+
+def test_a_mistyped_command_is_guessed(shell: Shell) -> None:
+    done = run_here(shell, "wroker", "start")
+    assert done.code == Exit.USAGE
+    assert "Did you mean 'worker'?" in done.err

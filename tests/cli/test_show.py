@@ -35,18 +35,18 @@ queue                  default
 task                   resize
 status                 dead
 priority               50
-created at             YYYY-MM-DD HH:MM:SS
-updated at             YYYY-MM-DD HH:MM:SS
-run at                 YYYY-MM-DD HH:MM:SS
-started at             YYYY-MM-DD HH:MM:SS
-completed at           YYYY-MM-DD HH:MM:SS
+created at             YYYY-MM-DD HH:MM:SSZ
+updated at             YYYY-MM-DD HH:MM:SSZ
+run at                 YYYY-MM-DD HH:MM:SSZ
+started at             YYYY-MM-DD HH:MM:SSZ
+completed at           YYYY-MM-DD HH:MM:SSZ
 attempts               1
 max retries            3
 allowance              4
 lease version          1
 failure count          1
-first failed at        YYYY-MM-DD HH:MM:SS
-last failed at         YYYY-MM-DD HH:MM:SS
+first failed at        YYYY-MM-DD HH:MM:SSZ
+last failed at         YYYY-MM-DD HH:MM:SSZ
 reason                 Nack: no such picture
 on dependency failure  cancel
 
@@ -68,13 +68,13 @@ ATTEMPTS
         + golden(shown).partition("ATTEMPTS\n")[2].partition("\nHISTORY")[0]
         + r"""
 HISTORY
-NO   AT                    EVENT     BEFORE    AFTER     TRIES   WORKER     MESSAGE
+NO   AT                     EVENT     BEFORE    AFTER     TRIES   WORKER     MESSAGE
 """
-        + "─" * 126
+        + "─" * 127
         + r"""
- 1   YYYY-MM-DD HH:MM:SS   created   -         pending       0   -          submitted
- 2   YYYY-MM-DD HH:MM:SS   leased    pending   running       1   consumer   leased by consumer until ISO-TIME
- 3   YYYY-MM-DD HH:MM:SS   dead      running   dead          1   consumer   Nack: no such picture
+ 1   YYYY-MM-DD HH:MM:SSZ   created   -         pending       0   -          submitted
+ 2   YYYY-MM-DD HH:MM:SSZ   leased    pending   running       1   consumer   leased by consumer until ISO-TIME
+ 3   YYYY-MM-DD HH:MM:SSZ   dead      running   dead          1   consumer   Nack: no such picture
 
 LOG
 half done

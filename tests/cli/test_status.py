@@ -24,7 +24,7 @@ def seed(queue: TaskQueue) -> None:
 def test_status_for_people(shell: Shell) -> None:
     with store_of(shell) as queue:
         seed(queue)
-    done = shell.ok("status")
+        done = shell.ok("status")
     heading, queues, workers, failures = golden(done.out).split("\n\n")
     assert heading == "store leasehold.db: 4 jobs"
     assert queues == golden("""
@@ -43,8 +43,8 @@ reports   active         1         0           0      0
     ]
     assert failures == golden("""
 TIMES   TASK   ERROR                   SINCE
-──────────────────────────────────────────────────────────
-    1   work   Nack: no such picture   YYYY-MM-DD HH:MM:SS
+───────────────────────────────────────────────────────────
+    1   work   Nack: no such picture   YYYY-MM-DD HH:MM:SSZ
 """)
     assert done.err.splitlines() == [
         "note: queue 'mail' is paused, pending 1: `queue resume mail`",

@@ -52,7 +52,7 @@ def status_of(shell: Shell, job: str) -> Status:
 def frozen(table: str) -> list[str]:
     """The lines of a table, without what is different every time."""
     for pattern, word in (
-        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME"),
         (rf"{re.escape(socket.gethostname())}-(\d+)-\w{{8}}\b", r"HOST-\1-ID"),
         (r"\b\d{2,}\b", "PID"),
         (r"─+", "─"),
@@ -247,8 +247,8 @@ def test_a_consumer_is_listed_and_its_death_is_seen(shell: Shell) -> None:
     subprocess.run([sys.executable, "-c", program], cwd=shell.folder, check=False)
     queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
     queue.lease(worker="here", wait=0)
-    queue.shutdown()
     told = shell.ok("worker", "status", "-o", "json").json
+    queue.shutdown()
     jobs_of = [[job["id"] for job in each["jobs"]] for each in told]
     assert jobs_of == [["held"], []]
     assert [(each["id"], each["kind"], each["state"]) for each in told] == [

@@ -276,3 +276,11 @@ def test_shorthands() -> None:
     for shorthand, expression in SHORTHANDS.items():
         moment = utc("2030-05-05T05:05")
         assert Cron(shorthand).next_after(moment) == Cron(expression).next_after(moment)
+
+
+def test_a_bad_field_is_named_and_missing_ones_are_explained() -> None:
+    with pytest.raises(InvalidScheduleError) as bad:
+        Cron("61 * * * *")
+    assert str(bad.value) == "'61 * * * *' is no cron expression: bad minute"
+    with pytest.raises(InvalidScheduleError, match="five fields are needed"):
+        Cron("61 * *")

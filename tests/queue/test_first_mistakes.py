@@ -64,3 +64,12 @@ def test_a_timeout_says_why_the_job_has_not_ended(still: TaskQueue) -> None:
         job.result(timeout=0)
     assert "No worker is registered for queue 'mail': start one." in str(late.value)
     assert str(late.value).endswith(f"Store: {still.store}")
+
+
+def test_the_lease_of_an_empty_queue_is_nothing_to_settle(still: TaskQueue) -> None:
+    nothing: Any = still.lease(wait=0)
+    for settle in (still.ack, still.nack, still.extend):
+        with pytest.raises(
+            TypeError, match=r"lease\(\) found no job, so there is nothing to settle"
+        ):
+            settle(nothing)

@@ -26,6 +26,7 @@ SITUATIONS = (
     "discarded",
     "duplicate found by its key",
     "heartbeat_failed",
+    "held back by a start rate",
     "id used again after discard",
     "late",
     "moved with the clock",

@@ -20,7 +20,7 @@ from leasehold.testing.soak import Scenario, run
 from leasehold.testing.soak.subjects import KEEP_ALL, Stage
 from leasehold.testing.soak.swarm import Feature
 
-SEEDS_MAX = 40
+SEEDS_MAX = 80
 """Within so many seeds each mutant must be found."""
 
 

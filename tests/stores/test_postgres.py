@@ -34,4 +34,4 @@ class LentStore(PostgresStore):
 
     def close(self) -> None:
         super().close()
-        self._schemas.take_back(self._url)
+        self._schemas.take_back(self._url, "DROP TABLE IF EXISTS public.app_row")

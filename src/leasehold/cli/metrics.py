@@ -1,4 +1,4 @@
-"""`metrics`: what Prometheus reads, for a text file that a node exporter collects."""
+"""`metrics`: what Prometheus reads, and what it and Grafana are told about it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ from leasehold.env import SYSTEM
 
 
 @command()
-def metrics(session: Session) -> None:
+@click.option("--rules", is_flag=True, help="Print the alert rules instead, a file for Prometheus.")
+@click.option("--dashboard", is_flag=True, help="Print the dashboard instead, a file for Grafana.")
+def metrics(session: Session, *, rules: bool, dashboard: bool) -> None:
     """Print the store's figures as Prometheus reads them.
 
     `serve` has the same at /metrics, and `worker start --metrics-port` on a port of its own. This
     is for neither: let it write a file for the node exporter's text-file collector. For people,
-    there are `stats` and `top`.
+    there are `stats` and `top`; `doctor` judges by the same rules without Prometheus.
 
     \b
-    Example: queuectl metrics > jobs.prom.new && mv jobs.prom.new jobs.prom
+    Examples: queuectl metrics > jobs.prom.new && mv jobs.prom.new jobs.prom
+              queuectl metrics --rules > alerts.rules.yml
+              queuectl metrics --dashboard > dashboard.json
     """
+    if rules and dashboard:
+        raise click.UsageError("--rules and --dashboard are two files: print one after the other")
+    if rules or dashboard:
+        from leasehold.observe.files import ALERT_RULES, DASHBOARD, shipped
+
+        click.echo(shipped(ALERT_RULES if rules else DASHBOARD), nl=False)
+        return
     from leasehold.observe.prometheus import exposition
 
     click.echo(exposition(session.queue.store, SYSTEM), nl=False)

@@ -125,6 +125,12 @@ class Names(click.ParamType[tuple[str, ...]]):
         return names
 
 
+_EXAMPLES: Final = {
+    "args": "; it is a list, such as '[1, \"two\"]'",
+    "kwargs": "; it is an object, such as '{\"name\": 1}'",
+}
+
+
 class Json(click.ParamType[Any]):
     """A JSON document."""
 
@@ -136,7 +142,8 @@ class Json(click.ParamType[Any]):
         try:
             return msgspec.json.decode(value)
         except msgspec.DecodeError as error:
-            self.fail(f"this is not JSON: {error}", param, ctx)
+            example = _EXAMPLES.get(param.name or "", "") if param is not None else ""
+            self.fail(f"this is not JSON: {error}{example}", param, ctx)
 
 
 def _scalar(text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
 import click
@@ -14,6 +14,7 @@ import msgspec
 from leasehold.cli.layout import Breadth, Fit, laid_out
 from leasehold.cli.safe import safe, safe_json
 from leasehold.cli.session import Session
+from leasehold.cli.times import time_text
 
 Document = Mapping[str, Any]
 
@@ -30,6 +31,8 @@ class Column(NamedTuple):
     fit: Fit = "wrap"
     spare: int = 0
     """Not 0 if a narrow terminal may do without it; the highest is left out first."""
+    least: int = 0
+    """Below this width it says too little, and others are left out instead."""
 
 
 def emit(
@@ -102,7 +105,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return time_text(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, float):
@@ -147,7 +150,8 @@ def _breadth(column: Column, cells: Sequence[Any]) -> Breadth:
     heading = len(column.heading)
     natural = max(heading, *(each.cell_len for each in cells))
     # A number that is cut, or goes on in the next line, would be another number.
-    return Breadth(natural, heading, "keep" if column.right else column.fit, column.spare)
+    fit: Fit = "keep" if column.right else column.fit
+    return Breadth(natural, max(heading, column.least), fit, column.spare)
 
 
 def _shown(column: Column, value: Any) -> str:

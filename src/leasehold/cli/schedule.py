@@ -24,11 +24,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 COLUMNS = (
     Column("name", "NAME", fit="cut"),
     Column("standing", "STATE", fit="keep"),
-    Column("timing", "TIMING"),
+    Column("timing", "TIMING", fit="cut", least=12),
     Column("task", "TASK", fit="cut"),
     Column("queue", "QUEUE", fit="cut", spare=4),
-    Column("next_runs", "NEXT RUNS (UTC)", lambda runs: ", ".join(map(cell, runs)) or "-"),
-    Column("last_at", "LAST", spare=3),
+    Column("next_runs", "NEXT RUNS", lambda runs: ", ".join(map(cell, runs)) or "-"),
+    Column("last_at", "LAST", fit="keep", spare=3),
     Column("fired", "FIRED", right=True, spare=2),
     Column("error", "ERROR", fit="cut", spare=1),
 )

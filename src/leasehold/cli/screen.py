@@ -11,6 +11,7 @@ from rich.text import Text
 from leasehold.cli.overview import Overview
 from leasehold.cli.safe import safe
 from leasehold.cli.spans import age_of, took
+from leasehold.cli.times import time_text
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.status import WAITING, Status
 
@@ -186,7 +187,7 @@ class View:
             if status in ALWAYS_SHOWN or now.total[status.value]
         )
         rates = "  ".join(f"{name} {_per_second(self._rate(f'total_{name}'))}/s" for name in RATES)
-        clock = f"{now.at:%H:%M:%S} UTC  {state}  by {self.sort}"
+        clock = f"{time_text(now.at, '%H:%M:%S')}  {state}  by {self.sort}"
         title = f"leasehold  {safe(now.store)}"
         return [
             Text(f"{_fitted(title, width - len(clock) - 1)} {clock}"[:width], style="reverse"),

@@ -15,6 +15,8 @@ from leasehold.errors import UnsupportedError
 if TYPE_CHECKING:
     import socket
 
+    from leasehold.worker.loglines import LogFormat
+
 PORT: Final = 8700
 
 
@@ -32,6 +34,8 @@ PORT: Final = 8700
     type=click.Path(exists=True, dir_okay=False),
     help="PEM; only clients with a certificate of this authority are let in.",
 )
+@click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
+              show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
 def serve(
     session: Session,
     host: str,
@@ -40,6 +44,7 @@ def serve(
     tls_cert: str | None,
     tls_key: str | None,
     tls_client_ca: str | None,
+    log_format: LogFormat,
     *,
     insecure: bool,
 ) -> None:
@@ -68,7 +73,7 @@ def serve(
         session.tell(
             "Tokens cross the network as they are: use --tls-cert, or a proxy that speaks https."
         )
-    _log_to_stderr()
+    _log_to_stderr(log_format)
     server.serve(
         store,
         listener,
@@ -143,7 +148,7 @@ def _show(session: Session, address: str) -> None:
     )
 
 
-def _log_to_stderr() -> None:
+def _log_to_stderr(log_format: LogFormat) -> None:
     from leasehold.worker.loglines import log_to_stderr
 
-    log_to_stderr(quiet=True)
+    log_to_stderr(quiet=True, log_format=log_format)

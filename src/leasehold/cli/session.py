@@ -31,6 +31,8 @@ class Session:
         self.store_is_given = bool(given)
         """Whether a person named the store."""
         self.format = "table"
+        self.utc = False
+        """Whether times for people are shown in UTC, not in the local zone."""
 
     @property
     def shown_store(self) -> str:
@@ -126,7 +128,15 @@ def common_options(command: F) -> F:
         callback=_keep("format"),
         help="How to print: for people, or for programs.",
     )
-    return store(output(command))
+    utc = click.option(
+        "--utc",
+        is_flag=True,
+        default=None,
+        expose_value=False,
+        callback=_keep("utc"),
+        help="Show times in UTC, not in the local zone.",
+    )
+    return store(output(utc(command)))
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

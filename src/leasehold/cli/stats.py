@@ -22,6 +22,7 @@ from leasehold.cli.options import DURATION, MOMENT, NAMES
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
 from leasehold.cli.spans import age_of, took
+from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT, WORKERS_KEPT
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.metrics import metrics_document, point_document
@@ -115,8 +116,8 @@ def stats(
 
     DONE is how many jobs were completed, DONE/S how many per second, FAILED % the share of attempts
     that failed, OLDEST the age of the job that waits longest. WAIT is from when a job may run to
-    its lease, RUN from there to its end; P95 is what 95 of 100 did not exceed. Minutes and days are
-    UTC; the last is not over.
+    its lease, RUN from there to its end; P95 is what 95 of 100 did not exceed. Days are those
+    of UTC; the last minute and the last day are not over.
 
     Without a name all queues are listed, and last the whole store, whose queue is `null` for
     programs and which remembers deleted queues, too; --by then has the rows of the whole store.
@@ -246,5 +247,5 @@ def _error_percent(document: Document) -> float | None:
 
 
 def _moment(value: datetime) -> str:
-    """The beginning of a minute, in UTC."""
-    return f"{value:%Y-%m-%d %H:%M}"
+    """The beginning of a minute."""
+    return time_text(value, MINUTES)

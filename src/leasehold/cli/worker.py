@@ -30,17 +30,17 @@ def _jobs(current: Sequence[Document]) -> str:
 
 
 STATUS_COLUMNS = (
-    Column("id", "WORKER"),
-    Column("kind", "KIND"),
-    Column("state", "STATE"),
+    Column("id", "WORKER", fit="cut", least=16),
+    Column("kind", "KIND", fit="keep", spare=4),
+    Column("state", "STATE", fit="keep"),
     Column("pid", "PID", right=True),
-    Column("crew_pid", "CREW", right=True),
-    Column("queues", "QUEUES", ",".join),
-    Column("slots", "SLOTS", right=True),
+    Column("crew_pid", "CREW", right=True, spare=5),
+    Column("queues", "QUEUES", ",".join, fit="cut", spare=1),
+    Column("slots", "SLOTS", right=True, spare=3),
     Column("running", "RUNNING", right=True),
-    Column("jobs", "JOBS", _jobs, fit="cut", spare=1),
-    Column("started_at", "SINCE"),
-    Column("heartbeat_at", "LAST HEARTBEAT"),
+    Column("jobs", "JOBS", _jobs, fit="cut", spare=6, least=16),
+    Column("started_at", "SINCE", fit="keep", spare=7),
+    Column("heartbeat_at", "LAST HEARTBEAT", fit="keep", spare=2),
 )
 STOP_COLUMNS = (
     Column("pid", "PID", right=True),
@@ -84,6 +84,8 @@ def worker() -> None:
 @click.option("--log", "log_path", type=click.Path(dir_okay=False),
               help="The log file of workers in the background.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Log only what goes wrong.")
+@click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain",
+              show_default=True, help="Log lines for people, or JSON.")  # fmt: skip
 @click.option("--metrics-port", type=click.IntRange(0, 65535),
               help="Let Prometheus read the store's figures there; 0 for any.")  # fmt: skip
 @click.option("--metrics-host", default=METRICS_HOST, show_default=True,
@@ -141,7 +143,7 @@ def start(
         from leasehold.cli.workers.crew import Crew
         from leasehold.worker.loglines import log_to_stderr
 
-        log_to_stderr(quiet=plan.quiet)
+        log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
         raise click.exceptions.Exit(Crew(plan).run())
 
 

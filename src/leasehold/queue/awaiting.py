@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.errors import QueueFullError
+from leasehold.observe import tracing
 from leasehold.queue.funnel import Funnel
 from leasehold.queue.ready import Ready
 from leasehold.queue.room import Block, may_fit, pause_seconds, seconds_of
@@ -41,7 +43,11 @@ class Bridge:
             # Another thread would wait for the transaction that the task here has open.
             return func(*args, **kwargs)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, partial(func, *args, **kwargs))
+        call = partial(func, *args, **kwargs)
+        if tracing.is_on():
+            # What it does is a part of the caller's trace.
+            call = partial(copy_context().run, call)
+        return await loop.run_in_executor(self._pool, call)
 
     async def call_long(self, func: Callable[[], T]) -> T:
         """Make a call that may take minutes, on a thread of its own."""

@@ -162,6 +162,7 @@ class Consuming:
 
     def ack(self, lease: Lease, result: Any = None, *, note: Any = None) -> Settled:
         """The job is done. Raises LeaseLostError if the lease is no longer yours."""
+        _check_lease(lease)
         codec = self._codecs.codec_for(lease.task)
         data, encoding = codec.encode_result(result, self._bytes_max), codec.name
         attached = None if note is None else encode_document(note, "the note")
@@ -184,6 +185,7 @@ class Consuming:
         worth another try. With `requeue=False` the job is dead at once. `retry_after` overrules
         its backoff. It counts as a failure for the task's circuit breaker, if the task is here.
         """
+        _check_lease(lease)
         if requeue is None and retry_after is not None:
             requeue = True
         described: BaseException | JobError = (
@@ -216,6 +218,7 @@ class Consuming:
 
         The answer says when it ends, when to extend it next, and whether to stop.
         """
+        _check_lease(lease)
         renewal = Renewal(lease.job_id, lease.version, seconds or lease.lease_seconds)
         [answer] = self.store.renew(lease.worker, [renewal])
         if isinstance(answer, LeaseLostError):
@@ -325,3 +328,10 @@ class Consuming:
             return self._registry.find(task).breaker
         except UnknownTaskError:
             return None
+
+
+def _check_lease(lease: object) -> None:
+    """Raise TypeError for what is no lease; most often it is the None of an empty queue."""
+    if not isinstance(lease, Lease):
+        hint = ": lease() found no job, so there is nothing to settle" if lease is None else ""
+        raise TypeError(f"a lease was expected, not {lease!r}{hint}")

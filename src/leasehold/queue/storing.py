@@ -14,6 +14,7 @@ from leasehold.core.model.records import Submitted
 from leasehold.env import Env
 from leasehold.errors import LeaseholdError
 from leasehold.interrupts import import_whole
+from leasehold.observe import tracing
 from leasehold.queue.large import has_large, submit_large
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.ready import Ready
@@ -54,6 +55,14 @@ class Storing:
         connection: Connection | None = None,
     ) -> Answers:
         """Submit now, into the transaction that is open on `connection` or in the running task."""
+        if tracing.is_on():
+            with tracing.submitting(drafts, self._store) as drafts:  # as they go on
+                return self._store_drafts(drafts, partial, connection)
+        return self._store_drafts(drafts, partial, connection)
+
+    def _store_drafts(
+        self, drafts: Sequence[Draft], partial: bool, connection: Connection | None
+    ) -> Answers:
         self._check_open()
         connection = connection or self._joined()
         if connection is None:
@@ -89,6 +98,12 @@ class Storing:
 
     async def astore_draft(self, draft: Draft, connection: Connection | None) -> Submitted:
         """`store_drafts` for one, to be awaited: submits at the same time share one write."""
+        if tracing.is_on():
+            with tracing.submitting([draft]) as [draft]:
+                return await self._astore_draft(draft, connection)
+        return await self._astore_draft(draft, connection)
+
+    async def _astore_draft(self, draft: Draft, connection: Connection | None) -> Submitted:
         if connection is not None or self._joined() is not None:
             # It waits for nobody: the transaction has its turn, and its thread is this one.
             [stored] = self.store_drafts([draft], connection=connection)

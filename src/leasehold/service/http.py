@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from leasehold.errors import CodedError
 from leasehold.observe.exposition import CONTENT_TYPE
+from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
 from leasehold.service.consumers import ExchangeAnswer, Leases
@@ -105,7 +106,8 @@ async def _serve(api: Api, by_method: dict[str, Operation], request: Request) ->
     def answer() -> bytes:
         known = caller or api.authenticate(secret)
         known.check_role(operation.roles)  # before a look at what is asked
-        return encode(api.call(operation, known, _asked(operation, request, body)))
+        with arriving(request.headers):
+            return encode(api.call(operation, known, _asked(operation, request, body)))
 
     return json_bytes(await api.on_thread(answer), operation.status)
 

@@ -13,6 +13,7 @@ from leasehold.core.model.records import Submitted
 from leasehold.core.model.status import Status
 from leasehold.documents.jobs import attempt_document, job_document
 from leasehold.errors import LeaseholdError, ResultTimeoutError
+from leasehold.observe.tracing import submitting
 from leasehold.queue.awaiting import wait_for_end
 from leasehold.queue.large import has_large, submit_large
 from leasehold.queue.metrics import Metrics
@@ -308,9 +309,10 @@ class Producers(Part):
                 return self.store.submit(kept, partial=partial)
             return self.store.submit_once(request_id, kept, partial=partial)
 
-        if self.blobs is not None and has_large(drafts):
-            return submit_large(submit, self.blobs, drafts)[1]
-        return submit(drafts)
+        with submitting(drafts, self.store) as traced:
+            if self.blobs is not None and has_large(traced):
+                return submit_large(submit, self.blobs, traced)[1]
+            return submit(traced)
 
     async def _ended(self, caller: Caller, request: WaitForJob) -> Job:
         """The job when it has ended, or as it is when the time is up or the service stops."""

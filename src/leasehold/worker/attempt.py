@@ -19,6 +19,7 @@ from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Retry, Snooze
 from leasehold.core.model.retry import DELAY_SECONDS_MAX, is_retryable
 from leasehold.errors import JobCancelledError, RetryableError
+from leasehold.observe.tracing import begin_run
 from leasehold.worker.context import JobContext, enter_context
 from leasehold.worker.copies import copies_end_here, here, leave_copy
 from leasehold.worker.describe import (
@@ -58,6 +59,7 @@ def attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
 
 def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome:
     enter_context(context)
+    end_span = begin_run(lease)
     try:
         called = lease if lease.codec != BLOB_CODEC else with_payload(lease, context)
         args, kwargs = task.codec.decode_call(called.payload, called.codec)
@@ -76,7 +78,10 @@ def _attempt(lease: Lease, task: TaskDefinition, context: JobContext) -> Outcome
             outcome = with_result_kept(outcome, lease, task, context)
     if here() != context.pid:  # Encoding a value, or describing an error, runs its own code.
         leave_copy()
-    return conclude(outcome, context)
+    outcome = conclude(outcome, context)
+    if end_span is not None:
+        end_span(outcome)
+    return outcome
 
 
 async def _whole(coroutine: CoroutineType[Any, Any, Any]) -> Any:

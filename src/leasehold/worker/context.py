@@ -365,6 +365,11 @@ def current_job() -> JobContext:
     return context
 
 
+def running_job() -> JobContext | None:
+    """The context of the job this code runs for; None outside a job."""
+    return _current.get(None)
+
+
 def enter_context(context: JobContext) -> None:
     """Make `current_job()` answer with this from now on, in this contextvars context."""
     _current.set(context)

@@ -1,14 +1,18 @@
-"""Log lines of worker processes: time, level, message; nothing in them that harms a terminal."""
+"""Log lines of workers and servers: for people, or JSON for programs; each knows its job."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Literal
 
 from leasehold.core.model.safe_text import safe
+
+LogFormat = Literal["plain", "json"]
 
 
 class LogLines(logging.Formatter):
@@ -17,19 +21,65 @@ class LogLines(logging.Formatter):
     >>> record = logging.LogRecord("x", logging.INFO, "", 0, "job %s ended", ("a\x1b[31m",), None)
     >>> LogLines().format(record)[21:]
     'INFO     job a\\x1b[31m ended'
+    >>> record.job_id = "b-7"
+    >>> LogLines().format(record)[21:]
+    'INFO     job a\\x1b[31m ended (job b-7)'
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC)
-        line = f"{moment:%Y-%m-%dT%H:%M:%S}Z {record.levelname:<8} {safe(record.getMessage())}"
+        message, job_id = record.getMessage(), job_id_of(record)
+        if job_id is not None and job_id not in message:
+            message = f"{message} (job {job_id})"
+        line = f"{_moment(record):%Y-%m-%dT%H:%M:%S}Z {record.levelname:<8} {safe(message)}"
         trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
         return f"{line}\n{safe(trace.rstrip(), lines=True, limit=None)}" if trace else line
 
 
-def log_to_stderr(*, quiet: bool) -> None:
+class JsonLines(logging.Formatter):
+    """One record, one line: a JSON document of the same fields every time.
+
+    >>> record = logging.LogRecord("shop", logging.INFO, "", 0, "sent %s", ("it",), None)
+    >>> record.job_id = "b-7"
+    >>> document = json.loads(JsonLines().format(record))
+    >>> document["level"], document["logger"], document["message"], document["job_id"]
+    ('INFO', 'shop', 'sent it', 'b-7')
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            "at": _moment(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "job_id": job_id_of(record),
+        }
+        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        if trace:
+            document["traceback"] = trace
+        return json.dumps(document)
+
+
+def job_id_of(record: logging.LogRecord) -> str | None:
+    """The job that a record is about: as it says itself, or the one whose code logs it."""
+    named = getattr(record, "job_id", None)
+    if named is not None:
+        return str(named)
+    context = sys.modules.get("leasehold.worker.context")
+    running = None if context is None else context.running_job()
+    return None if running is None else str(running.job_id)
+
+
+def _moment(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def log_to_stderr(*, quiet: bool, log_format: LogFormat = "plain") -> None:
     """Send all log records of this process to standard error; `quiet` leaves only bad news."""
+    handler = _handler(None)
+    if log_format == "json":
+        handler.setFormatter(JsonLines())
     logging.basicConfig(
-        level=logging.WARNING if quiet else logging.INFO, handlers=[_handler(None)], force=True
+        level=logging.WARNING if quiet else logging.INFO, handlers=[handler], force=True
     )
 
 

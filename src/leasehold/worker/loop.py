@@ -21,6 +21,7 @@ from leasehold.errors import (
     StoreLostError,
     UnknownTaskError,
 )
+from leasehold.observe import tracing
 from leasehold.worker.backing import WorkerBacking
 from leasehold.worker.context import JobContext, StopCause
 from leasehold.worker.copies import here, leave_copy
@@ -293,9 +294,10 @@ class Loop:
             return
         self.exchanges += 1
         self._store_failures = 0
+        leases = self._traced(sent, answer, asked_at) if tracing.is_on() else answer.leases
         # The threads get their next jobs before the books are brought up to date.
-        self._heartbeat.add_all(answer.leases, asked_at)
-        self._hand_over(answer.leases)
+        self._heartbeat.add_all(leases, asked_at)
+        self._hand_over(leases)
         self.settling.answered(sent, answer.settled)
         if self._note_settings is not None:
             self._note_settings(answer.settings_generation)
@@ -307,6 +309,15 @@ class Loop:
             self._ticking.note(answer.next_tick_at)
             if self._rules.until_empty and not answer.leases:
                 self._stop_if_empty()
+
+    def _traced(
+        self, sent: list[tuple[Lease, Outcome]], answer: Exchange, asked_at: float
+    ) -> list[Lease]:
+        """Tell of an exchange; the leases go on in the spans of their own."""
+        end = self._env.now_micros()
+        begin = end - round((self._clock.monotonic() - asked_at) * 1e6)
+        tracing.settled(sent, answer.settled, begin, end)
+        return tracing.leased(answer.leases, begin, end)
 
     def _gather(self, now: float) -> None:
         """While jobs arrive one by one, let some of them share the next exchange."""

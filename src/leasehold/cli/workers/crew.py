@@ -267,7 +267,7 @@ def _how(code: int) -> str:
 def main() -> None:
     """Run a crew in the background, as the plan on standard input says."""
     plan, ready_fd = read_plan()
-    log_to_stderr(quiet=plan.quiet)
+    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
     try:
         code = Crew(plan, ready_fd).run()
     except LeaseholdError as error:

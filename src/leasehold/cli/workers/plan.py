@@ -43,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_memory_mb: float | None = None
     until_empty: bool = False
     quiet: bool = False
+    log_format: Literal["plain", "json"] = "plain"
     metrics_port: int | None = None
     """Where Prometheus may read the store's figures; 0 for any free port."""
     metrics_host: str = METRICS_HOST

@@ -19,7 +19,7 @@ from leasehold.cli.workers.application import check_same_store, module_names, qu
 from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan
 from leasehold.env import SYSTEM
-from leasehold.errors import LeaseholdError
+from leasehold.errors import LeaseholdError, StoreBusyError
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.joblines import logger
 from leasehold.worker.loglines import log_to_stderr
@@ -32,7 +32,7 @@ def main() -> None:
     """Work as the plan on standard input says, and leave with the exit code."""
     plan, link_fd = read_plan()
     link = socket.socket(fileno=link_fd)
-    log_to_stderr(quiet=plan.quiet)
+    log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
     # Tasks stand in modules of the folder in which the worker was started.
     sys.path.insert(0, os.getcwd())
     try:
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _work(plan: Plan, link: socket.socket) -> int:
-    with _queue(plan) as queue:
+    with open_queue(plan) as queue:
         held: list[HeldPidFile] = []
 
         def begin(worker_id: str) -> None:
@@ -72,6 +72,19 @@ def _work(plan: Plan, link: socket.socket) -> int:
     if reason.recycled:
         return RECYCLED
     return _CODES.get(reason, Exit.OK)
+
+
+def open_queue(plan: Plan) -> TaskQueue:
+    """Open the store; while another process keeps it locked, wait and try again.
+
+    That it takes long, on a machine with too much to do, does not mean that it cannot be opened,
+    and the crew would give up a start that only has to wait.
+    """
+    while True:
+        try:
+            return _queue(plan)
+        except StoreBusyError as error:
+            logger.warning("the worker cannot begin yet, and tries again: %s", error)
 
 
 def _queue(plan: Plan) -> TaskQueue:

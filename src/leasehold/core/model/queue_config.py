@@ -100,7 +100,7 @@ class QueueConfig(
     """
 
     max_depth: int | None = None
-    """How many jobs may be pending at a submit; what comes back by itself is never refused."""
+    """How many jobs may be pending at a submit. Retries and recoveries are never refused."""
     max_concurrency: int | None = None
     """How many jobs may run at once, over all workers."""
     rate_per_second: float | None = None
@@ -116,11 +116,11 @@ class QueueConfig(
     key_starts_per_second: float | None = None
     """The same for the jobs of each `limit_key`; jobs without a key are not limited."""
     lease_seconds: float | None = None
-    """For jobs that name none."""
+    """For jobs without one of their own."""
     max_retries: int | None = None
-    """For jobs that name none."""
+    """For jobs without one of their own."""
     retry: RetryPolicy | None = None
-    """For jobs that name none."""
+    """For jobs without one of their own."""
     aging_factor: float | None = 3600.0
     """How many seconds a job waits for one more point of priority; None: waiting does not count."""
     max_aging_bonus: float = 50.0

@@ -97,8 +97,8 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
     if job.status is Status.RUNNING:
         return Reason(
             ReasonKind.RUNNING,
-            f"It is running: {job.worker} holds it since {_at(job.lease_acquired_at)}, under lease "
-            f"version {job.lease_version} until {_at(job.lease_expires_at)}.",
+            f"It is running: {job.worker} holds it since {_at(job.lease_acquired_at)}, under a "
+            f"lease until {_at(job.lease_expires_at)}.",
             {
                 "worker": job.worker,
                 "since": job.lease_acquired_at,
@@ -120,13 +120,13 @@ def _not_pending(job: Job, now: datetime, lost: Collection[str]) -> Reason:
         return Reason(
             ReasonKind.RETRY_WAITS,
             f"Attempt {job.attempts} of {job.allowance} failed{what}; it is tried again at "
-            f"{_at(job.run_at)}, in {left:.1f} s.",
+            f"{_at(job.run_at)}, in {_duration(left)}.",
             {**details, "attempts": job.attempts, "allowance": job.allowance},
         )
     why = f" ({job.reason})" if job.reason else ""
     return Reason(
         ReasonKind.NOT_DUE,
-        f"It is not due before {_at(job.run_at)}, in {left:.1f} s{why}.",
+        f"It is not due before {_at(job.run_at)}, in {_duration(left)}{why}.",
         {**details, "reason": job.reason},
     )
 
@@ -247,6 +247,21 @@ def _in_line(job: Job, position: int | None) -> Reason:
         "Nothing stands in its way: it is the next to be leased.",
         {"position": position},
     )
+
+
+def _duration(seconds: float) -> str:
+    """How long it takes, as exactly as a person wants to know.
+
+    >>> [_duration(seconds) for seconds in (0.25, 90, 27_565, 200_000)]
+    ['0.2 s', '90.0 s', '7 h 39 min', '2 d 7 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
 def _exactly(moment: datetime) -> str:

@@ -140,10 +140,12 @@ def _number(
     )
 
 
-_SUBMIT: Final = "when a job is submitted that names none, to a queue that names none"
-_LEASE: Final = "when a job is leased that names none, by a worker that was given none"
+_SUBMIT: Final = "at submit, if neither the job nor its queue has one"
+_SUBMIT_OF_JOBS: Final = "at submit, if the job has none"
+_LEASE: Final = "at lease, if neither the job, its queue nor the worker has one"
 _WORKER: Final = "in every worker that was given none"
-_CLEAN_UP: Final = "in clean-ups without a policy of their own, for queues that name none"
+_CLEAN_UP: Final = "in clean-ups without a policy of their own, for queues without one"
+_CLEAN_UP_OF_STORE: Final = "in clean-ups without a policy of their own"
 _RETENTION: Final = (0.0, SECONDS_MAX)
 _FOR_EVER: Final = "for ever"
 _KEPT: Final = RetentionPolicy()
@@ -161,7 +163,7 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
                  "The longest delay before a retry."),
         _number("backoff_jitter", SettingKind.NUMBER, DEFAULT_POLICY.jitter, (0, 1), _SUBMIT,
                 "The share of a delay that is added at most, by chance."),
-        _seconds("timeout_seconds", None, (0.001, SECONDS_MAX), _SUBMIT,
+        _seconds("timeout_seconds", None, (0.001, SECONDS_MAX), _SUBMIT_OF_JOBS,
                  "How long an attempt may run.", "as long as it takes"),
         _seconds("lease_seconds", DEFAULT_LEASE_SECONDS, (1, EXTENSION_SECONDS_MAX), _LEASE,
                  "How long a worker holds a job without a sign of life."),
@@ -180,19 +182,19 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
         _number("attempt_records_max", SettingKind.COUNT, ATTEMPT_RECORDS_MAX, (1, 1000),
                 "when an attempt begins or ends",
                 "How many attempt records are kept per job, the checkpoints of sweeps included."),
-        _seconds("prune_interval", _KEPT.interval_seconds, (1, SECONDS_MAX), _CLEAN_UP,
-                 "How long after the begin of one clean-up the next one may begin.", "never"),
+        _seconds("prune_interval", _KEPT.interval_seconds, (1, SECONDS_MAX), _CLEAN_UP_OF_STORE,
+                 "How long after the start of one clean-up the next one may start.", "never"),
         _seconds("retention_completed_seconds", _KEPT.completed_seconds, _RETENTION, _CLEAN_UP,
                  "How long completed jobs are kept.", _FOR_EVER),
         _seconds("retention_cancelled_seconds", _KEPT.cancelled_seconds, _RETENTION, _CLEAN_UP,
                  "How long cancelled jobs are kept.", _FOR_EVER),
         _seconds("retention_dead_seconds", _KEPT.dead_seconds, _RETENTION, _CLEAN_UP,
                  "How long dead letters are kept.", "until a person decides"),
-        _seconds("retention_audit_seconds", _KEPT.audit_seconds, _RETENTION, _CLEAN_UP,
+        _seconds("retention_audit_seconds", _KEPT.audit_seconds, _RETENTION, _CLEAN_UP_OF_STORE,
                  "How long audit records are kept before they go to the archive.", _FOR_EVER),
         _seconds("retention_audit_archive_seconds", _KEPT.audit_archive_seconds, _RETENTION,
-                 _CLEAN_UP, "How long audit records are kept in the archive; 0 keeps none.",
-                 _FOR_EVER),
+                 _CLEAN_UP_OF_STORE,
+                 "How long audit records are kept in the archive; 0 keeps none.", _FOR_EVER),
     )
 }  # fmt: skip
 """Every setting there is, by name."""

@@ -223,10 +223,12 @@ def _check_expression(expression: str) -> None:
     try:
         first = next(_matching(_fields(expression), _ANY_TIME), None)
     except (CronSimError, ValueError) as error:
-        raise InvalidScheduleError(
-            f"{expression!r} is no cron expression ({error}): five fields are needed, minute, "
-            "hour, day of month, month and day of week, or six with the seconds first, or one of "
-            f"{', '.join(SHORTHANDS)}"
-        ) from error
+        said = f"{expression!r} is no cron expression: {str(error).lower()}"
+        if len(expression.split()) not in (5, 6):
+            said += (
+                "; five fields are needed, minute, hour, day of month, month and day of week, or "
+                f"six with the seconds first, or one of {', '.join(SHORTHANDS)}"
+            )
+        raise InvalidScheduleError(said) from error
     if first is None:
         raise InvalidScheduleError(f"{expression!r} never comes: no date matches it")

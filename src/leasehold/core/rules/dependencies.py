@@ -147,11 +147,14 @@ class Plan:
         self._gone = gone
         self._exists = exists
         self._refused = refused
-        self._first: dict[str, int] = {}
-        for index, draft in enumerate(drafts):
-            self._first.setdefault(draft.id, index)
         self.verdicts = list(verdicts)
         """One per draft, once all dependencies were looked at."""
+        self._first: dict[str, int] = {}
+        """By id, the draft that it means: of several, the first that was not refused."""
+        for index, draft in enumerate(drafts):
+            first = self._first.setdefault(draft.id, index)
+            if isinstance(verdicts[first], LeaseholdError):
+                self._first[draft.id] = index
         self.refusal = next((each for each in verdicts if isinstance(each, LeaseholdError)), None)
         """The first refusal, of which others may be consequences; None if nothing is refused."""
         self._judge_all()

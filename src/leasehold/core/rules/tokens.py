@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import msgspec
+
 from leasehold.core.model.text import is_text
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.env import from_micros
@@ -50,10 +52,7 @@ def revoke_token(shelf: TokenShelf, name: str, actor: str) -> Token:
 
 
 def _detail(token: Token) -> dict[str, Any]:
-    return {
-        "token": token.name,
-        "roles": token.roles,
-        "queues": token.queues,
-        "commands": token.commands,
-        "expires_at": token.expires_at,
-    }
+    # Plain data, as every store gives it back.
+    detail: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(token))
+    del detail["created_at"], detail["created_by"]
+    return {"token": detail.pop("name"), **detail}

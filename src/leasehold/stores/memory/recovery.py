@@ -21,11 +21,13 @@ from leasehold.stores.memory.state import State
 
 
 def expired(state: State) -> list[str]:
-    """The jobs whose lease expired. Few run at a time, so all are looked at.
+    """The jobs whose lease expired, in the order of submission. Few run at a time, so all are
+    looked at.
 
     Workers on this store live in its own process: none can be proved dead while it is there to ask.
     """
-    return [record.id for record in state.running.values() if record.expires_at <= state.now]
+    lost = [record for record in state.running.values() if record.expires_at <= state.now]
+    return [record.id for record in sorted(lost, key=lambda record: record.seq)]
 
 
 def cancel_late_jobs(state: State) -> None:

@@ -5,46 +5,28 @@ What it cannot do at all raises UnsupportedError where it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from leasehold.core.contract.clock_store import ClockRepair
-from leasehold.core.contract.transactions import Connection, JobTransaction
-from leasehold.core.model.job import Draft
-from leasehold.core.model.records import Submitted
-from leasehold.errors import LeaseholdError, UnsupportedError
+from leasehold.errors import UnsupportedError
 
 _CLOCK: Final = (
     "the clock is the database server's, of which only the time of day can be asked: keep that in "
     "step by slewing (chrony, ntpd -x); if it is set ahead, leases end as much earlier"
 )
-NOT_KEPT: Final = dict.fromkeys(("CLK-1", "CLK-2", "CLK-3", "CLK-4"), _CLOCK)
+_OWN_TRANSACTIONS: Final = (
+    "whoever writes to the store beside a transaction that it has open itself waits for the turn "
+    "like everybody else, and gets StoreBusyError after lock_timeout_seconds"
+)
+NOT_KEPT: Final = {
+    **dict.fromkeys(("CLK-1", "CLK-2", "CLK-3", "CLK-4"), _CLOCK),
+    "TXN-5": _OWN_TRANSACTIONS,
+}
 """By clause."""
 
 
 class WithoutLocalVerbs:
     """What a store on this machine can do (`core.contract.local_store`), and this one cannot."""
-
-    def connect(self) -> Connection:
-        raise _unsupported("a connection of your own to the store")
-
-    def owns(self, connection: Connection) -> bool:  # noqa: ARG002  # no connection is the store's
-        return False
-
-    def submit_within(
-        self,
-        connection: Connection,  # noqa: ARG002  # as it is called
-        drafts: Sequence[Draft],  # noqa: ARG002  # as above
-        *,
-        partial: bool = False,  # noqa: ARG002  # as above
-    ) -> list[Submitted | LeaseholdError]:
-        raise _unsupported("a submit in your own transaction")
-
-    def open_transaction(self, job_id: str, version: int) -> JobTransaction:  # noqa: ARG002  # as above
-        raise _unsupported("a transaction of a task")
-
-    def address(self) -> str | None:
-        return None
 
     def repair_clock(self, *, actor: str) -> ClockRepair:  # noqa: ARG002  # as above
         raise _unsupported("the repair of a clock")

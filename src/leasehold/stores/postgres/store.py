@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -76,8 +77,9 @@ from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
 from leasehold.stores.postgres.keeping import archive, cleanup, pruning
-from leasehold.stores.postgres.leasing import recover, registry, renew, sweep
+from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
+from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.people import Desk
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import history, inspection, jobs, read, records
@@ -95,6 +97,7 @@ from leasehold.stores.postgres.rules import (
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import entering, graph, lanes
+from leasehold.stores.postgres.writing import application
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
@@ -124,6 +127,23 @@ class PostgresStore(WithoutLocalVerbs):
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit_once(self._database, request_id, drafts, partial=partial)
+
+    def connect(self) -> Connection:
+        return application.connect(self._database)
+
+    def address(self) -> str:
+        return self._database.url
+
+    def owns(self, connection: Connection) -> bool:
+        return application.owns(self._database, connection)
+
+    def submit_within(
+        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+    ) -> list[Submitted | LeaseholdError]:
+        return entering.submit_within(self._database, connection, drafts, partial=partial)
+
+    def open_transaction(self, job_id: str, version: int) -> HeldTransaction:
+        return held.open_transaction(self._database, job_id, version)
 
     # -- holders -----------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ from leasehold.testing.conformance.settling_again import SettlingAgainClauses  #
 from leasehold.testing.conformance.signing import SigningClauses  # noqa: E402
 from leasehold.testing.conformance.starting import StartingClauses  # noqa: E402
 from leasehold.testing.conformance.submitting import SubmittingClauses  # noqa: E402
+from leasehold.testing.conformance.submitting_partly import SubmittingPartlyClauses  # noqa: E402
 from leasehold.testing.conformance.telling import TellingClauses  # noqa: E402
 from leasehold.testing.conformance.texts import TextClauses  # noqa: E402
 from leasehold.testing.conformance.timelines import TimelineClauses  # noqa: E402
@@ -85,6 +86,7 @@ class StoreConformance(
     ClockClauses,
     RepairingClockClauses,
     SubmittingClauses,
+    SubmittingPartlyClauses,
     SettlingClauses,
     SettlingAgainClauses,
     LeasingClauses,

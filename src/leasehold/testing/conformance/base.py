@@ -85,7 +85,7 @@ class ConformanceBase:
             connection = local_part(store, "a connection").connect()
         except UnsupportedError as error:
             pytest.skip(f"declared by the store: {error}")
-        connection.execute("CREATE TABLE app_row (n)")
+        connection.execute("CREATE TABLE app_row (n INTEGER)")
         yield connection
         connection.close()
 

@@ -31,6 +31,7 @@ from leasehold.testing.conformance.base import (
     settle,
     submit,
 )
+from leasehold.testing.conformance.transacting import undone
 
 
 def told(store: Store, cursor: str) -> list[Change]:
@@ -121,9 +122,8 @@ class FollowingClauses(ConformanceBase):
     def test_chg_1_what_was_rolled_back_is_not_told(
         self, store: Store, connection: Connection, start: str
     ) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        local_part(store, "a transaction").submit_within(connection, [draft("never")])
-        connection.execute("ROLLBACK")
+        with undone(connection):
+            local_part(store, "a transaction").submit_within(connection, [draft("never")])
         submit(store, draft("kept"))
         assert [each.name for each in told(store, start)] == ["kept"]
 

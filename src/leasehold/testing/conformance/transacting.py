@@ -38,7 +38,7 @@ from leasehold.testing.conformance.base import (
 from leasehold.testing.conformance.waking import PATIENCE_SECONDS, Ears
 
 ROWS = "SELECT n FROM app_row ORDER BY n"
-ADD_ROW = "INSERT INTO app_row VALUES (?)"
+ADD_ROW = "INSERT INTO app_row VALUES ({})"
 
 
 _NOTHING: Any = object()
@@ -83,7 +83,7 @@ class TransactingClauses(ConformanceBase):
 
         def application() -> None:
             with connection.transaction():
-                connection.execute(ADD_ROW, (1,))
+                connection.execute(ADD_ROW.format(1))
                 begun.set()
                 assert go_on.wait(PATIENCE_SECONDS)
 
@@ -103,7 +103,7 @@ class TransactingClauses(ConformanceBase):
 
     def test_txn_2_seen_when_it_commits(self, store: LocalStore, connection: Connection) -> None:
         with connection.transaction():
-            connection.execute(ADD_ROW, (1,))
+            connection.execute(ADD_ROW.format(1))
             (answer,) = store.submit_within(connection, [draft()])
             assert answer == Submitted("job", Status.PENDING)
             assert store.get("job") is None, "nobody else sees it yet"
@@ -116,7 +116,7 @@ class TransactingClauses(ConformanceBase):
         self, store: LocalStore, connection: Connection
     ) -> None:
         with undone(connection):
-            connection.execute(ADD_ROW, (1,))
+            connection.execute(ADD_ROW.format(1))
             store.submit_within(connection, [draft(idempotency_key="key")])
         assert rows(connection) == []
         assert store.get("job") is None
@@ -194,7 +194,7 @@ class TransactingClauses(ConformanceBase):
         self, store: LocalStore, connection: Connection
     ) -> None:
         with connection.transaction():
-            connection.execute(ADD_ROW, (1,))
+            connection.execute(ADD_ROW.format(1))
             store.submit_within(connection, [draft("one")])
             with pytest.raises(DuplicateJobError):
                 store.submit_within(connection, [draft("two"), draft("one")])

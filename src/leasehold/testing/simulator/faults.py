@@ -74,6 +74,9 @@ class Swarm:
     pause_seconds_max: float
     step_seconds_max: float
     """How far the wall clock steps."""
+    starts_per_second: float | None
+    """Of the second queue, as a whole and per limit key, if it has start rates."""
+    key_starts_per_second: float | None
 
     @classmethod
     def draw(cls, random: Random) -> Swarm:
@@ -96,4 +99,6 @@ class Swarm:
             pause_seconds_max=3 * lease_seconds,
             # A step over a day also outlives the window of idempotency keys.
             step_seconds_max=random.choice((3.0, 60.0, 60.0, 90_000.0)),
+            starts_per_second=random.choice((None, None, 1.0, 3.0)),
+            key_starts_per_second=random.choice((None, None, 0.5, 2.0)),
         )

@@ -1,4 +1,4 @@
-"""Judges what holders and sweeps were answered: S3, S4, S6, S7, S9, S13 and L1."""
+"""Judges what holders and sweeps were answered: S3, S4, S6, S7, S9, S12, S13 and L1."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def _judge_leases(model: Model, request: LeaseRequest, leases: Sequence[Lease]) 
     for job in candidates:
         if len(leases) == request.limit and not waiting:
             break
-        if waiting and waiting[0].job_id == job.id:
+        begun = len(leases) - len(waiting)
+        if _is_held_back(model, job, request, begun, waiting[0] if waiting else None):
+            model.seen["held back by a start rate"] += 1
+        elif waiting and waiting[0].job_id == job.id:
             _judge_grant(model, job, waiting.pop(0), request)
         elif job.may_be_late(model.now):
             model.reveal_late(job)
@@ -75,6 +78,23 @@ def _judge_leases(model: Model, request: LeaseRequest, leases: Sequence[Lease]) 
         raise _wrong_lease(model, waiting[0], None)
     if len(leases) > request.limit:
         raise broken("S9", None, f"{len(leases)} leases, but {request.limit} were asked for")
+
+
+def _is_held_back(
+    model: Model, job: ModelJob, request: LeaseRequest, begun: int, lease: Lease | None
+) -> bool:
+    """Whether a start rate keeps a job from being leased now: it is passed over then."""
+    if not model.is_paced(job):
+        return False
+    earliest = model.next_start(job)
+    too_soon = earliest is not None and model.now < earliest - ROUNDING
+    is_ahead = request.free_slots is not None and begun >= request.free_slots
+    if not too_soon and not is_ahead:
+        return False
+    if lease is not None and lease.job_id == job.id:
+        why = "it was leased ahead" if is_ahead else f"it may begin at {earliest}"
+        raise broken("S12", job.id, f"leased at {model.now} although {why}")
+    return True
 
 
 def _order(job: ModelJob, now: datetime) -> tuple[float, datetime, int]:

@@ -7,7 +7,7 @@ found by looking at all of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -148,6 +148,10 @@ class Model:
     sweep_by: timedelta | None = None
     """Once faults have stopped: how long a lease may stay after its expiry."""
     quiet_since: datetime | None = None
+    paces: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    """By queue, how many jobs may begin per second: of all, and of one limit key."""
+    started_at: dict[tuple[str, str | None], datetime] = field(default_factory=dict)
+    """When a job of a queue, or of one of its keys, began last."""
 
     def add(self, draft: Draft) -> None:
         now = self.now
@@ -207,6 +211,29 @@ class Model:
         job.events.append(Expected(event, None, job.attempts, version, self.now, optional=optional))
         self.seen[event.value] += 1
 
+    def next_start(self, job: ModelJob) -> datetime | None:
+        """When a job may begin by the start rates of its queue; None if none hold it back."""
+        return max(
+            (
+                self.started_at[bucket] + timedelta(seconds=1 / rate)
+                for bucket, rate in self._buckets(job)
+                if bucket in self.started_at
+            ),
+            default=None,
+        )
+
+    def is_paced(self, job: ModelJob) -> bool:
+        """Whether a start rate counts for it."""
+        return any(True for _ in self._buckets(job))
+
+    def _buckets(self, job: ModelJob) -> Iterator[tuple[tuple[str, str | None], float]]:
+        queue, key = job.draft.queue, job.draft.limit_key
+        of_queue, of_key = self.paces.get(queue, (None, None))
+        if of_queue is not None:
+            yield (queue, None), of_queue
+        if of_key is not None and key is not None:
+            yield (queue, key), of_key
+
     def grant(self, job: ModelJob, version: int, worker: str, expires_at: datetime) -> None:
         job.version = self.granted[job.id] = version
         job.attempts += 1
@@ -217,6 +244,8 @@ class Model:
         job.kept_since = self.awake
         job.moved_by = timedelta(0)
         job.grants.append(Grant(version, job.attempts, worker))
+        for bucket, _ in self._buckets(job):
+            self.started_at[bucket] = self.now
         self.move(job, Event.LEASED, Status.RUNNING)
 
     def take_back(self, job: ModelJob) -> Event:

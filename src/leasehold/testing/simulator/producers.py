@@ -15,6 +15,8 @@ from leasehold.testing.simulator.channel import Channel
 from leasehold.testing.simulator.world import Process, World
 
 QUEUES = ("default", "bulk")
+PACED_QUEUE = "bulk"
+"""The one that has start rates, in runs that draw some."""
 TASKS = ("work", "kill", "rare")
 """A task for threads, one for processes, and one that not every worker knows."""
 
@@ -98,6 +100,8 @@ class Producer:
         elif random.random() < 0.2:
             run_at = self._world.clock.now() + timedelta(seconds=random.uniform(-5.0, 60.0))
             draft = msgspec.structs.replace(draft, run_at=run_at)
+        if draft.queue == PACED_QUEUE:
+            draft = msgspec.structs.replace(draft, limit_key=random.choice((None, "a", "b")))
         if draft.idempotency_key is not None:
             board.keyed.append(draft)
         return draft

@@ -11,6 +11,7 @@ from datetime import timedelta
 from random import Random
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.testing.simulator.board import Board
@@ -20,7 +21,7 @@ from leasehold.testing.simulator.faults import Fault, Strike, Swarm
 from leasehold.testing.simulator.holders import holder
 from leasehold.testing.simulator.model import ViolationError
 from leasehold.testing.simulator.operators import operator
-from leasehold.testing.simulator.producers import producer
+from leasehold.testing.simulator.producers import PACED_QUEUE, producer
 from leasehold.testing.simulator.workers import Worker, worker
 from leasehold.testing.simulator.world import Omitted, World
 
@@ -87,6 +88,11 @@ def simulate(scenario: Scenario, make_store: MakeStore) -> RunReport:
     world = World(scenario.seed, store, env, clock, swarm, scenario.omitted, scenario.steps)
     try:
         checker = Checker(world.log, store)
+        pace = (swarm.starts_per_second, swarm.key_starts_per_second)
+        if any(pace):
+            rules = QueueConfig(starts_per_second=pace[0], key_starts_per_second=pace[1])
+            store.create_queue(PACED_QUEUE, rules, actor="simulator")
+            checker.model.paces = {PACED_QUEUE: pace}
         with _silence():
             workers = _populate(world)
             world.run_steps()

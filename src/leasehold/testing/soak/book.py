@@ -10,6 +10,7 @@ from typing import Any, Final
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, Settled, Settlement
 from leasehold.core.model.status import Event
+from leasehold.core.model.tokens import Token
 from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS
 from leasehold.testing.soak.calls import REPEAT, Call
 
@@ -89,7 +90,12 @@ class Book:
     requests: dict[str, Answered] = field(default_factory=dict)
     """By their ids, the requests that were carried out."""
 
+    digests: list[str] = field(default_factory=list)
+    """Of secrets that tokens were made for."""
+
     # What judges remember.
+    tokens: dict[str, tuple[str, Token]] = field(default_factory=dict)
+    """By name, the digests and tokens that were made and not revoked."""
     untold: Untold | None = None
     """None before anybody follows the change feed."""
     granted: dict[str, int] = field(default_factory=dict)
@@ -122,6 +128,11 @@ class Book:
     def new_request_id(self) -> str:
         self.last_number += 1
         return f"request-{self.last_number}"
+
+    def new_digest(self) -> str:
+        self.last_number += 1
+        self.digests.append(f"digest-{self.last_number}")
+        return self.digests[-1]
 
     def as_repeated(self, asked: Call, now: datetime) -> Call:
         """A call as it is; or, if it was carried out before under its id, one that repeats it."""

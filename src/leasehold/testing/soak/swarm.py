@@ -32,6 +32,7 @@ class Feature(StrEnum):
     REPORTS = "reports"
     SCHEDULES = "schedules"
     SETTINGS = "settings"
+    TOKENS = "tokens"
     TRANSACTIONS = "transactions"
     WORKERS = "workers"
 

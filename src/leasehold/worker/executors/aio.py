@@ -14,6 +14,7 @@ from typing import Final
 from leasehold.core.model.blob import BLOB_CODEC
 from leasehold.core.model.outcome import Fail, JobError, Outcome, Release
 from leasehold.env import SYSTEM, Env
+from leasehold.observe.tracing import begin_run
 from leasehold.worker.attempt import (
     BROKE_OFF,
     broke_off,
@@ -144,8 +145,10 @@ class AsyncExecutor:
         if (refusal := run.refusal()) is not None:
             return refusal
         lease, task, context = run.lease, run.task, run.context
+        end_span = None
         try:
             enter_context(context)
+            end_span = begin_run(lease)
             run.started = self._clock.monotonic()
             called = lease
             if lease.codec == BLOB_CODEC:
@@ -164,7 +167,10 @@ class AsyncExecutor:
         if here() != context.pid:
             leave_copy()
         # Not awaited: a commit that somebody could cancel half-way would leave it in doubt.
-        return conclude(outcome, context)
+        outcome = conclude(outcome, context)
+        if end_span is not None:
+            end_span(outcome)
+        return outcome
 
     def _finish(self, run: Run, task: Task[Outcome]) -> None:
         if self._tasks.pop(run, None) is None:

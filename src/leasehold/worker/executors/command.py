@@ -22,6 +22,7 @@ from leasehold.core.model.lease import Lease
 from leasehold.core.model.outcome import Complete, Fail, JobError, Outcome
 from leasehold.env import Env
 from leasehold.errors import BlobError, PayloadError
+from leasehold.observe.tracing import begin_run, carried_by, is_on
 from leasehold.worker.attempt import outcome_of_error
 from leasehold.worker.executors.commandline import CommandLine, command_line_of
 from leasehold.worker.executors.helper import describe_status
@@ -90,6 +91,19 @@ class _CommandSlot(Slot):
         return None
 
     async def execute(self, run: Run) -> Outcome:
+        if not is_on():
+            return await self._execute(run)
+        return await asyncio.create_task(self._traced(run))
+
+    async def _traced(self, run: Run) -> Outcome:
+        """The same in a span, which is current in this task of the loop alone."""
+        end_span = begin_run(run.lease)
+        outcome = await self._execute(run)
+        if end_span is not None:
+            end_span(outcome)
+        return outcome
+
+    async def _execute(self, run: Run) -> Outcome:
         lease = run.lease
         try:
             if lease.codec == BLOB_CODEC:
@@ -150,6 +164,7 @@ def _environment(command: CommandLine, lease: Lease) -> dict[str, str]:
         "LEASEHOLD_JOB_ID": lease.job_id,
         "LEASEHOLD_ATTEMPT": str(lease.attempt),
         "LEASEHOLD_FENCING_TOKEN": str(lease.fencing_token),
+        **{name.upper(): str(value) for name, value in carried_by(lease.metadata).items()},
     }
 
 

@@ -22,4 +22,5 @@ def failed(step: Step, lane: int, rule: Breaker) -> None:
 
 def keep(step: Step, lane: int, breaker: BreakerState) -> None:
     """Write down how a lane's breaker stands."""
+    step.look_again()
     step.execute(KEEP, (*breaker, lane))

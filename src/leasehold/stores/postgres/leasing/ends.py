@@ -23,6 +23,11 @@ from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 
 # Deleting the row is the fence: what this does not return was not the caller's any more.
+HELD: Final = """
+    running.seq, running.version, worker, acquired_at, attempts, events, leased_event, available_at,
+    cancel_reason, expires_at, heartbeat_at, lease_micros
+"""
+"""The columns of a Held."""
 END_LEASES: Final = f"""
     WITH held AS (
         SELECT guarded.seq FROM {unnested("bigint bigint")} AS settled (seq, version), LATERAL (
@@ -30,8 +35,7 @@ END_LEASES: Final = f"""
             WHERE running.seq = settled.seq AND running.version = settled.version FOR UPDATE
         ) AS guarded)
     DELETE FROM running USING held WHERE running.seq = held.seq
-    RETURNING running.seq, running.version, worker, acquired_at, attempts, events, leased_event,
-              available_at, cancel_reason, expires_at, heartbeat_at, lease_micros
+    RETURNING {HELD}
 """  # noqa: S608  # our own names
 INSERT_ATTEMPTS: Final = f"""
     INSERT INTO attempt SELECT * FROM {
@@ -224,6 +228,7 @@ class Ends:
         step.jobs_ended(self._ended)
         if self._waiting or self._entries:
             step.many(INSERT_WAITING, self._waiting)
+            step.due_at(due for _, _, due, *_ in self._waiting)
             ready.enter(step, self._entries)
             step.hints.ready = True
         for (lane, after, totals, has_run, worker), micros in self._counted.items():

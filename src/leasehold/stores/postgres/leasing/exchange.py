@@ -29,10 +29,15 @@ def exchange(
 ) -> Exchange:
     """Settle and lease."""
     # A lease does not pay for a long fan-out: the next exchange continues it.
+    queues = () if request is None else request.queues
+    ahead = [settle.ahead(settlements)] if settlements else []
+    if request is not None and request.limit > 0:
+        ahead.append(leasing.ahead(request))
     return database.write(
         lambda step: _exchange(database, step, settlements, request),
         go_on=request is None,
-        side_by_side=partial(_side_by_side, () if request is None else request.queues),
+        side_by_side=None if database.expects_rules(queues) else partial(_side_by_side, queues),
+        ahead=ahead if settle.are_of_different_jobs(settlements) else (),
     )
 
 

@@ -48,8 +48,7 @@ def read(
     by_task = request.lease_seconds_by_task or {}
     override = request.lease_seconds_override
     default_seconds = request.lease_seconds or step.settings.lease_seconds
-    versions = step.take_versions(len(jobs)) if jobs else []
-    for job, version in zip(jobs, versions, strict=True):
+    for job in jobs:
         lane = lanes[job.lane]
         queue, task = lane.queue.name, lane.task
         seconds = override or job.lease_seconds or by_task.get(task) or default_seconds
@@ -59,7 +58,7 @@ def read(
         try:
             lease = Lease(
                 job_id=job.id,
-                version=version,
+                version=step.version_of(job.number),
                 worker=worker,
                 queue=queue,
                 task=task,

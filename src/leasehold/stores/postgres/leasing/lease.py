@@ -38,7 +38,7 @@ from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
 from leasehold.stores.postgres.schema.codes import STATUS_CODE
 from leasehold.stores.postgres.server.connection import unnested
-from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.postgres.writing.step import Statement, Step
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an
 # Entry. Guard: due, not blocked.
@@ -61,9 +61,13 @@ NEXT_DUE: Final = """
                       AND EXISTS (SELECT 1 FROM ready WHERE ready.lane = lane.id)))
 """
 
+# With the first and the last of their tiers: most have one only.
 LANES_WITH_WORK: Final = """
-    SELECT queue, id, task, failures_in_row, held_until, hold_micros FROM lane
-    WHERE queue = ANY($1) AND EXISTS (SELECT 1 FROM ready WHERE ready.lane = lane.id)
+    SELECT queue, id, task, failures_in_row, held_until, hold_micros, spread.first, spread.last
+    FROM lane, LATERAL (SELECT (SELECT min(tier) FROM ready WHERE ready.lane = lane.id) AS first,
+                               (SELECT max(tier) FROM ready WHERE ready.lane = lane.id) AS last
+    ) AS spread
+    WHERE queue = ANY($1) AND spread.first IS NOT NULL
 """
 
 
@@ -73,6 +77,11 @@ class Leased(NamedTuple):
     granted: list[Granted]
     cut_short: bool = False
     """Whether the write's budget is used up: more may be available."""
+
+
+def ahead(request: LeaseRequest) -> Statement:
+    """What a lease asks first."""
+    return LANES_WITH_WORK, (list(request.queues),)
 
 
 def promote(step: Step) -> int:
@@ -96,8 +105,11 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
     """When the next waiting job is due, the next task that is held back may be probed, or the next
     job of these queues may start.
     """
-    row: Any = step.execute(NEXT_DUE, (step.now,)).fetchone()
-    moments = [] if row[0] is None else [int(row[0])]
+    due = step.next_due
+    if step.found.some_held or (due is not None and due <= step.now):
+        row: Any = step.execute(NEXT_DUE, (step.now,)).fetchone()
+        due = row[0]
+    moments = [] if due is None else [due]
     if step.rules.paced:
         step.write_counters()
         moments += next_starts(step, queues)
@@ -106,7 +118,8 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
 
 def lease(step: Step, request: LeaseRequest) -> Leased:
     """Take up to `limit` jobs."""
-    promote(step)
+    if step.next_due is not None and step.next_due <= step.now:
+        promote(step)
     rebalance(step)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
@@ -140,7 +153,17 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
 class _Look:
     """One look at the jobs of a request: what is found, and what becomes of it."""
 
-    __slots__ = ("_limit", "_request", "_step", "lanes", "late", "taken", "turned_away", "walk")
+    __slots__ = (
+        "_limit",
+        "_of_one_tier",
+        "_request",
+        "_step",
+        "lanes",
+        "late",
+        "taken",
+        "turned_away",
+        "walk",
+    )
 
     def __init__(self, step: Step, request: LeaseRequest, granted: int, late_max: int) -> None:
         """So many jobs were granted already."""
@@ -149,6 +172,7 @@ class _Look:
         self._limit = request.limit - granted
         self.lanes: dict[int, OpenLane] = {}
         """Those that have work, by number."""
+        self._of_one_tier: set[int] = set()
         self.taken: list[Candidate] = []
         self.late: list[Candidate] = []
         self.turned_away: list[Candidate] = []
@@ -156,14 +180,16 @@ class _Look:
         if step.rules:
             step.write_counters()
         queues = {queue.name: queue for queue in open_queues(step, request.queues)}
-        for name, number, task, *breaker in step.execute(LANES_WITH_WORK, (list(queues),)):
-            if request.tasks is None or task in request.tasks:
+        for name, number, task, *breaker, first, last in step.first(*ahead(request)):
+            if name in queues and (request.tasks is None or task in request.tasks):
                 state = BreakerState(*breaker)
                 if state.held_until is not None:
                     step.must_be_alone()
                 lane = open_lane(queues[name], task, state, step.now)
                 if lane is not None:
                     self.lanes[number] = lane
+                    if first == last:
+                        self._of_one_tier.add(number)
         with_work = {lane.queue for lane in self.lanes.values()}
         free_of_key = partial(parking.free_of, step)
         self.walk = Walk(
@@ -219,9 +245,10 @@ class _Look:
     def _in_order(self) -> Iterable[Row]:
         """The jobs of the lanes, best first; of a limited queue only while it has free slots."""
         step, parent_id = self._step, self._request.parent_id
-        page = self._limit
+        # Rows that are read are locked: no more than may be taken.
+        page = min(self._limit, max(lane.queue.free for lane in self.lanes.values()))
         looked_into = [
-            Lane(number, self._scoring_of(lane), _asked_of(lane))
+            Lane(number, self._scoring_of(lane), _asked_of(lane), number in self._of_one_tier)
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:

@@ -19,7 +19,7 @@ _PLACE: Final = "ready.tier, ready.turn, ready.seq, ready.lane, ready.available_
 _LEASE: Final = f"""
     {_PLACE}, version, attempts, events, job.id, payload, codec, priority, allowance, lease_seconds,
     timeout_seconds, deadline, start_by, retry, metadata, job.parent_id, created_at, limit_key,
-    job.lane
+    job.lane, nextval('lease_version')
 """
 """The columns of a Candidate."""
 _AFTER: Final = "(ready.tier, ready.turn, ready.seq) > "
@@ -109,6 +109,8 @@ class Candidate(NamedTuple):
     created_at: int
     limit_key: str | None
     lane: int
+    number: int
+    """Of the sequence of lease versions, for the lease of this job."""
 
 
 class Statements(NamedTuple):
@@ -127,6 +129,8 @@ class Lane(NamedTuple):
     scoring: Scoring
     is_open: Callable[[], object] | None = None
     """Asked before each job; once it says no, no more of the lane is read."""
+    has_one_tier: bool = False
+    """Whether that is known; if not, it is asked."""
 
 
 def for_leasing() -> Statements:
@@ -170,7 +174,7 @@ def _of_lane(
 ) -> Iterable[Row]:
     where = (*narrow, lane.number)
     rows: Iterable[Row]
-    if lane.scoring.is_plain or _has_one_tier(db, statements.spread, where):
+    if lane.scoring.is_plain or lane.has_one_tier or _has_one_tier(db, statements.spread, where):
         # The order of the index: there is nothing to compare.
         rows = _pages(db, statements.in_lane, where, -1, page)
     else:
@@ -181,15 +185,22 @@ def _of_lane(
 def _pages(
     db: Connection, statement: str, where: tuple[Any, ...], tier: int, page: int
 ) -> Iterator[Row]:
-    """The rows from the begin of a tier on, a page at a time."""
-    seen = (tier, _BEFORE_ALL, 0)
-    while True:
-        rows: list[Row] = db.execute(statement, (*where, *seen, page)).fetchall()
-        yield from rows
-        if len(rows) < page:
-            return
-        last = rows[-1]
-        seen = (last[_TIER], last[_TURN], last[_SEQ])
+    """The rows from the begin of a tier on, a page at a time. The first is asked for at once, so
+    that the first pages of several lanes take one round trip together.
+    """
+    first = db.execute(statement, (*where, tier, _BEFORE_ALL, 0, page))
+
+    def rows() -> Iterator[Row]:
+        found = first.fetchall()
+        while True:
+            yield from found
+            if len(found) < page:
+                return
+            last = found[-1]
+            seen = (last[_TIER], last[_TURN], last[_SEQ])
+            found = db.execute(statement, (*where, *seen, page)).fetchall()
+
+    return rows()
 
 
 def _has_one_tier(db: Connection, spread: str, where: tuple[Any, ...]) -> bool:

@@ -219,6 +219,7 @@ class Shelf:
         return Account(opened[0][0], queue, key, lane)
 
     def _change_lane(self, tier: int, job: Rank, before: int, after: int) -> None:
+        self._step.look_again()
         self._step.execute(CHANGE_LANE, (after, before, tier, *job))
 
     def _rank(self, statement: str, values: tuple[int, ...]) -> Rank | None:

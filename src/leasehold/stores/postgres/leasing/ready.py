@@ -137,12 +137,14 @@ def queue_of(step: Step, lane: int) -> str | None:
 
 def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
     """Let jobs in that were submitted in this very write, each at its default place."""
+    step.look_again()
     step.many(ENTER_NEW, newcomers)
     count_entered(step.count, newcomers)
 
 
 def enter(step: Step, entries: Sequence[Entry]) -> None:
     """Let jobs in that come from elsewhere, or that need a place of their own."""
+    step.look_again()
     rows: list[tuple[Any, ...]] = []
     places: list[tuple[Any, ...]] = []
     for each in entries:
@@ -215,6 +217,7 @@ def move(step: Step, standings: Sequence[Standing], scoring: Scoring | None = No
             placed.append((each.seq, *found))
         else:
             unplaced.append(each.seq)
+    step.look_again()
     step.many(MOVE, moved)
     step.many(REMEMBER_PLACES, placed)
     if unplaced:

@@ -35,7 +35,10 @@ _HELD_JOB: Final = """
            allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
 """
-STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at FOR UPDATE OF running"
+# A job in whose transaction its task is just now is not lost: it is passed over.
+STILL_LOST: Final = f"""
+    {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at FOR UPDATE OF running SKIP LOCKED
+"""
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
 STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"

@@ -15,22 +15,29 @@ from leasehold.core.rules.decision import Decision, completed, decide, failed_fo
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import breakers, parking
-from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Held
+from leasehold.stores.postgres.leasing.ends import HELD, Ends, Held
 from leasehold.stores.postgres.leasing.state import settle_stale
 from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of, retry_of
-from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.postgres.server.connection import columns, unnested
+from leasehold.stores.postgres.writing.step import Statement, Step
 
-# The numbers of the jobs, and what decides about those whose attempt did not complete them.
-JOB_TERMS: Final = """
-    SELECT job.id, seq, lane, allowance, retry, queue, failures_in_row
-    FROM job JOIN lane ON lane.id = job.lane WHERE job.id = ANY($1)
-"""
+# Deleting the row is the fence: what this does not return was not the caller's any more. With each
+# lease comes what decides about a job whose attempt did not complete it.
+SETTLE: Final = f"""
+    WITH held AS (
+        SELECT guarded.* FROM {unnested("text bigint")} AS settled (id, version), LATERAL (
+            SELECT seq, job.id, job.lane, allowance, retry FROM job JOIN running USING (seq)
+            WHERE job.id = settled.id AND running.version = settled.version FOR UPDATE OF running
+        ) AS guarded)
+    DELETE FROM running USING held, lane WHERE running.seq = held.seq AND lane.id = held.lane
+    RETURNING held.id, held.lane, held.allowance, held.retry, lane.queue, lane.failures_in_row,
+              {HELD}
+"""  # noqa: S608  # our own names
 
 
 class Terms(NamedTuple):
     """What decides about a job whose attempt did not complete it."""
 
-    seq: int
     lane: int
     allowance: int
     retry: str | None
@@ -38,33 +45,39 @@ class Terms(NamedTuple):
     failures_in_row: int
 
 
+def ahead(settlements: Sequence[Settlement]) -> Statement:
+    """The statement that ends these leases. Rows are locked in the order of the jobs' ids."""
+    keys = sorted((each.job_id, each.version) for each in settlements)
+    return SETTLE, columns(keys)
+
+
+def are_of_different_jobs(settlements: Sequence[Settlement]) -> bool:
+    """Whether all of them can be judged at once."""
+    return len({settlement.job_id for settlement in settlements}) == len(settlements)
+
+
 def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | LeaseLostError]:
     """Settle what is still held; answer the rest with what happened to it instead."""
-    if len({settlement.job_id for settlement in settlements}) < len(settlements):
+    if not are_of_different_jobs(settlements):
         # One job twice, under an old lease and a new one: each is judged by what the last one left.
         return [answer for each in settlements for answer in settle(step, [each])]
-    rows = step.execute(JOB_TERMS, ([each.job_id for each in settlements],))
-    known = {row[0]: Terms._make(row[1:]) for row in rows}
-    if any(terms.queue in step.rules or terms.failures_in_row for terms in known.values()):
+    found: dict[str, tuple[Terms, Held]] = {
+        row[0]: (Terms._make(row[1:6]), Held._make(row[6:]))
+        for row in step.first(*ahead(settlements))
+    }
+    if any(terms.queue in step.rules or terms.failures_in_row for terms, _ in found.values()):
         # Limits and breakers are about other jobs.
         step.must_be_alone()
-    # In the order of their numbers, as everybody locks them.
-    keys = sorted(
-        (known[each.job_id].seq, each.version) for each in settlements if each.job_id in known
-    )
-    ended = step.many(END_LEASES, keys)
-    leases = {} if ended is None else {row[0]: Held._make(row) for row in ended}
     if step.rules.key_limits:
-        parking.freed(step, list(leases))
+        parking.freed(step, [held.seq for _, held in found.values()])
     ends = Ends(step)
     answers: list[Settled | LeaseLostError] = []
     for settlement in settlements:
         job_id = settlement.job_id
-        terms = known.get(job_id)
-        held = None if terms is None else leases.get(terms.seq)
-        if terms is None or held is None:
+        if job_id not in found:
             answers.append(settle_stale(step, settlement))
             continue
+        terms, held = found[job_id]
         outcome = within_limits(settlement.outcome, job_id)
         if isinstance(outcome, Complete):
             step.succeeded.add(terms.lane)

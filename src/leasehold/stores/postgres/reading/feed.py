@@ -90,12 +90,17 @@ _READ: Final = f"""
     WHERE change.n > $1 AND coalesce(name, job.id) IS NOT NULL ORDER BY change.n LIMIT $2
 """  # noqa: S608  # our own names
 _BOUNDS: Final = """
-    SELECT (SELECT min(n) FROM change),
-           (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM change_n_seq),
+    SELECT (SELECT value::bigint FROM meta WHERE key = 'followed_from'),
+           coalesce((SELECT max(n) FROM change),
+                    (SELECT value::bigint FROM meta WHERE key = 'followed_from'), 0),
            (SELECT value FROM meta WHERE key = 'followed_at')
 """
 _FOLLOW: Final = """
     INSERT INTO meta VALUES ('followed_at', $1)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+_FOLLOW_FROM: Final = """
+    INSERT INTO meta SELECT 'followed_from', last_value::text FROM change_n_seq
     ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 _FORGET: Final = "DELETE FROM meta WHERE key = 'followed_at'"
@@ -105,6 +110,7 @@ _TRIM: Final = "DELETE FROM change WHERE n <= $1"
 _SKIP: Final = (
     "INSERT INTO change (kind, name) VALUES (0, '')",
     _EMPTY,
+    _FOLLOW_FROM,
 )
 
 
@@ -143,12 +149,12 @@ def end_if_unfollowed(step: Step) -> None:
 def changes(db: Connection, cursor: str | None, limit: int, *, was_kept: bool) -> Changes:
     """What changed after the cursor."""
     seen = check_cursor(limit, cursor)
-    oldest, latest, _ = _bounds(db)
+    since, latest, _ = _bounds(db)
     if seen is None:
         return Changes([], str(latest))
-    # What is too old has not been trimmed yet, but is as good as gone.
-    first = latest + 1 if oldest is None else max(oldest, latest - CHANGES_KEPT + 1)
-    if not was_kept or not first - 1 <= seen <= latest:
+    # What is too old has not been trimmed yet, but is as good as gone. (Some numbers are missing:
+    # of writes that were rolled back.)
+    if not was_kept or not max(since or 0, latest - CHANGES_KEPT) <= seen <= latest:
         return Changes([], str(latest), gap=True)
     rows: list[Any] = db.execute(_READ, (seen, limit)).fetchall()
     told = [
@@ -165,6 +171,6 @@ def changes(db: Connection, cursor: str | None, limit: int, *, was_kept: bool) -
 
 
 def _bounds(db: Connection) -> tuple[int | None, int, int | None]:
-    """The oldest number that is kept, the latest there was, and when somebody last looked."""
+    """Since which number changes are kept, the latest committed, and when somebody last looked."""
     row: Any = db.execute(_BOUNDS).fetchone()
     return row[0], row[1], None if row[2] is None else int(row[2])

@@ -7,12 +7,15 @@ given one list per column (`many`), so that it is one round trip however many th
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeAlias
 
 import psycopg
 from psycopg import RawCursor
+from psycopg.adapt import AdaptersMap
+from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper, StrBinaryDumper
@@ -59,6 +62,9 @@ class Connection:
 
     __slots__ = ("_pipeline", "raw")
 
+    undo = "ROLLBACK"
+    """The statement that undoes what was written on it."""
+
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         self.raw = raw
         self._pipeline: psycopg.Pipeline | None = None
@@ -90,6 +96,20 @@ class Connection:
         return cursor.rowcount
 
 
+class BorrowedConnection(Connection):
+    """The application's own, in its own transaction: whatever it is set to stays so."""
+
+    __slots__ = ()
+
+    undo = "ROLLBACK TO SAVEPOINT leasehold"
+
+    def execute(self, statement: str, values: Sequence[Any] | None = None) -> Cursor:
+        cursor = RawCursor(self.raw, row_factory=tuple_row)
+        _adapt(cursor.adapters)
+        found: Cursor = cursor.execute(statement.encode(), values, binary=True)
+        return found
+
+
 def columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Rows as one list per column."""
     return [list(column) for column in zip(*rows, strict=True)]
@@ -117,6 +137,13 @@ def open_connection(address: Address, *, application_name: str) -> psycopg.Conne
     return raw
 
 
+def application_settings(address: Address) -> dict[str, Any]:
+    """What connections for applications are opened with: they find their own tables first."""
+    given = settings(address, f"leasehold {address.schema} application")
+    own = [each for each in given["options"].split("-c ") if each and "search_path" not in each]
+    return given | {"options": " ".join(f"-c {each.strip()}" for each in own)}
+
+
 def open_pool(address: Address) -> Pool:
     """Connections for transactions, lent to one at a time; raises what psycopg does."""
     pool: Pool = ConnectionPool(
@@ -130,6 +157,7 @@ def open_pool(address: Address) -> Pool:
             **settings(address, f"leasehold {address.schema}"),
         },
         configure=configure,
+        check=check,
         open=False,
     )
     try:
@@ -138,6 +166,13 @@ def open_pool(address: Address) -> Pool:
         pool.close()
         raise
     return pool
+
+
+def check(raw: psycopg.Connection[Row]) -> None:
+    """Raise if a connection that was idle is dead; it is dropped then, and another one taken."""
+    # A server that is gone has closed its end: there is something to read where nothing should be.
+    if select.select([raw.fileno()], [], [], 0)[0]:
+        ConnectionPool.check_connection(raw)
 
 
 def settings(address: Address, application_name: str) -> dict[str, Any]:
@@ -162,7 +197,10 @@ def settings(address: Address, application_name: str) -> dict[str, Any]:
 def configure(raw: psycopg.Connection[Row]) -> None:
     """Let a new connection speak as the statements of the store expect."""
     raw.cursor_factory = RawCursor
-    adapters = raw.adapters
+    _adapt(raw.adapters)
+
+
+def _adapt(adapters: AdaptersMap) -> None:
     # The one that is registered last is preferred.
     adapters.register_dumper(int, _BigInt)
     adapters.register_dumper(str, StrBinaryDumper)

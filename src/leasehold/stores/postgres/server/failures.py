@@ -28,6 +28,20 @@ TRY_AGAIN: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 """Two writes got in each other's way, and this one was undone as a whole."""
 
 
+def is_lost(error: psycopg.OperationalError) -> bool:
+    """Whether the connection is gone, and with it what was not committed."""
+    # The server says why it ends a connection, or it ends without a word.
+    return error.sqlstate is None or isinstance(
+        error,
+        (
+            errors.AdminShutdown,
+            errors.CrashShutdown,
+            errors.IdleInTransactionSessionTimeout,
+            errors.ConnectionException,
+        ),
+    )
+
+
 def translate(error: Exception, address: Address) -> Exception:
     """The error that a caller of the store is told; one that is our own already stays as it is."""
     where = address.shown

@@ -24,7 +24,11 @@ from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
 from leasehold.stores.postgres.server.address import Address
-from leasehold.stores.postgres.server.connection import Connection, open_connection
+from leasehold.stores.postgres.server.connection import (
+    CONNECT_TIMEOUT_SECONDS,
+    Connection,
+    open_connection,
+)
 from leasehold.stores.postgres.writing.hints import Hints
 
 logger = logging.getLogger("leasehold.store")
@@ -58,6 +62,8 @@ class Session:
         self._connection: Connection | None = None
         self._speaker: threading.Thread | None = None
         self._ears: threading.Thread | None = None
+        self._listening = threading.Event()
+        """Set when it was tried for the first time."""
         self._closed = False
 
     # -- news --------------------------------------------------------------------------------
@@ -71,6 +77,8 @@ class Session:
             if self._ears is None:
                 self._ears = threading.Thread(target=self._hear, name="leasehold-ears", daemon=True)
                 self._ears.start()
+        # Whatever is committed from now on is heard, or told when the way is free again.
+        self._listening.wait(CONNECT_TIMEOUT_SECONDS)
 
         def end() -> None:
             with self._mutex:
@@ -120,7 +128,9 @@ class Session:
             try:
                 with open_connection(self._address, application_name="leasehold ears") as raw:
                     raw.execute(f"LISTEN {channel}".encode())
-                    self._tell((READY, ENDED, CANCEL))
+                    if self._listening.is_set():
+                        self._tell((READY, ENDED, CANCEL))
+                    self._listening.set()
                     for notice in raw.notifies():
                         if self._closed:
                             return
@@ -128,6 +138,7 @@ class Session:
                         if sender != self._name:
                             self._tell(news)
             except psycopg.Error as error:
+                self._listening.set()
                 if not self._closed:
                     logger.warning("news of other processes are not heard for now: %s", error)
                     self._pause()

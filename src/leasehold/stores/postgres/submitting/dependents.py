@@ -148,6 +148,7 @@ class Links:
                 for each in scheduled
             ],
         )
+        step.due_at(each.due for each in scheduled)
         for after, jobs in ((Status.PENDING, pending), (Status.SCHEDULED, scheduled)):
             step.many(
                 INSERT_EVENTS,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial as bind
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
@@ -17,8 +18,9 @@ from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.submitting.submit import submit as submit_in
 from leasehold.stores.postgres.writing import replies
+from leasehold.stores.postgres.writing.application import within
 from leasehold.stores.postgres.writing.database import Database
-from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.postgres.writing.step import TAKE_NUMBERS, Step
 
 Stored = Sequence[Submitted | LeaseholdError] | QueueFullError
 Write = Callable[[Callable[[Step], Stored]], Stored]
@@ -29,17 +31,43 @@ def submit(
     database: Database, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     """Submit them in a write of their own."""
-    # Keys and dependencies are about other jobs, and queues with rules have limits.
-    plain = not partial and not any(each.idempotency_key or each.depends_on for each in drafts)
+    plain = _is_plain(drafts, partial=partial)
     queues = {draft.queue for draft in drafts}
 
-    def side_by_side(step: Step) -> bool:
-        return not step.found.is_followed and step.rules.keys().isdisjoint(queues)
-
     def write(operation: Callable[[Step], Stored]) -> Stored:
-        return database.write(operation, side_by_side=side_by_side if plain else None)
+        expected = plain and not database.expects_rules(queues)
+        return database.write(
+            operation,
+            side_by_side=bind(_side_by_side, queues) if expected else None,
+            ahead=[(TAKE_NUMBERS, (len(drafts),))] if plain else (),
+        )
 
     return _submit(write, database.lanes, drafts, partial=partial)
+
+
+def _is_plain(drafts: Sequence[Draft], *, partial: bool) -> bool:
+    """Whether no other job is concerned; keys and dependencies are about others."""
+    return not partial and not any(each.idempotency_key or each.depends_on for each in drafts)
+
+
+def _side_by_side(queues: Collection[str], step: Step) -> bool:
+    """Whether none of these queues has limits, which are about other jobs too."""
+    return not step.found.is_followed and step.rules.keys().isdisjoint(queues)
+
+
+def submit_within(
+    database: Database, connection: object, drafts: Sequence[Draft], *, partial: bool
+) -> list[Submitted | LeaseholdError]:
+    """Submit them in the application's own transaction."""
+    queues = {draft.queue for draft in drafts}
+    plain = _is_plain(drafts, partial=partial)
+    may_share = bind(_side_by_side, queues) if plain else None
+
+    def write(operation: Callable[[Step], Stored]) -> Stored:
+        return within(database, connection, operation, may_share)[0]
+
+    # What is looked up in a transaction that may be rolled back is not remembered.
+    return _submit(write, Lanes(), drafts, partial=partial)
 
 
 def submit_once(

@@ -36,15 +36,18 @@ from leasehold.stores.postgres.submitting.gate import GateBook
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.writing.step import Step, row_of
 
-# Guard: an id that is taken, by whomever, leaves its row out; then nothing of the call is kept.
+# Guard: an id that is taken ends a write that goes side by side with others. It is done again,
+# alone: then the row is left out, and nothing of the call is kept.
 INSERT_JOBS: Final = f"""
-    WITH stored AS (INSERT INTO job SELECT * FROM {
+    INSERT INTO job SELECT * FROM {
     unnested(
         "bigint text bigint bigint bigint bigint bigint bigint float8 float8 bigint bigint float8 "
         "text text text text text bytea text"
     )
-} ON CONFLICT DO NOTHING RETURNING 1)
-    SELECT count(*) FROM stored
+}
+"""  # noqa: S608  # our own names
+INSERT_AND_COUNT: Final = f"""
+    WITH stored AS ({INSERT_JOBS} ON CONFLICT DO NOTHING RETURNING 1) SELECT count(*) FROM stored
 """  # noqa: S608  # our own names
 INSERT_WAITING: Final = f"""
     INSERT INTO waiting SELECT *, 0, 0, 1 FROM {unnested("bigint bigint bigint bigint")}
@@ -142,7 +145,7 @@ class Intake(GateBook):
         answers = insert(step, self._lanes, drafts, numbers, blocked)
         if answers is None:
             # Without this, the rows that went in before the clash would be taken for older jobs.
-            step.execute("ROLLBACK")
+            step.undo()
             raise submitting.first_taken(self, drafts) or id_is_taken(drafts[0].id)
         if keys:
             until = self.now + IDEMPOTENCY_MICROS
@@ -214,13 +217,14 @@ def insert(
         step.count(lane, in_band, count)
         step.count(lane, status.value, count)
         step.count(lane, "total_submitted", count)
-    stored = step.many(INSERT_JOBS, jobs)
+    stored = step.many(INSERT_AND_COUNT if step.alone else INSERT_JOBS, jobs)
     ready.enter_new(step, newcomers)
     if entries:
         ready.enter(step, entries)
     if waiting:
         step.many(INSERT_WAITING, waiting)
-    if stored is not None and row_of(stored)[0] < len(jobs):
+        step.due_at(due for _, _, due, _ in waiting if due is not None)
+    if step.alone and stored is not None and row_of(stored)[0] < len(jobs):
         return None
     # A delayed job wakes workers too: it may be due before anything they know of.
     step.hints.ready = True

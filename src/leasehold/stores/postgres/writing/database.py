@@ -21,10 +21,11 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import psycopg
+from psycopg.errors import UniqueViolation
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.core.model.span import MINUTE_MICROS
@@ -37,16 +38,24 @@ from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.schema.migrate import migrate
 from leasehold.stores.postgres.server import address as addresses
 from leasehold.stores.postgres.server.clock import SERVER_MICROS, StoreClock
-from leasehold.stores.postgres.server.connection import Connection, Pool, open_pool
-from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
+from leasehold.stores.postgres.server.connection import (
+    Connection,
+    Cursor,
+    Pool,
+    Row,
+    open_connection,
+    open_pool,
+)
+from leasehold.stores.postgres.server.failures import TRY_AGAIN, is_lost, translated
 from leasehold.stores.postgres.server.life import Deaths
 from leasehold.stores.postgres.server.session import Session
 from leasehold.stores.postgres.submitting import dependents
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.hints import Hints
+from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Found, Remembered
-from leasehold.stores.postgres.writing.step import NotAlone, Step
+from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
 
 T = TypeVar("T")
 
@@ -54,7 +63,9 @@ logger = logging.getLogger("leasehold.store")
 
 TURN_ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
 TURN_SHARED: Final = "SELECT pg_advisory_xact_lock_shared($1)"
-TURN_KEY: Final = "SELECT hashtextextended('leasehold turn ' || $1, 0)"
+TURN_KEY: Final = """
+    SELECT hashtextextended('leasehold turn ' || $1, 0), store_id FROM store_state
+"""
 RAISE_CLOCK: Final = "UPDATE store_state SET clock = $1 WHERE clock < $1"
 NOW: Final = f"SELECT clock, {SERVER_MICROS} FROM store_state"  # noqa: S608  # our own names
 TRIES_MAX: Final = 20
@@ -69,6 +80,7 @@ class Database:
 
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self.env = env
+        self.url = url
         self.address = addresses.parse(url)
         self.clock = StoreClock(env)
         self.lanes = Lanes()
@@ -83,6 +95,7 @@ class Database:
                 migrate(db, self.address, env)
                 row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
                 self._turn: int = row[0]
+                self.store_id: str = row[1]
         except BaseException:
             self.close()
             raise
@@ -121,31 +134,57 @@ class Database:
         *,
         go_on: bool = True,
         side_by_side: MaySideBySide | None = None,
+        ahead: Sequence[Statement] = (),
     ) -> T:
         """Carry out an operation in one transaction; what it wrote is durable when this returns.
 
-        `side_by_side` says, of the state that the write finds, whether it may share its turn.
+        `side_by_side` says, of the state that the write finds, whether it may share its turn. The
+        statements in `ahead` are sent before that state is known, and cost no round trip of their
+        own; the operation takes what they gave by `Step.first`.
         """
         self.check_open()
-        answer = self._run(operation, side_by_side)
+        answer = self._run(operation, side_by_side, ahead)
         if self._unresolved and go_on:
             self._resolve_the_rest()
         return answer
 
-    def _run(self, operation: Callable[[Step], T], side_by_side: MaySideBySide | None = None) -> T:
+    def _run(
+        self,
+        operation: Callable[[Step], T],
+        side_by_side: MaySideBySide | None = None,
+        ahead: Sequence[Statement] = (),
+    ) -> T:
         with translated(self.address):
             for tries_left in reversed(range(TRIES_MAX)):
+                outcome: Outcome[T] = Outcome()
                 try:
                     with self._connection() as db:
-                        return self._transaction(db, operation, side_by_side)
+                        self._transaction(db, operation, side_by_side, ahead, outcome)
                 except NotAlone:
                     side_by_side = None
+                    continue
+                except UniqueViolation:
+                    # Somebody else has just used the id of a job. Alone it can be said which.
+                    if side_by_side is None:
+                        raise
+                    side_by_side = None
+                    continue
                 except TRY_AGAIN as error:
-                    if not tries_left:
-                        raise StoreError(
-                            f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
-                            f"writes: {error}"
-                        ) from error
+                    if tries_left:
+                        continue
+                    raise StoreError(
+                        f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
+                        f"writes: {error}"
+                    ) from error
+                except psycopg.OperationalError as error:
+                    if not (outcome.has_begun and is_lost(error)):
+                        raise
+                    if not outcome.was_committed(self.address):
+                        if tries_left:
+                            continue
+                        raise
+                self.after_commit(outcome.hints)
+                return outcome.answer
         raise AssertionError("the last try returns or raises")
 
     def _transaction(
@@ -153,40 +192,62 @@ class Database:
         db: Connection,
         operation: Callable[[Step], T],
         side_by_side: MaySideBySide | None,
-    ) -> T:
-        alone = side_by_side is None
+        ahead: Sequence[Statement],
+        outcome: Outcome[T],
+    ) -> None:
+        outcome.has_begun = True
         try:
             with db.pipelined():
                 db.execute("BEGIN")
-                db.execute(TURN_ALONE if alone else TURN_SHARED, (self._turn,))
-                step = self._step(db, state.read(db), alone=alone)
-                if side_by_side is None:
-                    self._prepare(step)
-                elif not (self._is_of_open_minute(step) and side_by_side(step)):
-                    step.must_be_alone()
-                answer = operation(step)
-                dependents.resolve(step)
-                step.flush()
-                if step.moved or step.newly_shown:
-                    tell_who_may_go_on(step)
-                if alone:
-                    db.execute(RAISE_CLOCK, (step.now,))
-                db.execute("COMMIT")
+                answer, step = self.carry_out(db, operation, side_by_side, ahead)
+                outcome.transaction = step.found.transaction
+                outcome.send(db, answer, step.hints)
         except BaseException:
             with contextlib.suppress(psycopg.Error):
                 db.raw.rollback()
             raise
-        self._after_commit(step.hints)
-        return answer
+
+    def carry_out(
+        self,
+        db: Connection,
+        operation: Callable[[Step], T],
+        side_by_side: MaySideBySide | None,
+        ahead: Sequence[Statement] = (),
+    ) -> tuple[T, Step]:
+        """Carry out an operation inside a transaction, whoever commits it.
+
+        Raises NotAlone if it must be undone and done again alone, without `side_by_side`.
+        """
+        alone = side_by_side is None
+        db.execute(TURN_ALONE if alone else TURN_SHARED, (self._turn,))
+        looked = db.execute(state.READ)
+        sent = {statement: db.execute(statement, values) for statement, values in ahead}
+        step = self._step(db, looked, sent, alone=alone)
+        if side_by_side is None:
+            self._prepare(step)
+        elif not (self._is_of_open_minute(step) and side_by_side(step)):
+            step.must_be_alone()
+        answer = operation(step)
+        dependents.resolve(step)
+        step.flush()
+        if step.moved or step.newly_shown:
+            tell_who_may_go_on(step)
+        if alone:
+            db.execute(RAISE_CLOCK, (step.now,))
+        return answer, step
 
     def _is_of_open_minute(self, step: Step) -> bool:
         return step.found.open_minute >= step.now // MINUTE_MICROS
 
-    def _step(self, db: Connection, found: Found, *, alone: bool) -> Step:
+    def _step(
+        self, db: Connection, looked: Cursor, sent: dict[str, Cursor], *, alone: bool
+    ) -> Step:
+        row: Any = looked.fetchone()
+        found = Found(*row)
         known = self._remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)
         numbers = self._remembered.worker_numbers(now // MINUTE_MICROS)
-        return Step(db, self.env, now, found, known, numbers, alone=alone)
+        return Step(db, self.env, now, found, known, numbers, sent, alone=alone)
 
     def _prepare(self, step: Step) -> None:
         """Before anything is changed: fold in what was counted, and end a minute that is over."""
@@ -196,10 +257,15 @@ class Database:
         if minute > step.found.open_minute:
             end_minute(Spans(step.db), minute)
 
-    def _after_commit(self, hints: Hints) -> None:
+    def after_commit(self, hints: Hints) -> None:
+        """Wake whoever waits for what was committed."""
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             self.session.send(hints)
+
+    def expects_rules(self, queues: Iterable[str]) -> bool:
+        """Whether a write about these queues will probably have to be alone."""
+        return self._remembered.has_rules(queues)
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one write; others write in between."""
@@ -227,11 +293,15 @@ class Database:
         """Several statements, one moment."""
         self.check_open()
         with translated(self.address), self._connection() as db:
-            db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                yield db
-            finally:
-                db.raw.rollback()
+                with db.pipelined():
+                    db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    yield db
+                    db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(psycopg.Error):
+                    db.raw.rollback()
+                raise
 
     def now(self, db: Connection) -> int:
         """The store's time in microseconds, for who only looks."""
@@ -240,12 +310,30 @@ class Database:
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[Connection]:
+        pool, raw = self._take_connection()
         try:
-            with self._open_pool().connection() as raw:
-                yield Connection(raw)
-        except (PoolClosed, PoolTimeout):
-            self.check_open()
-            raise
+            yield Connection(raw)
+        finally:
+            pool.putconn(raw)
+
+    def _take_connection(self) -> tuple[Pool, psycopg.Connection[Row]]:
+        pool = self._open_pool()
+        try:
+            return pool, pool.getconn()
+        except PoolClosed:
+            pass  # The store is closed, or somebody has just put another pool in its place.
+        except PoolTimeout:
+            # Are all connections in use, or is the server gone? Then this raises.
+            open_connection(self.address, application_name="leasehold look-up").close()
+            if not pool.pop_stats().get("connections_errors"):
+                raise
+            # It was gone, and the pool tries again more and more rarely: a new one does at once.
+            with self._mutex:
+                if self._pool is pool:
+                    self._pool = None
+            pool.close()
+        pool = self._open_pool()
+        return pool, pool.getconn()
 
     def _open_pool(self) -> Pool:
         """The connections of this process, opened when first needed."""

@@ -7,7 +7,8 @@ read at a generation are still true while it is the same.
 from __future__ import annotations
 
 import threading
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules import settings
@@ -16,12 +17,15 @@ from leasehold.stores.postgres.server.clock import SERVER_MICROS
 from leasehold.stores.postgres.server.connection import Connection
 
 READ: Final = f"""
-    SELECT clock, {SERVER_MICROS}, epoch, queue_generation, settings_generation, open_minute,
+    SELECT pg_current_xact_id()::text, clock, {SERVER_MICROS}, epoch, queue_generation,
+           settings_generation, open_minute,
            EXISTS (SELECT 1 FROM blocker), EXISTS (SELECT 1 FROM resolving),
            EXISTS (SELECT 1 FROM inheriting),
            (SELECT min(crosses_at) FROM place WHERE crosses_at IS NOT NULL),
            EXISTS (SELECT 1 FROM rescoring), EXISTS (SELECT 1 FROM lane_delta),
            (SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL),
+           (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
+           EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
            EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at')
     FROM store_state
 """  # noqa: S608  # our own names
@@ -30,6 +34,8 @@ READ: Final = f"""
 class Found(NamedTuple):
     """What READ gives."""
 
+    transaction: str
+    """By which the server can be asked what became of this write."""
     clock: int
     server: int
     epoch: int
@@ -50,6 +56,10 @@ class Found(NamedTuple):
     """Whether writes that went side by side have counted what is not folded in yet."""
     next_tick: int | None
     """When the first schedule is to be looked at."""
+    next_due: int | None
+    """When the first waiting job becomes available."""
+    some_held: bool
+    """Whether circuit breakers may hold back a lane."""
     is_followed: bool
     """Whether the change feed is kept."""
 
@@ -77,6 +87,10 @@ class Remembered:
             self._workers = (minute, {})
         return self._workers[1]
 
+    def has_rules(self, queues: Iterable[str]) -> bool:
+        """Whether one of these queues had rules when this process last looked."""
+        return self._known is not None and any(queue in self._known.rules for queue in queues)
+
     def at(self, db: Connection, found: Found) -> Known:
         """Rules and settings at these generations, which must be committed."""
         known = self._known
@@ -86,9 +100,3 @@ class Remembered:
             with self._mutex:
                 self._known = known
         return known
-
-
-def read(db: Connection) -> Found:
-    """The state as it is now."""
-    row: Any = db.execute(READ).fetchone()
-    return Found(*row)

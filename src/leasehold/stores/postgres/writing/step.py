@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.postgres.schema.texts import storable
-from leasehold.stores.postgres.server.connection import Connection, unnested
+from leasehold.stores.postgres.server.connection import Connection, Cursor, unnested
 from leasehold.stores.postgres.writing.hints import Hints
 from leasehold.stores.postgres.writing.state import Found, Known
 
@@ -32,9 +32,12 @@ INSERT_EVENTS: Final = (
     + unnested("bigint bigint bigint bigint bigint bigint bigint text bigint text")
 )
 TAKE_NUMBERS: Final = "SELECT nextval('job_seq') FROM generate_series(1, $1)"
-TAKE_VERSIONS: Final = "SELECT nextval('lease_version') FROM generate_series(1, $1)"
 EPOCH_SHIFT: Final = 40
 """The place of the epoch in a lease version: beneath it there is room for 10^12 versions."""
+
+
+Statement = tuple[str, Sequence[Any]]
+"""A statement and its values."""
 
 
 class NotAlone(Exception):  # noqa: N818  # no error: it never leaves `writing.database`
@@ -56,10 +59,12 @@ class Step:
         found: Found,
         known: Known,
         worker_numbers: dict[tuple[str, int], int],
+        ahead: dict[str, Cursor],
         *,
         alone: bool,
     ) -> None:
         self.db = db
+        self._ahead = ahead
         self.execute = db.execute
         self.many = db.many
         self.random = env.random
@@ -83,6 +88,7 @@ class Step:
         self.somebody_waits = found.somebody_waits
         self.some_unresolved = found.some_unresolved
         self.next_crossing = found.next_crossing
+        self.next_due = found.next_due
         self.some_rescoring = found.some_rescoring
         self.dependents_left = DEPENDENTS_AT_ONCE
         """How many more dependents this write may deal with."""
@@ -109,6 +115,10 @@ class Step:
         """What was looked up of them in this write."""
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
+    def undo(self) -> None:
+        """Undo what this write has done; it may go on reading, and then raises."""
+        self.execute(self.db.undo)
+
     def must_be_alone(self) -> None:
         """Said before anything is done that others must not do meanwhile."""
         if not self.alone:
@@ -116,12 +126,24 @@ class Step:
 
     def take_numbers(self, jobs: int) -> list[int]:
         """So many job numbers that were never used, ascending."""
-        return [number for (number,) in self.execute(TAKE_NUMBERS, (jobs,))]
+        return [number for (number,) in self.first(TAKE_NUMBERS, (jobs,))]
 
-    def take_versions(self, leases: int) -> list[int]:
-        """So many lease versions above all that were ever granted."""
-        base = self.found.epoch << EPOCH_SHIFT
-        return [base + number for (number,) in self.execute(TAKE_VERSIONS, (leases,))]
+    def version_of(self, number: int) -> int:
+        """A lease version above all that were ever granted, from a new number of the sequence."""
+        return (self.found.epoch << EPOCH_SHIFT) + number
+
+    def first(self, statement: str, values: Sequence[Any]) -> Cursor:
+        """Execute a statement that this write may have sent ahead, with its look at the state."""
+        return self._ahead.pop(statement, None) or self.execute(statement, values)
+
+    def look_again(self) -> None:
+        """Said by who changes where jobs stand or lanes are held: what was sent ahead is stale."""
+        self._ahead.clear()
+
+    def due_at(self, moments: Iterable[int]) -> None:
+        """Jobs have begun to wait until these moments."""
+        known = () if self.next_due is None else (self.next_due,)
+        self.next_due = min((*known, *moments), default=None)
 
     def jobs_ended(self, job_ids: Sequence[str]) -> None:
         """Jobs have ended: their dependents are dealt with, and whoever waits for them is woken."""
@@ -184,6 +206,7 @@ class Step:
             failed = self.execute(FAILED_BEFORE, (list(self.succeeded),)).fetchall()
             if failed:
                 self.execute(CLOSE_BREAKERS, ([lane for lane, _ in failed],))
+                self.look_again()
                 held = any(held_until is not None for _, held_until in failed)
                 self.hints.ready = self.hints.ready or held
         self.succeeded.clear()

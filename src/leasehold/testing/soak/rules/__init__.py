@@ -5,6 +5,7 @@ jobs before and after a call, and say plainly what a clause means for them.
 """
 
 from leasehold.testing.soak.rules import (
+    admitting,
     cleaning,
     depending,
     figures,
@@ -29,6 +30,7 @@ __all__ = [
     "RULES",
     "BrokenRuleError",
     "Step",
+    "admitting",
     "cleaning",
     "depending",
     "figures",

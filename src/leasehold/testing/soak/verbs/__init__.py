@@ -1,6 +1,7 @@
 """What programs and people ask of a store: one function per verb, which draws a call."""
 
 from leasehold.testing.soak.verbs import (
+    admitting,
     cleaning,
     holding,
     ordering,
@@ -18,6 +19,7 @@ __all__ = [
     "VERBS",
     "Scene",
     "Verb",
+    "admitting",
     "cleaning",
     "holding",
     "ordering",

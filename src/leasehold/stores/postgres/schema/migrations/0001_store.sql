@@ -85,6 +85,9 @@ CREATE TABLE lane (
     UNIQUE (queue, task)
 ) WITH (fillfactor = 50);
 
+-- The few lanes that are held back: every write asks for the first.
+CREATE INDEX lane_by_hold ON lane (held_until) WHERE held_until IS NOT NULL;
+
 -- What writes that go side by side have counted: a row each, so that none waits for another's counter.
 -- A write that has the store to itself folds them into `lane` first. NULL is nothing.
 CREATE TABLE lane_delta (

@@ -1,0 +1,169 @@
+"""The transaction of one running job: the job's end and what its task wrote are one commit.
+
+While it is open the row of its lease is locked, and a sweep passes it over: nobody takes the job
+away. See `leasehold.core.contract.transactions.JobTransaction`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.joblog import LogLine, check_progress
+from leasehold.core.model.lease import Settled, Settlement
+from leasehold.errors import LeaseLostError, StoreUnavailableError, TransactionError
+from leasehold.stores.postgres.leasing import renew
+from leasehold.stores.postgres.leasing.settle import settle
+from leasehold.stores.postgres.leasing.state import refuse
+from leasehold.stores.postgres.server.connection import Row, application_settings
+from leasehold.stores.postgres.server.failures import translated
+from leasehold.stores.postgres.writing.application import ApplicationConnection, within
+from leasehold.stores.postgres.writing.database import Database
+from leasehold.stores.postgres.writing.outcome import Outcome
+from leasehold.stores.postgres.writing.step import Step
+
+T = TypeVar("T")
+
+HOLD: Final = """
+    SELECT 1 FROM {0}.job JOIN {0}.running USING (seq)
+    WHERE job.id = %s AND running.version = %s FOR UPDATE OF running
+"""
+
+ENDS: Final = frozenset(("COMMIT", "END", "ROLLBACK", "ABORT", "BEGIN", "START", "PREPARE"))
+"""How statements begin that begin or end a transaction."""
+
+
+class TaskCursor(psycopg.Cursor[Row]):
+    """Refuses what would end the transaction before its job ends."""
+
+    def execute(self, query: Any, *values: Any, **options: Any) -> TaskCursor:
+        connection = cast("TaskConnection", self.connection)
+        text = query.decode() if isinstance(query, bytes) else str(query)
+        if connection.is_spoiled or (text.split() or [""])[0].upper().rstrip(";") in ENDS:
+            connection.spoil()
+            raise TransactionError(
+                "the transaction of a task commits by itself, with the completion of its job: "
+                "leave out COMMIT, ROLLBACK and the like. It was rolled back"
+            )
+        return super().execute(query, *values, **options)
+
+
+class TaskConnection(ApplicationConnection):
+    """The connection that a task is given: it cannot be committed by itself."""
+
+    is_spoiled = False
+    may_end = False
+
+    def spoil(self) -> None:
+        """Roll back, and refuse everything from now on."""
+        self.is_spoiled = True
+        super().rollback()
+
+    def commit(self) -> None:
+        if not self.may_end:
+            self.execute("COMMIT")
+        super().commit()
+
+
+def open_transaction(database: Database, job_id: str, version: int) -> HeldTransaction:
+    """Begin the transaction of a running job, if it is still held."""
+    address = database.address
+    database.check_open()
+    with translated(address):
+        raw = TaskConnection.connect(
+            address.conninfo, cursor_factory=TaskCursor, **application_settings(address)
+        )
+        raw.store = address
+        held = HeldTransaction(database, raw, job_id, version)
+        try:
+            found = raw.execute(HOLD.format(address.schema).encode(), (job_id, version)).fetchone()
+        except BaseException:
+            held.roll_back()
+            raise
+    if found is None:
+        held.roll_back()
+        raise database.write(lambda step: refuse(step, job_id, version))
+    return held
+
+
+class HeldTransaction:
+    """One of them."""
+
+    def __init__(self, database: Database, raw: TaskConnection, job_id: str, version: int) -> None:
+        self._database = database
+        self._raw = raw
+        self._job_id = job_id
+        self._version = version
+        self._is_over = False
+
+    @property
+    def connection(self) -> Connection:
+        return cast("Connection", self._raw)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._is_over
+
+    def adopt(self) -> None:
+        """Any thread may go on with it."""
+
+    def report_progress(self, progress: bytes) -> None:
+        check_progress(self._job_id, progress)
+        self._fenced(
+            lambda step: renew.report_progress(step, self._job_id, self._version, progress)
+        )
+
+    def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
+        self._fenced(
+            lambda step: renew.append_log(step, self._job_id, self._version, lines, dropped)
+        )
+
+    def complete(self, settlement: Settlement) -> Settled:
+        if self._raw.info.transaction_status is not TransactionStatus.INTRANS:
+            raise TransactionError(
+                f"job {self._job_id} has no open transaction any more: a statement in it failed, "
+                "or it was ended inside the task. Nothing of it is kept"
+            )
+        answer, step = self._fenced(lambda step: settle(step, [settlement])[0])
+        assert isinstance(answer, Settled)
+        outcome: Outcome[Settled] = Outcome()
+        outcome.transaction, outcome.is_sent = step.found.transaction, True
+        with translated(self._database.address):
+            try:
+                self._raw.may_end = True
+                self._raw.commit()
+            except psycopg.OperationalError as error:
+                if not outcome.was_committed(self._database.address):
+                    raise StoreUnavailableError(
+                        f"the connection was lost before the transaction of job {self._job_id} was "
+                        "committed; nothing of it is kept"
+                    ) from error
+        self._close()
+        self._database.after_commit(step.hints)
+        return answer
+
+    def roll_back(self) -> None:
+        if not self._is_over:
+            self._close()
+
+    def _close(self) -> None:
+        self._is_over = True
+        with contextlib.suppress(psycopg.Error):
+            self._raw.close()
+
+    def _fenced(self, operation: Callable[[Step], T]) -> tuple[T, Step]:
+        answer, step = within(self._database, self._raw, operation, _always)
+        if isinstance(answer, LeaseLostError):
+            raise answer
+        return answer, step
+
+
+def _always(step: Step) -> bool:
+    """A holder writes only to the rows of its own lease, unless somebody waits for its end."""
+    found: Any = step.found
+    return not (found.somebody_waits or found.some_unresolved or found.is_followed)

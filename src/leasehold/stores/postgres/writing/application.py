@@ -1,0 +1,171 @@
+"""The store's verbs inside the application's own transactions, on its own psycopg connections.
+
+They are the same as elsewhere: each is an operation on a `Step`, and here the step is a part of a
+transaction that somebody else commits. It holds the store's turn until then: shared with others
+where the verb goes side by side with them, else alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar, cast
+
+import psycopg
+from psycopg.errors import UniqueViolation
+from psycopg.pq import TransactionStatus
+
+from leasehold.core.contract.transactions import Connection
+from leasehold.errors import TransactionError
+from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.connection import (
+    BorrowedConnection,
+    Row,
+    application_settings,
+)
+from leasehold.stores.postgres.server.failures import translated
+from leasehold.stores.postgres.writing.database import Database, MaySideBySide
+from leasehold.stores.postgres.writing.step import NotAlone, Step
+
+T = TypeVar("T")
+
+ENTER: Final = """
+    SELECT current_setting('search_path'), current_setting('lock_timeout'),
+           set_config('search_path', $1, true), set_config('lock_timeout', $2, true)
+"""
+LEAVE: Final = "SELECT set_config('search_path', $1, true), set_config('lock_timeout', $2, true)"
+IS_THERE: Final = "SELECT to_regclass($1) IS NOT NULL"
+STORE_ID: Final = "SELECT store_id FROM {}.store_state"
+# Heard when the application commits, also by its own process.
+NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, 'application r')"
+
+
+class ApplicationConnection(psycopg.Connection[Row]):
+    """A psycopg connection that can do what every store's `connect` promises."""
+
+    store: Address
+    """The store that has opened it."""
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.info.transaction_status is not TransactionStatus.IDLE
+
+    def executemany(self, statement: str, rows: Iterable[Any]) -> psycopg.Cursor[Row]:
+        cursor = self.cursor()
+        cursor.executemany(statement.encode(), list(rows))
+        return cursor
+
+
+def connect(database: Database) -> Connection:
+    """A connection of the application's own."""
+    database.check_open()
+    address = database.address
+    with translated(address):
+        raw = ApplicationConnection.connect(
+            address.conninfo, autocommit=True, **application_settings(address)
+        )
+    raw.store = address
+    return cast("Connection", raw)
+
+
+def unwrapped(connection: object) -> psycopg.Connection[Row]:
+    """The psycopg connection beneath a connection or a session of SQLAlchemy, or itself."""
+    found: Any = connection
+    if hasattr(found, "connection") and callable(found.connection):
+        found = found.connection()  # a session
+    if not isinstance(found, psycopg.Connection) and hasattr(found, "connection"):
+        found = found.connection.driver_connection
+    if isinstance(found, psycopg.Connection):
+        return found
+    kind = type(connection)
+    raise TransactionError(
+        f"a {kind.__module__}.{kind.__qualname__} cannot carry the transaction of a postgresql:// "
+        "store: give a psycopg connection, or SQLAlchemy's on psycopg (not an async one)"
+    )
+
+
+def owns(database: Database, connection: object) -> bool:
+    """Whether a connection leads to this very store."""
+    try:
+        raw = unwrapped(connection)
+    except TransactionError:
+        return False
+    if isinstance(raw, ApplicationConnection):
+        return raw.store == database.address
+    db = BorrowedConnection(raw)
+    schema = database.address.schema
+    with translated(database.address):
+        there: Any = db.execute(IS_THERE, (f"{schema}.store_state",)).fetchone()
+        if not there[0]:
+            return False
+        found: Any = db.execute(STORE_ID.format(schema)).fetchone()
+        return bool(found[0] == database.store_id)
+
+
+def within(
+    database: Database,
+    connection: object,
+    operation: Callable[[Step], T],
+    side_by_side: MaySideBySide | None,
+) -> tuple[T, Step]:
+    """Carry out one operation as a part of the open transaction, or undo it alone."""
+    database.check_open()
+    raw = unwrapped(connection)
+    _check_open_transaction(raw)
+    if not owns(database, raw):
+        raise TransactionError(
+            f"the connection leads to another store than {database.address.shown}, or may not read "
+            "there"
+        )
+    db = BorrowedConnection(raw)
+    with translated(database.address), _as_the_store(database, db):
+        while True:
+            try:
+                with _part(db):
+                    answer, step = database.carry_out(db, operation, side_by_side)
+                    if step.hints.ready:
+                        db.execute(NOTIFY, (database.address.schema,))
+                return answer, step
+            except (NotAlone, UniqueViolation):
+                if side_by_side is None:
+                    raise
+                side_by_side = None
+
+
+def _check_open_transaction(raw: psycopg.Connection[Row]) -> None:
+    status = raw.info.transaction_status
+    if status is TransactionStatus.INERROR:
+        raise TransactionError("the transaction has failed before: roll it back first")
+    if raw.closed or (raw.autocommit and status is not TransactionStatus.INTRANS):
+        raise TransactionError(
+            "the connection has no open transaction: submit inside `with "
+            "connection.transaction():`, or leave out connection="
+        )
+
+
+@contextmanager
+def _as_the_store(database: Database, db: BorrowedConnection) -> Iterator[None]:
+    """Let statements find the store's tables, and set back what was set."""
+    address = database.address
+    timeout = f"{round(address.lock_timeout_seconds * 1000)}ms"
+    before: Any = db.execute(ENTER, (address.schema, timeout)).fetchone()
+    try:
+        yield
+    finally:
+        if db.raw.info.transaction_status is TransactionStatus.INTRANS:
+            db.execute(LEAVE, before[:2])
+
+
+@contextmanager
+def _part(db: BorrowedConnection) -> Iterator[None]:
+    """Undo what is done inside if it raises."""
+    db.execute("SAVEPOINT leasehold")
+    try:
+        with db.pipelined():
+            yield
+    except BaseException:
+        if not db.raw.closed:
+            db.execute("ROLLBACK TO SAVEPOINT leasehold")
+            db.execute("RELEASE SAVEPOINT leasehold")
+        raise
+    db.execute("RELEASE SAVEPOINT leasehold")

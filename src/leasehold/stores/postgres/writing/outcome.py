@@ -1,0 +1,68 @@
+"""What became of a write whose connection was lost: looked up, never guessed.
+
+As long as its COMMIT was not sent, nothing of it is kept, and it is done again. Once it was sent,
+the server is asked by the number of the transaction, when it can be reached again: it knows of each
+whether it was committed, also after it has crashed.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, Generic, TypeVar
+
+import psycopg
+
+from leasehold.errors import StoreUnavailableError
+from leasehold.stores.postgres.server.address import Address
+from leasehold.stores.postgres.server.connection import Connection, open_connection
+from leasehold.stores.postgres.writing.hints import Hints
+
+T = TypeVar("T")
+
+LOOKS_MAX: Final = 8
+FIRST_PAUSE_SECONDS: Final = 0.05
+"""Before the second look; each further pause is twice as long: 6 seconds in all."""
+LOOK_UP: Final = "SELECT pg_xact_status($1::text::xid8)"
+
+
+class Outcome(Generic[T]):
+    """One try of a write: how far it got."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        """Whether there was a connection."""
+        self.transaction: str | None = None
+        self.is_sent = False
+        """Whether the server was told to commit."""
+        self.answer: T
+        self.hints = Hints()
+
+    def send(self, db: Connection, answer: T, hints: Hints) -> None:
+        """Let the server commit."""
+        self.answer, self.hints, self.is_sent = answer, hints, True
+        db.execute("COMMIT")
+
+    def was_committed(self, address: Address) -> bool:
+        """Whether a write whose connection was lost is kept; raises if the server cannot say."""
+        if not self.is_sent or self.transaction is None:
+            return False
+        pause, error = FIRST_PAUSE_SECONDS, None
+        for _ in range(LOOKS_MAX):
+            try:
+                status = _look_up(address, self.transaction)
+                if status != "in progress":
+                    return bool(status == "committed")
+            except psycopg.OperationalError as still:
+                error = still
+            threading.Event().wait(pause)
+            pause *= 2
+        raise StoreUnavailableError(
+            f"{address.shown}: the connection was lost while the server committed, and it cannot "
+            "be asked what became of that. Look whether it was done before you try again"
+        ) from error
+
+
+def _look_up(address: Address, transaction: str) -> str | None:
+    with open_connection(address, application_name="leasehold look-up") as raw:
+        row: Any = Connection(raw).execute(LOOK_UP, (transaction,)).fetchone()
+        return row[0]  # type: ignore[no-any-return]  # a word

@@ -1,0 +1,43 @@
+"""Tokens: who may call over a network."""
+
+from __future__ import annotations
+
+from leasehold.core.model.tokens import Role, TokenDraft
+from leasehold.testing.soak.calls import Call, call
+from leasehold.testing.soak.swarm import Feature
+from leasehold.testing.soak.verbs.base import Scene, verb
+from leasehold.testing.soak.verbs.ordering import ACTOR
+
+NAMES = ("ci", "shop", "till")
+
+
+@verb("create a token", 3, Feature.TOKENS)
+def create_token(scene: Scene) -> Call:
+    random = scene.random
+    roles: tuple[Role, ...] = random.choice((("producer",), ("consumer", "operator"), ()))
+    draft = TokenDraft(
+        name=random.choice(NAMES),
+        roles=roles,
+        queues=random.choice((None, scene.swarm.queues[:1])),
+        commands=scene.luck(0.2),
+        lifetime_seconds=random.choice((None, 20.0, 300.0)),
+    )
+    # No two tokens have one secret.
+    digest = scene.book.new_digest()
+    return call("create_token", draft=draft, digest=digest, actor=ACTOR)
+
+
+@verb("revoke a token", 2, Feature.TOKENS)
+def revoke_token(scene: Scene) -> Call:
+    return call("revoke_token", name=scene.random.choice(NAMES), actor=ACTOR)
+
+
+@verb("list tokens", 1, Feature.TOKENS)
+def tokens(scene: Scene) -> Call:  # noqa: ARG001 - every verb sees the scene.
+    return call("tokens")
+
+
+@verb("look for a token", 3, Feature.TOKENS)
+def find_token(scene: Scene) -> Call:
+    digests = scene.book.digests[-6:] or ["digest-0"]
+    return call("find_token", digest=scene.random.choice(digests))

@@ -1,0 +1,67 @@
+"""Log lines as JSON: one document each, and every line about a job names it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+
+from cli.conftest import Shell
+from cli.crews import crews
+
+__all__ = ["crews"]
+
+TASKS = """
+import logging
+from leasehold import TaskQueue
+
+queue = TaskQueue("leasehold.db", num_workers=0)
+
+@queue.task(name="greet", max_retries=0)
+def greet(who):
+    logging.getLogger("shop").warning("hello \\x1b[31m%s", who)
+    raise ValueError("no greeting")
+"""
+
+
+def test_a_worker_logs_json(crews: Shell) -> None:
+    (crews.folder / "tasks.py").write_text(TASKS)
+    crews.ok("enqueue", '{"id": "job-1", "task": "greet", "args": ["Ann"]}')
+    done = crews.ok("worker", "start", "-i", "tasks", "--until-empty", "--log-format", "json")
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    assert {"at", "level", "logger", "message", "job_id"} <= lines[0].keys()
+    by_logger = {line["logger"]: line for line in lines if line["job_id"] == "job-1"}
+    assert by_logger["shop"]["message"] == "hello \x1b[31mAnn"
+    assert "is dead" in by_logger["leasehold.worker"]["message"]
+    assert "attempt 1 starts" in by_logger["leasehold.worker.joblines"]["message"]
+    assert any(line["job_id"] is None for line in lines)
+
+
+def test_plain_lines_name_the_job_too(crews: Shell) -> None:
+    (crews.folder / "tasks.py").write_text(TASKS)
+    crews.ok("enqueue", '{"id": "job-1", "task": "greet", "args": ["Ann"]}')
+    done = crews.ok("worker", "start", "-i", "tasks", "--until-empty")
+    [line] = [line for line in done.err.splitlines() if "hello" in line]
+    assert line.endswith("WARNING  hello \\x1b[31mAnn (job job-1)")
+
+
+def test_a_server_logs_json(shell: Shell) -> None:
+    server = subprocess.Popen(
+        shell.command("serve", "--port", "0", "--insecure", "--log-format", "json"),
+        cwd=shell.folder,
+        env=shell.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    port = int(server.stdout.readline().partition("http://127.0.0.1:")[2].split()[0])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(b"this is no request\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400")
+    server.send_signal(signal.SIGTERM)
+    _, said = server.communicate(timeout=60)
+    [line] = [json.loads(line) for line in said.splitlines()]
+    assert (line["level"], line["job_id"]) == ("WARNING", None)
+    assert "Invalid HTTP request" in line["message"]

@@ -1,0 +1,97 @@
+"""Tables on terminals of 80 and 120 columns: one line per row, and what matters most is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cli.conftest import Shell
+from cli.seed import golden, kill, store_of
+from cli.terminal import Terminal
+from leasehold import Cron
+
+LETTER = "019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b"
+ERROR = "the mail server at mail.example.com does not answer"
+WORKER = "shop-web-03.example.com-camera"
+HEADINGS = {
+    80: (
+        "WORKER STATE PID QUEUES RUNNING LAST HEARTBEAT",
+        "NAME STATE TIMING TASK NEXT RUNS ERROR",
+    ),
+    120: (
+        "WORKER KIND STATE PID CREW QUEUES SLOTS RUNNING JOBS LAST HEARTBEAT",
+        "NAME STATE TIMING TASK QUEUE NEXT RUNS LAST FIRED ERROR",
+    ),
+}
+"""Of workers and of schedules."""
+DEAD_LETTERS = {
+    80: """
+ID                                     TASK             WHY
+────────────────────────────────────────────────────────────────────────────────
+019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b   shop.mail:sen…   Nack: the mail server a…
+""",
+    120: """
+ID                                     QUEUE           TASK              DEAD SINCE             WHY
+────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+019a8f3c-7d10-7e5f-9b5a-3f0c2d1e4a6b   outgoing-mail   shop.mail:send…   YYYY-MM-DD HH:MM:SSZ   Nack: the mail server a…
+""",  # noqa: E501
+}
+ATTEMPTS = {
+    80: "ATTEMPT WORKER SECONDS OUTCOME ERROR",
+    120: "ATTEMPT WORKER STARTED SECONDS OUTCOME ERROR",
+}
+
+
+@pytest.fixture
+def shop(shell: Shell) -> Iterator[Shell]:
+    """A store with a dead letter, a consumer and a schedule."""
+    with store_of(shell) as queue:
+        queue.submit("shop.mail:send_receipt", job_id=LETTER, queue="outgoing-mail")
+        kill(queue, "outgoing-mail", ERROR)
+        queue.lease(["default", "outgoing-mail"], worker=WORKER, wait=0)
+        queue.schedule("nightly-report", "shop.reports:nightly", Cron("0 3 * * 1-5"))
+        yield shell
+
+
+def screen(shell: Shell, *arguments: str, columns: int) -> list[str]:
+    """The lines that a person sees."""
+    with Terminal(
+        shell.command(*arguments),
+        cwd=shell.folder,
+        env=shell.environment,
+        columns=columns,
+        lines=40,
+    ) as terminal:
+        assert terminal.end() == 0
+        return golden(terminal.text).splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_dead_letters(shop: Shell, columns: int) -> None:
+    shown = screen(shop, "dlq", "list", columns=columns)
+    assert shown == golden(DEAD_LETTERS[columns]).splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_workers_and_schedules(shop: Shell, columns: int) -> None:
+    workers, schedules = HEADINGS[columns]
+    heading, _, *rows = screen(shop, "worker", "status", columns=columns)
+    assert " ".join(heading.split()) == workers
+    assert [row[:8] for row in rows] == ["consumer", "shop-web"]
+    heading, _, *rows = screen(shop, "schedule", "list", columns=columns)
+    assert " ".join(heading.split()) == schedules
+    # The next runs go on in lines of their own.
+    assert [row[:7] for row in rows if not row.startswith(" ")] == ["nightly"]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_attempts_of_a_dead_letter(shop: Shell, columns: int) -> None:
+    lines = screen(shop, "dlq", "show", LETTER, columns=columns)
+    [at] = [n for n, line in enumerate(lines) if line.startswith("ATTEMPT")]
+    assert " ".join(lines[at].split()) == ATTEMPTS[columns]
+    attempt = lines[at + 2].split()
+    assert "consumer" in attempt
+    assert "dead" in attempt
+    told = " ".join(line[lines[at].index("ERROR") :].strip() for line in lines[at + 2 : at + 5])
+    assert told.startswith(f"Nack: {ERROR}")

@@ -1,0 +1,65 @@
+"""Times for people: local and marked, and read as they are shown."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from cli.conftest import Done, Shell
+from cli.seed import kill, run_here, store_of
+from leasehold.cli.times import time_text
+
+MOMENT = datetime(2026, 11, 16, 3, 13, 10, tzinfo=UTC)
+
+
+@pytest.fixture(params=["America/New_York", "Asia/Kolkata", "UTC"])
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    return str(request.param)
+
+
+def test_a_moment_is_local_and_says_so(zone: str) -> None:
+    assert (
+        time_text(MOMENT)
+        == {
+            "America/New_York": "2026-11-15 22:13:10-05",
+            "Asia/Kolkata": "2026-11-16 08:43:10+05:30",
+            "UTC": "2026-11-16 03:13:10Z",
+        }[zone]
+    )
+
+
+def test_each_moment_has_the_offset_of_its_own_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    assert time_text(MOMENT.replace(month=7)) == "2026-07-15 23:13:10-04"
+
+
+def shown(done: Done) -> str:
+    [moment] = re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S+", done.out)[-1:]
+    return str(moment)
+
+
+@pytest.mark.usefixtures("zone")
+def test_a_time_copied_from_a_table_means_the_same_moment(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("work", job_id="letter")
+        kill(queue)
+    moment = shown(run_here(shell, "dlq", "list"))
+    assert datetime.fromisoformat(moment).tzinfo is not None
+    counted = run_here(shell, "list", "--created-before", moment, "--count")
+    later = run_here(shell, "list", "--created-from", moment, "--count")
+    assert int(counted.out) + int(later.out) == 1
+
+
+@pytest.mark.usefixtures("zone")
+def test_utc_on_request(shell: Shell) -> None:
+    with store_of(shell) as queue:
+        queue.submit("work", job_id="letter")
+        kill(queue)
+    assert shown(run_here(shell, "dlq", "list", "--utc")).endswith("Z")
+    assert shown(run_here(shell, "--utc", "dlq", "list")).endswith("Z")

@@ -1,0 +1,165 @@
+"""A PostgreSQL server that cuts connections, stops, and comes back."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from leasehold import StoreUnavailableError
+from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.status import Status
+from support.servers import Schemas, needs_psycopg, own_server
+
+needs_psycopg()
+
+import psycopg  # noqa: E402
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+from leasehold.stores.postgres.server import connection  # noqa: E402
+from leasehold.stores.postgres.writing import outcome  # noqa: E402
+
+pytestmark = pytest.mark.faults
+
+JOBS = 100
+CUT = """
+    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE application_name LIKE 'leasehold test%' AND xact_start IS NOT NULL
+"""
+
+
+@pytest.fixture
+def url(schemas: Schemas) -> Iterator[str]:
+    lent = schemas.lend()
+    yield lent
+    schemas.take_back(lent)
+
+
+class Cutter:
+    """Cuts a connection in the midst of a transaction, once for each time it is asked to."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._over = False
+        self._asked = threading.Event()
+        self.cuts = 0
+
+    def cut_one(self) -> None:
+        self._asked.set()
+
+    def run(self) -> None:
+        with psycopg.connect(self._url.partition("&schema")[0], autocommit=True) as db:
+            while self._asked.wait() and not self._over:
+                row = db.execute(CUT.encode()).fetchone()
+                assert row is not None
+                if row[0]:
+                    self.cuts += row[0]
+                    self._asked.clear()
+
+    def stop(self) -> None:
+        self._over = True
+        self._asked.set()
+
+
+@contextmanager
+def cutter(url: str) -> Iterator[Cutter]:
+    cutting = Cutter(url)
+    thread = threading.Thread(target=cutting.run)
+    thread.start()
+    try:
+        yield cutting
+    finally:
+        cutting.stop()
+        thread.join()
+
+
+def run_all(store: PostgresStore, cutting: Cutter | None = None) -> list[str]:
+    ran: list[str] = []
+    held: list[Settlement] = []
+    while True:
+        if cutting is not None:
+            cutting.cut_one()
+        answer = store.exchange(held, LeaseRequest(worker="w", limit=7))
+        held = [Settlement(each.job_id, each.version, Complete()) for each in answer.leases]
+        ran += [each.job_id for each in answer.leases]
+        if not held:
+            return ran
+
+
+def test_cut_connections_are_no_affair_of_the_caller(url: str) -> None:
+    """Each write is done once, whatever moment its connection was cut at."""
+    with closing(PostgresStore(url)) as store:
+        with cutter(url) as cutting:
+            for n in range(JOBS):
+                if n % 3 == 0:
+                    cutting.cut_one()
+                store.submit([Draft(id=f"job-{n}", task="work")])
+            ran = run_all(store, cutting)
+        assert cutting.cuts > JOBS / 10
+        assert sorted(ran) == sorted(f"job-{n}" for n in range(JOBS))
+        assert store.stats().counts[Status.COMPLETED] == JOBS
+        assert store.check() == []
+
+
+class Line(connection.Connection):
+    """One that is cut when it is told to commit: before the server has, or after."""
+
+    after = False
+
+    def execute(self, statement: str, values: object = None) -> connection.Cursor:
+        if statement != "COMMIT":
+            return super().execute(statement, values)  # type: ignore[arg-type]
+        if self.after:
+            super().execute(statement)
+            assert self._pipeline is not None
+            self._pipeline.sync()
+        type(self).cuts += 1
+        self.raw.pgconn.finish()
+        raise psycopg.OperationalError("cut by the test")
+
+    cuts = 0
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_connection_lost_at_commit_is_resolved_by_looking_up(
+    url: str, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    with closing(PostgresStore(url)) as store:
+        store.submit([Draft(id="first", task="work")])
+        send = outcome.Outcome.send
+        cuts = [0]
+
+        def cut(self: object, db: connection.Connection, answer: object, hints: object) -> None:
+            if cuts[0] == 0:
+                cuts[0] += 1
+                line = Line(db.raw)
+                line.after, line._pipeline = after, db._pipeline
+                db = line
+            send(self, db, answer, hints)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(outcome.Outcome, "send", cut)
+        (answer,) = store.submit([Draft(id="second", task="work")])
+        assert cuts == [1]
+        assert not isinstance(answer, Exception)
+        assert store.stats().submitted == 2
+        assert store.check() == []
+
+
+def test_a_server_that_stops_and_comes_back() -> None:
+    with own_server(durable=True) as server:
+        url = f"{server.url}&schema=jobs&pool_timeout_seconds=1"
+        with closing(PostgresStore(url)) as store:
+            store.submit([Draft(id="before", task="work")])
+            for how in (signal.SIGINT, signal.SIGQUIT):
+                server.stop(how)
+                with pytest.raises(StoreUnavailableError):
+                    store.submit([Draft(id="meanwhile", task="work")])
+                server.start()
+                store.submit([Draft(id=f"after-{how.name}", task="work")])
+            assert sorted(run_all(store)) == ["after-SIGINT", "after-SIGQUIT", "before"]
+            assert store.check() == []

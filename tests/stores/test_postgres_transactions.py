@@ -1,0 +1,105 @@
+"""An application's own psycopg connections: jobs and rows in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from leasehold import DuplicateJobError, TaskQueue, TransactionError, current_job
+from leasehold.core.model.job import Draft
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+
+import psycopg  # noqa: E402
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture
+def url(schemas: Schemas) -> Iterator[str]:
+    lent = schemas.lend()
+    yield lent
+    schemas.take_back(lent, "DROP TABLE IF EXISTS public.app_row")
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    with closing(PostgresStore(url)) as store:
+        yield store
+
+
+@pytest.fixture
+def own(url: str) -> Iterator[Any]:
+    """The application's, as applications open them."""
+    with psycopg.connect(url.partition("&schema")[0]) as own:
+        own.execute("CREATE TABLE app_row (n integer)")
+        own.commit()
+        yield own
+
+
+def draft(job_id: str = "job", **options: Any) -> Draft:
+    return Draft(id=job_id, task="work", **options)
+
+
+def test_a_job_is_there_when_its_transaction_commits(store: PostgresStore, own: Any) -> None:
+    own.execute("INSERT INTO app_row VALUES (1)")
+    store.submit_within(own, [draft()])
+    assert store.get("job") is None
+    own.commit()
+    assert store.get("job") is not None
+    assert store.check() == []
+
+
+def test_nothing_is_left_after_a_rollback(store: PostgresStore, own: Any) -> None:
+    own.execute("INSERT INTO app_row VALUES (1)")
+    store.submit_within(own, [draft(idempotency_key="key")])
+    own.rollback()
+    assert store.get("job") is None
+    assert own.execute("SELECT n FROM app_row").fetchall() == []
+    assert store.stats().submitted == 0
+
+
+def test_a_refusal_leaves_the_transaction_as_it_was(store: PostgresStore, own: Any) -> None:
+    store.submit([draft("taken")])
+    (before,) = own.execute("SHOW search_path").fetchall()
+    own.execute("INSERT INTO app_row VALUES (1)")
+    with pytest.raises(DuplicateJobError):
+        store.submit_within(own, [draft("new"), draft("taken")])
+    assert own.execute("SHOW search_path").fetchall() == [before]
+    own.commit()
+    assert own.execute("SELECT n FROM app_row").fetchall() == [(1,)]
+    assert store.get("new") is None
+
+
+def test_without_a_transaction_nothing_is_submitted(url: str, store: PostgresStore) -> None:
+    own: Any
+    with psycopg.connect(url.partition("&schema")[0], autocommit=True) as own:
+        with pytest.raises(TransactionError, match="no open transaction"):
+            store.submit_within(own, [draft()])
+        with own.transaction():
+            store.submit_within(own, [draft()])
+    assert store.get("job") is not None
+
+
+def test_a_task_and_its_completion_are_one_commit(url: str, own: Any) -> None:
+    with TaskQueue(url, num_workers=2) as queue:
+
+        @queue.task(name="credit", max_retries=2, retry=0)
+        def credit(amount: int) -> None:
+            ctx = current_job()
+            with ctx.transaction() as connection:
+                connection.execute("INSERT INTO app_row VALUES (%s)", (amount,))
+                if ctx.attempt == 1:
+                    raise RuntimeError("the first attempt fails")
+
+        with own.transaction():
+            job = queue.submit(credit, 7, connection=own)
+        job.result(timeout=PATIENCE_SECONDS)
+        assert own.execute("SELECT n FROM app_row").fetchall() == [(7,)]
+        assert queue.check() == []
