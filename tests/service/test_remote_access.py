@@ -18,7 +18,7 @@ from leasehold.core.model.queue_config import QueueConfig
 from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
-from leasehold.core.model.tokens import Role
+from leasehold.core.model.tokens import Role, TokenDraft, digest_of
 from leasehold.errors import (
     ForbiddenError,
     JobNotFoundError,
@@ -171,6 +171,21 @@ def test_command_jobs_need_a_token_for_them(service: Service, remote: Remote) ->
     with pytest.raises(ForbiddenError, match="command jobs"):
         remote("admin").submit([command])
     remote("producer", commands=True).submit([command])
+
+
+def test_nobody_hands_on_more_rights_than_they_have(service: Service, remote: Remote) -> None:
+    draft = TokenDraft(name="new", roles=("producer",), commands=True)
+    with pytest.raises(ForbiddenError, match="may not submit command jobs"):
+        remote("admin").create_token(draft, digest_of("x"), actor="me")
+    with pytest.raises(ForbiddenError, match="needs the role admin"):
+        remote("operator").create_token(draft, digest_of("x"), actor="me")
+    with serving(service.store, insecure=True) as opened:
+        anybody = connect(opened.url)
+        with pytest.raises(ForbiddenError, match="a token is made on the command line"):
+            anybody.create_token(draft, digest_of("x"), actor="me")
+        anybody.close()
+    made = remote("admin", commands=True).create_token(draft, digest_of("x"), actor="me")
+    assert made.name == "new"
 
 
 def test_a_worker_may_see_to_the_daily_clean_up_and_no_other(remote: Remote) -> None:

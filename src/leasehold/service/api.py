@@ -28,6 +28,7 @@ from leasehold.service.consumers import Consumers
 from leasehold.service.hints import HintLine
 from leasehold.service.lease_lines import LeaseLines
 from leasehold.service.lease_secret import LeaseSecrets
+from leasehold.service.measures import Measures
 from leasehold.service.operation import Operation, Request, operations_of
 from leasehold.service.operators import Operators
 from leasehold.service.producers import Producers
@@ -45,7 +46,7 @@ THREADS: Final = 32
 """Calls of the store at the same time: those that write share their syncs."""
 
 
-class Api(Producers, Consumers, Operators, QueueOperators, Admins):
+class Api(Producers, Consumers, Operators, Measures, QueueOperators, Admins):
     """Every operation, on one store."""
 
     def __init__(
@@ -157,7 +158,7 @@ def _nothing() -> None:
 
 OPERATIONS: Final = tuple(
     each
-    for part in (Producers, Consumers, Operators, QueueOperators, Admins)
+    for part in (Producers, Consumers, Operators, Measures, QueueOperators, Admins)
     for each in operations_of(part)
 )
 """Every operation, in the order of the table in the documentation."""

@@ -105,6 +105,7 @@ async def _serve(api: Api, by_method: dict[str, Operation], request: Request) ->
 
     def answer() -> bytes:
         known = caller or api.authenticate(secret)
+        known.check_role(operation.roles)  # before a look at what is asked
         with arriving(request.headers):
             return encode(api.call(operation, known, _asked(operation, request, body)))
 
@@ -119,6 +120,7 @@ async def _wait(
 
     def prepare() -> tuple[Caller, Any]:
         known = caller or api.authenticate(secret)
+        known.check_role(operation.roles)
         return known, _asked(operation, request, body)
 
     known, asked = await api.on_thread(prepare)

@@ -1,4 +1,4 @@
-"""What operators ask: searches, orders about many jobs, dead letters, workers, figures, upkeep."""
+"""What operators ask: searches, orders about many jobs, dead letters, workers, upkeep."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from leasehold.core.model.retention import PruneReport, Scope
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, narrowed
-from leasehold.core.rules.metrics import WINDOW_SECONDS
 from leasehold.documents.jobs import job_document, letter_document
-from leasehold.documents.metrics import metrics_document, point_document
 from leasehold.queue.orders import only
 from leasehold.service.answers import JobPage, LetterDocument
 from leasehold.service.base import Part
@@ -162,39 +160,6 @@ class Prune(Request):
     scope: Scope = Scope()
 
 
-class AskMetrics(Request):
-    """One queue, or the whole store, over a window of time."""
-
-    queue: Name | None = None
-    window_seconds: float = WINDOW_SECONDS
-
-
-class MetricsAnswer(Answer):
-    """The figures, flat, by their names."""
-
-    metrics: dict[str, Any]
-
-
-class AskSeries(Request):
-    """One queue, or the whole store, minute by minute."""
-
-    queue: Name | None = None
-    minutes: int = 60
-
-
-class AskDaily(Request):
-    """One queue, or the whole store, day by day."""
-
-    queue: Name | None = None
-    days: int = 30
-
-
-class SeriesAnswer(Answer):
-    """One point per minute or day, oldest first."""
-
-    points: list[dict[str, Any]]
-
-
 class Operators(Part):
     """Operations for whoever looks after jobs and the store."""
 
@@ -290,38 +255,8 @@ class Operators(Part):
         caller.check_unscoped()
         return self.store.prune(run=request.run, scope=request.scope, actor=caller.actor)
 
-    @operation("GET", "/metrics", "producer", "consumer", "operator")
-    def metrics(self, caller: Caller, request: AskMetrics) -> MetricsAnswer:
-        """How a queue, or the whole store, stands, and what happened in the window before."""
-        state = self._check_figures(caller, request.queue)
-        figures = self.store.metrics(request.queue, window_seconds=request.window_seconds)
-        return MetricsAnswer(metrics=metrics_document(figures, state))
-
-    @operation("GET", "/series", "producer", "consumer", "operator")
-    def series(self, caller: Caller, request: AskSeries) -> SeriesAnswer:
-        """What happened in a queue, or in the whole store, minute by minute."""
-        self._check_figures(caller, request.queue)
-        points = self.store.series(request.queue, minutes=request.minutes)
-        return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
-
-    @operation("GET", "/daily", "producer", "consumer", "operator")
-    def daily(self, caller: Caller, request: AskDaily) -> SeriesAnswer:
-        """What happened in a queue, or in the whole store, day by day."""
-        self._check_figures(caller, request.queue)
-        points = self.store.daily(request.queue, days=request.days)
-        return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
-
     # -- inside ----------------------------------------------------------------------------------
 
     def _search(self, where: JobFilter, limit: int, cursor: str | None) -> JobPage:
         page = self.store.search(where, limit=limit, cursor=cursor)
         return JobPage(jobs=[job_document(job) for job in page.jobs], next_cursor=page.next_cursor)
-
-    def _check_figures(self, caller: Caller, queue: str | None) -> str | None:
-        """The state of the queue whose figures are asked for, None for the whole store."""
-        if queue is None:
-            caller.check_unscoped()
-            return None
-        caller.check_queue(queue)
-        info = self.store.queue_info(queue)
-        return None if info is None else info.state.value

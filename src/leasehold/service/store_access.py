@@ -70,6 +70,8 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
             caller.check_role(("operator",))
     for draft in _drafts_in(arguments):
         caller.check_task(draft.task)
+    if verb == "create_token":
+        caller.check_hands_on(commands=arguments["draft"].commands)
     if caller.queues is not None:
         _narrow(store, caller, verb, arguments)
     return arguments

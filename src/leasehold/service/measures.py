@@ -1,0 +1,157 @@
+"""What is asked about figures: how queues stand, what happened, what fails, who did what."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from leasehold.core.model.failure import Failure
+from leasehold.core.model.records import WorkerTotals
+from leasehold.core.rules.metrics import WINDOW_SECONDS
+from leasehold.core.rules.timeline import ResolutionName, Timeline
+from leasehold.documents.metrics import metrics_document, point_document
+from leasehold.service.base import Part
+from leasehold.service.caller import Caller
+from leasehold.service.new_job import Moment, Name
+from leasehold.service.operation import Answer, Request, operation
+from leasehold.service.producers import PageSize
+
+
+class AskMetrics(Request):
+    """One queue, or the whole store, over a window of time."""
+
+    queue: Name | None = None
+    window_seconds: float = WINDOW_SECONDS
+
+
+class MetricsAnswer(Answer):
+    """The figures, flat, by their names."""
+
+    metrics: dict[str, Any]
+
+
+class AskSeries(Request):
+    """One queue, or the whole store, minute by minute."""
+
+    queue: Name | None = None
+    minutes: int = 60
+
+
+class AskDaily(Request):
+    """One queue, or the whole store, day by day."""
+
+    queue: Name | None = None
+    days: int = 30
+
+
+class AskTimeline(Request):
+    """Metrics by name, for each minute or day of a stretch of time."""
+
+    metric: Annotated[list[Name], Meta(min_length=1, max_length=100)]
+    since: Moment
+    until: Moment | None = None
+    """Exclusive; none for now."""
+    queue: Name | None = None
+    """None for the whole store, as below."""
+    resolution: ResolutionName = "minute"
+
+
+class TimelineAnswer(Answer):
+    """One value of each metric for every step; null where it was forgotten or there is none."""
+
+    timeline: Timeline
+
+
+class AskFailures(Request):
+    """What fails, the most frequent first."""
+
+    queue: Name | None = None
+    task: Name | None = None
+    limit: PageSize = 20
+
+
+class Failures(Answer):
+    """Attempts that failed, by the fingerprint of their error."""
+
+    failures: list[Failure]
+
+
+class AskWorkerTotals(Request):
+    """What each worker ever did."""
+
+    limit: PageSize = 100
+
+
+class WorkerTotalsAnswer(Answer):
+    """The workers, the one that leased most first, whether they still live or not."""
+
+    workers: list[WorkerTotals]
+
+
+class SeriesAnswer(Answer):
+    """One point per minute or day, oldest first."""
+
+    points: list[dict[str, Any]]
+
+
+class Measures(Part):
+    """Operations for whoever wants figures; none of them scans jobs."""
+
+    @operation("GET", "/metrics", "producer", "consumer", "operator")
+    def metrics(self, caller: Caller, request: AskMetrics) -> MetricsAnswer:
+        """How a queue, or the whole store, stands, and what happened in the window before."""
+        state = self._check_figures(caller, request.queue)
+        figures = self.store.metrics(request.queue, window_seconds=request.window_seconds)
+        return MetricsAnswer(metrics=metrics_document(figures, state))
+
+    @operation("GET", "/series", "producer", "consumer", "operator")
+    def series(self, caller: Caller, request: AskSeries) -> SeriesAnswer:
+        """What happened in a queue, or in the whole store, minute by minute."""
+        self._check_figures(caller, request.queue)
+        points = self.store.series(request.queue, minutes=request.minutes)
+        return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
+
+    @operation("GET", "/daily", "producer", "consumer", "operator")
+    def daily(self, caller: Caller, request: AskDaily) -> SeriesAnswer:
+        """What happened in a queue, or in the whole store, day by day."""
+        self._check_figures(caller, request.queue)
+        points = self.store.daily(request.queue, days=request.days)
+        return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
+
+    @operation("GET", "/timeline", "producer", "consumer", "operator")
+    def timeline(self, caller: Caller, request: AskTimeline) -> TimelineAnswer:
+        """Any metrics of a queue, or of the whole store, minute by minute or day by day."""
+        self._check_figures(caller, request.queue)
+        timeline = self.store.timeline(
+            request.metric,
+            request.queue,
+            since=request.since,
+            until=request.until,
+            resolution=request.resolution,
+        )
+        return TimelineAnswer(timeline=timeline)
+
+    @operation("GET", "/failures", "operator")
+    def failures(self, caller: Caller, request: AskFailures) -> Failures:
+        """What fails in a queue, or in the whole store, the most frequent first."""
+        self._check_figures(caller, request.queue)
+        found = self.store.failures(request.queue, task=request.task, limit=request.limit)
+        return Failures(failures=found)
+
+    @operation("GET", "/worker-totals", "operator")
+    def worker_totals(self, caller: Caller, request: AskWorkerTotals) -> WorkerTotalsAnswer:
+        """What each worker ever did."""
+        caller.check_unscoped()
+        return WorkerTotalsAnswer(workers=self.store.worker_totals(limit=request.limit))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _check_figures(self, caller: Caller, queue: str | None) -> str | None:
+        """The state of the queue whose figures are asked for, None for the whole store."""
+        if queue is None:
+            caller.check_unscoped()
+            return None
+        caller.check_queue(queue)
+        info = self.store.queue_info(queue)
+        return None if info is None else info.state.value
