@@ -18,6 +18,7 @@ from leasehold.core.model.retention import DAILY
 from leasehold.core.model.schedule import not_found
 from leasehold.core.model.tokens import Role
 from leasehold.service.caller import Caller
+from leasehold.service.scope import refusals
 
 _ROLES: Final[dict[tuple[Role, ...], str]] = {
     ("producer", "consumer", "operator"): """
@@ -130,9 +131,11 @@ def _check_jobs(store: Store, caller: Caller, arguments: Arguments, name: str) -
 
 
 def _check_drafts(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
-    for draft in _drafts_in(arguments):
+    drafts = _drafts_in(arguments)
+    for draft in drafts:
         caller.check_queue(draft.queue)
-        _check_jobs(store, caller, {"depends_on": draft.depends_on}, "depends_on")
+    for refusal in refusals(caller, drafts, store.get).values():
+        raise refusal
     if name == "draft":
         _check_schedule(store, caller, {"name": arguments["draft"].name}, "name")
 
@@ -149,8 +152,10 @@ def _check_schedule(store: Store, caller: Caller, arguments: Arguments, name: st
         raise not_found(arguments[name])
 
 
-def _secret_will_tell(_: Store, __: Caller, ___: Arguments, ____: str) -> None:
-    """A lease's secret proves more than a scope."""
+def _check_held(store: Store, caller: Caller, arguments: Arguments, name: str) -> None:
+    """A lease's secret does not widen a scope."""
+    held = {"job_ids": [each.job_id for each in arguments[name]]}
+    _check_jobs(store, caller, held, "job_ids")
 
 
 _SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
@@ -163,8 +168,8 @@ _SCOPED: Final[dict[str, Callable[[Store, Caller, Arguments, str], None]]] = {
     "request": _check_request,
     "info": _check_request,
     "name": _check_schedule,
-    "settlements": _secret_will_tell,
-    "renewals": _secret_will_tell,
+    "settlements": _check_held,
+    "renewals": _check_held,
 }
 """By the names of arguments, which mean the same in every verb but those of `_WHOLE_STORE`."""
 
