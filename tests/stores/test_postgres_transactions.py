@@ -7,6 +7,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import sqlalchemy
+from sqlalchemy import orm
 
 from leasehold import DuplicateJobError, TaskQueue, TransactionError, current_job
 from leasehold.core.model.job import Draft
@@ -103,3 +105,24 @@ def test_a_task_and_its_completion_are_one_commit(url: str, own: Any) -> None:
         job.result(timeout=PATIENCE_SECONDS)
         assert own.execute("SELECT n FROM app_row").fetchall() == [(7,)]
         assert queue.check() == []
+
+
+@pytest.mark.parametrize("kind", ["connection", "session"])
+def test_sqlalchemy_brings_its_connection(store: PostgresStore, url: str, kind: str) -> None:
+    place = url.partition("&schema")[0].replace("postgresql://", "postgresql+psycopg://", 1)
+    engine = sqlalchemy.create_engine(place)
+    try:
+        with engine.begin() as own:
+            own.exec_driver_sql("CREATE TABLE app_row (n integer)")
+        for job_id, is_kept in (("kept", True), ("dropped", False)):
+            lent: Any = engine.connect() if kind == "connection" else orm.Session(engine)
+            with lent:
+                lent.execute(sqlalchemy.text("INSERT INTO app_row VALUES (1)"))
+                store.submit_within(lent, [draft(job_id)])
+                assert store.get(job_id) is None
+                lent.commit() if is_kept else lent.rollback()
+            assert (store.get(job_id) is not None) is is_kept
+        with engine.connect() as own:
+            assert own.exec_driver_sql("SELECT count(*) FROM app_row").scalar() == 1
+    finally:
+        engine.dispose()
