@@ -355,7 +355,7 @@ def test_a_result_that_cannot_be_kept_rolls_back(busy: Scene, task: str) -> None
 @pytest.mark.parametrize("task", TASKS)
 def test_a_result_above_all_limits_rolls_back(tmp_path: Path, task: str) -> None:
     scene = Scene(tmp_path, num_workers=1)
-    scene.queue.blobs = Blobs(scene.store, bytes_max=len(BIG))
+    scene.queue._workers._blobs = Blobs(scene.store, bytes_max=len(BIG))
     scene.open()
     job = scene.queue.submit(task, BIG[:-1000])
     snapshot = scene.until_settled(job)

@@ -324,8 +324,10 @@ MUTANTS: dict[type[Sound], frozenset[str]] = {
     ReusesVersions: frozenset({"S3"}),
     GrantsOneLeaseTwice: frozenset({"S3", "S4"}),
     CompletesTwice: frozenset({"S2", "S5"}),
-    RunsTheCancelled: frozenset({"S13"}),
-    SpendsNoAttempt: frozenset({"S6"}),
+    # A job that is not really cancelled cannot be replayed either.
+    RunsTheCancelled: frozenset({"S13", "S2"}),
+    # Attempts count in the order.
+    SpendsNoAttempt: frozenset({"S6", "S9"}),
     RetriesAtOnce: frozenset({"S7"}),
     ForgetsHistory: frozenset({"S11"}),
     ForgetsAttempts: frozenset({"S6"}),

@@ -60,16 +60,25 @@ def _judge_leases(model: Model, request: LeaseRequest, leases: Sequence[Lease]) 
         key=lambda job: _order(job, model.now),
     )
     waiting = list(leases)
+    # A late job is found out, and cancelled, by the lease that meets it: those of its key which it
+    # kept parked until then may have to wait for the next lease.
+    behind_late: set[tuple[str, str | None]] = set()
     for job in candidates:
         if len(leases) == request.limit and not waiting:
             break
+        key = (job.draft.queue, job.draft.limit_key)
+        is_next = bool(waiting) and waiting[0].job_id == job.id
         begun = len(leases) - len(waiting)
         if _is_held_back(model, job, request, begun, waiting[0] if waiting else None):
             model.seen["held back by a start rate"] += 1
-        elif waiting and waiting[0].job_id == job.id:
+        elif is_next:
             _judge_grant(model, job, waiting.pop(0), request)
         elif job.may_be_late(model.now):
             model.reveal_late(job)
+            if model.is_paced(job) and job.draft.limit_key is not None:
+                behind_late.add(key)
+        elif key in behind_late:
+            model.seen["behind a late job of its key"] += 1
         elif waiting:
             raise _wrong_lease(model, waiting[0], job)
         else:
