@@ -21,7 +21,7 @@ from leasehold.observe.exposition import CONTENT_TYPE
 from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
-from leasehold.service.consumers import ExchangeAnswer, Leases
+from leasehold.service.consumer_messages import ExchangeAnswer, Leases
 from leasehold.service.http_answers import (
     encode,
     failure,
