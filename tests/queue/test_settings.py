@@ -51,7 +51,7 @@ def test_the_list_tells_everything_about_each(still: TaskQueue) -> None:
     assert (lease.text, lease.default_text, lease.source) == ("90s", "5m", "stored")
     assert lease.allowed.startswith("a duration from 1s to 1d")
     assert "sign of life" in lease.help
-    assert "leased" in lease.acts
+    assert "at lease" in lease.acts
     assert all(info.source == "default" for info in infos.values() if info is not lease)
 
 

@@ -52,7 +52,8 @@ class Guard:
 
         # Routes are found by the path as it was sent, in which a %2F is a part of a name: job `a/b`
         # is not part `b` of job `a`.
-        await self._app({**scope, "path": scope["raw_path"].decode()}, receive, send_guarded)
+        scope["path"] = scope["raw_path"].decode()
+        await self._app(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> tuple[str, str] | None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
