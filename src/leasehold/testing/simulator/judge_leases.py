@@ -96,14 +96,13 @@ def _is_held_back(
     if not model.is_paced(job):
         return False
     earliest = model.next_start(job)
-    too_soon = earliest is not None and model.now < earliest - ROUNDING
     is_ahead = request.free_slots is not None and begun >= request.free_slots
-    if not too_soon and not is_ahead:
-        return False
-    if lease is not None and lease.job_id == job.id:
+    if lease is None or lease.job_id != job.id:
+        return is_ahead or (earliest is not None and model.now < earliest + ROUNDING)
+    if is_ahead or (earliest is not None and model.now < earliest - ROUNDING):
         why = "it was leased ahead" if is_ahead else f"it may begin at {earliest}"
         raise broken("S12", job.id, f"leased at {model.now} although {why}")
-    return True
+    return False
 
 
 def _order(job: ModelJob, now: datetime) -> tuple[float, datetime, int]:
