@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
+from leasehold.version import __version__
 from leasehold.worker.safelog import safe_logger
 
 if TYPE_CHECKING:
@@ -29,12 +30,9 @@ def say_hello(
     allow_commands: bool,
 ) -> None:
     """Say what this worker serves."""
-    # The package itself stands above this layer, so its number is asked of the installation.
-    from importlib.metadata import version
-
     logger.info(
         "leasehold %s: worker %s serves queue(s) %s of store %s with %d slot(s)",
-        version("leasehold"),
+        __version__,
         worker,
         ", ".join(queues),
         store,
