@@ -25,7 +25,7 @@ from leasehold.testing.soak.rules.leasing import (
 def starts_keep_their_distance(step: Step) -> int:
     """Of a queue, and (STA-2) of a key. Each lease is one (STA-3)."""
     met = 0
-    if step.method == "delete_queue":
+    if step.method == "delete_queue" and not step.refused:
         gone = step.call.get("queue")
         step.book.starts = {name: at for name, at in step.book.starts.items() if name[0] != gone}
     for lease in leases_of(step):
