@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 
 
-class OwnThread:
+class OwnThread(ABC):
     """What heartbeat, sweep and pruner share: a thread that is started, waits, and is told to stop.
 
     Whoever derives from it says in `_run` what the thread does until `_stopping`, and lets it wait
@@ -44,5 +45,6 @@ class OwnThread:
         """Whether its thread is at work."""
         return self._thread is not None and self._thread.is_alive()
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """What the thread does."""
