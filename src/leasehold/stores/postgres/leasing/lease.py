@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
@@ -36,7 +37,6 @@ from leasehold.stores.postgres.leasing.queue_limits import next_starts, open_que
 from leasehold.stores.postgres.leasing.ready import Entry
 from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
-from leasehold.stores.postgres.schema.codes import STATUS_CODE
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 

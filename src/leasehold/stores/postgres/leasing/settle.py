@@ -10,6 +10,11 @@ from typing import Final, NamedTuple
 
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
+from leasehold.core.model.stored import (
+    UNREADABLE,
+    problem_of,
+    retry_of,
+)
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
 from leasehold.env import from_micros
@@ -17,7 +22,6 @@ from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import breakers, parking
 from leasehold.stores.postgres.leasing.ends import HELD, Ends, Held
 from leasehold.stores.postgres.leasing.state import settle_stale
-from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of, retry_of
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 

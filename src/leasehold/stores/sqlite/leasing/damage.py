@@ -19,7 +19,9 @@ from typing import Any, Final, NamedTuple
 import apsw
 
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE
+from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import decision as decisions
 from leasehold.core.rules.decision import Decision
@@ -32,7 +34,7 @@ from leasehold.stores.sqlite.rules.settings import unreadable_settings
 from leasehold.stores.sqlite.rules.tokens import unreadable_tokens
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF, whole
+from leasehold.stores.sqlite.schema.rows import whole
 from leasehold.stores.sqlite.schema.schedule_row import unreadable_schedules
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step

@@ -13,10 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
 from leasehold.env import from_micros
@@ -37,7 +39,6 @@ from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_CODE
 from leasehold.stores.sqlite.writing.step import Step
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an

@@ -20,10 +20,11 @@ import msgspec
 
 from leasehold.core.model.budget import RESTED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import parking
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, WHOLE_MAX
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 

@@ -13,6 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
+from leasehold.core.model.stored import (
+    UNREADABLE,
+    problem_of,
+    retry_of,
+)
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
 from leasehold.core.rules.replies import (
@@ -30,7 +35,6 @@ from leasehold.stores.sqlite.leasing.registry import note_consumer
 from leasehold.stores.sqlite.leasing.state import settle_stale
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import fire_due, shelf
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, problem_of, retry_of
 from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database

@@ -22,6 +22,7 @@ from leasehold.core.model.search import (
     counted_up_to,
     lightened,
 )
+from leasehold.core.model.stored import UNREADABLE
 from leasehold.stores.sqlite.leasing.order import Lane, for_counting, in_order
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
@@ -34,7 +35,6 @@ from leasehold.stores.sqlite.schema.job_row import (
     job_of,
     job_without,
 )
-from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.submitting.gate import stats
 
 _PENDING: Final = f"""

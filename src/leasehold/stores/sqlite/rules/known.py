@@ -11,14 +11,13 @@ import msgspec
 
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
+from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
 from leasehold.stores.sqlite.schema.rows import (
-    UNREADABLE,
     Kind,
     Lenient,
     guarded,
-    problem_of,
     value_of,
 )
 

@@ -19,6 +19,7 @@ from leasehold.core.model.queue_config import QueueInfo, QueueRule, QueueState
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.queue_orders import Buried
 from leasehold.core.rules.starting import key_starts, next_start_at
@@ -30,7 +31,6 @@ from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
