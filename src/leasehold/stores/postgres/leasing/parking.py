@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from leasehold.core.model.budget import RESTED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
 from leasehold.core.rules import parking
+from leasehold.core.rules.serving import BEYOND_ALL_TIERS
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.postgres.leasing.order import NEXT_TIER
 from leasehold.stores.postgres.server.connection import unnested
@@ -106,9 +107,6 @@ RESTED: Final = f"""
 NOTHING: Final = KeyLimits(0, None)
 """Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
 
-_NO_TIER: Final = 1 << 62
-"""Beyond all tiers."""
-
 
 class Account(NamedTuple):
     """A key in one lane."""
@@ -180,7 +178,7 @@ class Shelf:
 
     def parked_tiers(self, account: Account) -> Iterator[int]:
         tier = -1
-        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, _NO_TIER)):
+        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, BEYOND_ALL_TIERS)):
             tier = rows[0][0]
             yield tier
 

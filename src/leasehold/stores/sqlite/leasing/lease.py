@@ -21,17 +21,16 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
+from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, parking, queue_limits, ready
 from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
 from leasehold.stores.sqlite.leasing.order import (
+    FOR_LEASING,
+    FOR_LEASING_IN_GROUP,
     Candidate,
-    Lane,
-    Row,
-    for_leasing,
-    for_leasing_in_group,
-    in_order,
+    Lanes,
 )
 from leasehold.stores.sqlite.leasing.parking import Account, wake_rested
 from leasehold.stores.sqlite.leasing.queue_limits import next_starts, open_queues
@@ -220,14 +219,15 @@ class _Look:
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:
-            return in_order(step.db, looked_into, step.now, for_leasing())
+            return in_order(Lanes(step.db, FOR_LEASING), looked_into, step.now)
         # What is parked behind jobs of other groups is the best of its own.
         for account in parking.parked_in_group(step, parent_id) if step.rules.key_limits else ():
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):
                 may_run = partial(self._may_run, account, home)
                 looked_into.append(Lane(account.parked_lane, self._scoring_of(home), may_run))
-        return in_order(step.db, looked_into, step.now, for_leasing_in_group(), (parent_id,))
+        group = Lanes(step.db, FOR_LEASING_IN_GROUP, (parent_id,))
+        return in_order(group, looked_into, step.now)
 
     def _may_run(self, account: Account, home: OpenLane) -> bool:
         return home.is_open and self.walk.free_of_key(account.queue, account.key) > 0

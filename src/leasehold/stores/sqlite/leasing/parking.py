@@ -22,6 +22,7 @@ from leasehold.core.model.budget import RESTED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import parking
+from leasehold.core.rules.serving import BEYOND_ALL_TIERS
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
@@ -104,9 +105,6 @@ REST_NO_MORE: Final = "DELETE FROM resting WHERE queue = ? AND key = ?"
 NOTHING: Final = KeyLimits(0, None)
 """Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
 
-_NO_TIER: Final = 1 << 62
-"""Beyond all tiers."""
-
 
 class Account(NamedTuple):
     """A key in one lane."""
@@ -186,7 +184,7 @@ class Shelf:
 
     def parked_tiers(self, account: Account) -> Iterator[int]:
         tier = -1
-        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, _NO_TIER)):
+        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, BEYOND_ALL_TIERS)):
             tier = rows[0][0]
             yield tier
 
