@@ -20,11 +20,11 @@ from leasehold.core.model.codes import (
 )
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import resolving
+from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.postgres.keeping.erase import erase
 from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.lease import FORGET_WAITING
-from leasehold.stores.postgres.leasing.ready import Entry
 from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting import inheritance

@@ -25,11 +25,11 @@ from leasehold.core.rules.intake import (
     NewKey,
     NewLinks,
 )
+from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.postgres.leasing import ready
-from leasehold.stores.postgres.leasing.ready import Entry
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.submitting import linking
 from leasehold.stores.postgres.submitting.gate import GateBook

@@ -14,9 +14,9 @@ from leasehold.core.model.outcome import Complete
 from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Status
 from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.placing import Entry
 from leasehold.env import to_micros
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.state import INSERT_FINISHED
 from leasehold.stores.sqlite.writing.step import Step
 

@@ -17,10 +17,12 @@ from leasehold.core.model.stored import (
     problem_of,
     retry_of,
 )
+from leasehold.core.rules import key_accounts
 from leasehold.core.rules.leasing import OpenLane
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import parking, queue_limits, ready
+from leasehold.stores.sqlite.leasing import queue_limits, ready
 from leasehold.stores.sqlite.leasing.order import Candidate
+from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -137,5 +139,5 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
             for job, lease in granted
             if job.limit_key is not None
         )
-        parking.granted(step, keys)
+        key_accounts.granted(Shelf(step), keys)
         step.newly_shown.difference_update(placed)

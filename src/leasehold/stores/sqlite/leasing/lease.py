@@ -19,8 +19,11 @@ from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
+from leasehold.core.rules import key_accounts
+from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
+from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, parking, queue_limits, ready
@@ -32,9 +35,8 @@ from leasehold.stores.sqlite.leasing.order import (
     Candidate,
     Lanes,
 )
-from leasehold.stores.sqlite.leasing.parking import Account, wake_rested
+from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.queue_limits import next_starts, open_queues
-from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.job_row import problem_with
@@ -108,7 +110,8 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
     rebalance(step)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
-    more_rested = wake_rested(step, request.queues) if step.rules else False
+    ruled = [queue for queue in request.queues if queue in step.rules]
+    more_rested = key_accounts.wake_rested(Shelf(step), ruled)
     while True:
         look = _Look(step, request, len(granted), left)
         if not look.lanes and not more_rested:
@@ -194,15 +197,13 @@ class _Look:
                 queue_limits.keep_breaker(step, number, lane.probe.probed(step.now))
         grant(step, granted)
         # Only now: to take these out or aside may move others, and those were read where they were.
-        parking.turn_away(
-            step,
+        key_accounts.turn_away(
+            Shelf(step),
             [
                 (
                     self.lanes[job.lane].queue.name,
                     job.limit_key,
-                    job.lane,
-                    job.tier,
-                    (job.turn, job.seq),
+                    (job.lane, job.tier, job.turn, job.seq),
                 )
                 for job in self.turned_away
                 if job.stands_in == job.lane and job.limit_key is not None

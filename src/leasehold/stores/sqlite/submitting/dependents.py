@@ -22,11 +22,11 @@ from leasehold.core.model.codes import (
 )
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import resolving
+from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.lease import FORGET_WAITING
-from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.rows import ENDED_STATUS
 from leasehold.stores.sqlite.submitting import inheritance

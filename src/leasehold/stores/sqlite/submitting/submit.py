@@ -26,11 +26,11 @@ from leasehold.core.rules.intake import (
     NewKey,
     NewLinks,
 )
+from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.submitting import linking
 from leasehold.stores.sqlite.submitting.gate import GateBook, Lanes
 from leasehold.stores.sqlite.writing.step import Grouped, Step
