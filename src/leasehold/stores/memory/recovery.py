@@ -27,9 +27,8 @@ def expired(state: State) -> list[str]:
     Workers on this store live in its own process: none can be proved dead while it is there to ask.
     """
     lost = [record for record in state.running.values() if record.expires_at <= state.now]
-    return [
-        record.id for record in sorted(lost, key=lambda record: (record.expires_at, record.seq))
-    ]
+    lost.sort(key=lambda record: (record.expires_at, record.seq))
+    return [record.id for record in lost]
 
 
 def cancel_late_jobs(state: State) -> None:
