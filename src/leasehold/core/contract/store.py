@@ -250,6 +250,8 @@ class Store(
         - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
         - REC-4  Several sweeps at once are safe: each job is taken back once.
         - REC-5  No attempt is added or taken back.
+        - REC-8  Those whose lease ended first are taken back first; of those that ended together,
+                 those submitted first.
         """
 
     def recover_one(

@@ -21,13 +21,14 @@ from leasehold.stores.memory.state import State
 
 
 def expired(state: State) -> list[str]:
-    """The jobs whose lease expired, in the order of submission. Few run at a time, so all are
+    """The jobs whose lease expired, those that ended first first. Few run at a time, so all are
     looked at.
 
     Workers on this store live in its own process: none can be proved dead while it is there to ask.
     """
     lost = [record for record in state.running.values() if record.expires_at <= state.now]
-    return [record.id for record in sorted(lost, key=lambda record: record.seq)]
+    lost.sort(key=lambda record: (record.expires_at, record.seq))
+    return [record.id for record in lost]
 
 
 def cancel_late_jobs(state: State) -> None:

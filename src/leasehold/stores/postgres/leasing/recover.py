@@ -28,7 +28,7 @@ from leasehold.stores.postgres.writing.step import Step
 
 # `running` is small, so a reader simply reads it all.
 LOST: Final = (
-    "SELECT seq FROM running WHERE expires_at <= $1 OR worker = ANY($2) ORDER BY expires_at"
+    "SELECT seq FROM running WHERE expires_at <= $1 OR worker = ANY($2) ORDER BY expires_at, seq"
 )
 _HELD_JOB: Final = """
     SELECT seq, id, lane, running.version, worker, expires_at, heartbeat_at, running.attempts,
@@ -37,7 +37,7 @@ _HELD_JOB: Final = """
 """
 # A job in whose transaction its task is just now is not lost: it is passed over.
 STILL_LOST: Final = f"""
-    {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at FOR UPDATE OF running SKIP LOCKED
+    {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at, seq FOR UPDATE OF running SKIP LOCKED
 """
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
