@@ -22,11 +22,7 @@ from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.failures import ErrorType, StandingFailure, note
 from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import (
-    Kind,
-    Lenient,
-    whole,
-)
+from leasehold.stores.sqlite.schema.rows import Kind, Lenient, whole
 
 FAILURE_COLUMNS: Final = {
     "fingerprint": Kind.TEXT,

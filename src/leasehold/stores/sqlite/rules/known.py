@@ -11,12 +11,7 @@ from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
 from leasehold.core.model.stored import UNREADABLE, moment, problem_of
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
-from leasehold.stores.sqlite.schema.rows import (
-    Kind,
-    Lenient,
-    guarded,
-    value_of,
-)
+from leasehold.stores.sqlite.schema.rows import Kind, Lenient, guarded, value_of
 
 LOAD: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},

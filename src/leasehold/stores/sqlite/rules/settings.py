@@ -20,11 +20,7 @@ from leasehold.core.rules.settings_in_force import (
     setting_to_unset,
 )
 from leasehold.errors import InvalidSettingError
-from leasehold.stores.sqlite.schema.rows import (
-    Kind,
-    guarded,
-    value_of,
-)
+from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.step import Step

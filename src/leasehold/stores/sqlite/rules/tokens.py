@@ -16,11 +16,7 @@ from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.model.tokens import Token
 from leasehold.env import from_micros
 from leasehold.errors import StoreCorruptError
-from leasehold.stores.sqlite.schema.rows import (
-    Kind,
-    guarded,
-    value_of,
-)
+from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database
