@@ -18,10 +18,11 @@ from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.ends import Held
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import lease, people
-from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Held
+from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends
 from leasehold.stores.postgres.leasing.parking import Shelf
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
