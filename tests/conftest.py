@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -34,3 +35,15 @@ def schemas() -> Iterator[Schemas]:
         lent = Schemas(url, f"test_{os.getpid()}")
         yield lent
         lent.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says what was left out and why, a line per reason: failures are the last words of a run."""
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ").partition(": ")[0]
+        for report in terminalreporter.stats.get("skipped", [])
+    )
+    if reasons:
+        terminalreporter.section("left out")
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count:5}  {reason}")
