@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +22,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and so their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Stores sync each write, and thousands are opened here: in memory that costs nothing. TMPDIR names
+# another place, if a disk is to be tried.
+IN_MEMORY = "/dev/shm"
+ROOM_NEEDED = 4 << 30
+if "TMPDIR" not in os.environ and os.path.isdir(IN_MEMORY):
+    if shutil.disk_usage(IN_MEMORY).free > ROOM_NEEDED:
+        os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
 
 # No timing assertions, here neither: a machine that is busy fails no property.
 hypothesis.settings.register_profile("leasehold", deadline=None)
