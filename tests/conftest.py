@@ -27,9 +27,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # another place, if a disk is to be tried.
 IN_MEMORY = "/dev/shm"
 ROOM_NEEDED = 4 << 30
-if "TMPDIR" not in os.environ and os.path.isdir(IN_MEMORY):
-    if shutil.disk_usage(IN_MEMORY).free > ROOM_NEEDED:
-        os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
+ROOM = shutil.disk_usage(IN_MEMORY).free if os.path.isdir(IN_MEMORY) else 0
+if "TMPDIR" not in os.environ and ROOM >= ROOM_NEEDED:
+    os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
 
 # No timing assertions, here neither: a machine that is busy fails no property.
 hypothesis.settings.register_profile("leasehold", deadline=None)
