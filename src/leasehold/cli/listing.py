@@ -15,12 +15,12 @@ from leasehold.cli.filters import filter_options
 from leasehold.cli.options import DAY, DURATION
 from leasehold.cli.output import Column, Document, emit, emit_one
 from leasehold.cli.session import Session
-from leasehold.cli.spans import age_of
 from leasehold.core.model.search import HeavyField, JobFilter
 from leasehold.core.model.status import Status
 from leasehold.documents.archive import archived_document
 from leasehold.documents.jobs import job_document
 from leasehold.documents.records import document_of
+from leasehold.documents.spans import age_of
 from leasehold.worker.task import COMMAND_TASK
 from leasehold.worker.unrunnable import UNRUNNABLE
 
