@@ -20,6 +20,7 @@ from leasehold.stores.postgres.keeping import archive, cleanup
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.codes import STATUS_CODE
 from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED
 from leasehold.stores.postgres.submitting.lanes import STATS, stats_of
 
 WALKED_AT_ONCE: Final = 20_000
@@ -27,12 +28,6 @@ WALKED_AT_ONCE: Final = 20_000
 MOMENT_MAX: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999, the last that Python knows."""
 WALKED_PER_CALL: Final = 10 * WALKED_AT_ONCE
-
-# Holds for a job in `finished` that an unfinished one depends on: it is spared.
-STILL_NEEDED: Final = """
-    EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
-            AND NOT EXISTS (SELECT 1 FROM finished AS ended WHERE ended.seq = link.seq))
-"""
 
 # Every walk answers with where it goes on (a moment, a job number), with the end of the job, which
 # is NULL for one that is not wanted, and with its queue where queues differ.
