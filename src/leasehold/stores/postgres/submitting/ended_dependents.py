@@ -43,7 +43,7 @@ LOOK_AGAIN: Final = """
 HOW_MANY: Final = f"""
     SELECT count(*) FROM (
         SELECT 1 FROM dependency AS link
-        WHERE link.needs = ANY($1) AND link.seq > {_UP_TO.format("link.needs")} LIMIT $2) AS some
+        WHERE link.needs = ANY($1) AND link.seq > {_UP_TO.format("link.needs")} LIMIT $2) AS beyond
 """  # noqa: S608  # our own names
 NUMBERS: Final = "SELECT seq FROM job WHERE id = ANY($1)"
 
