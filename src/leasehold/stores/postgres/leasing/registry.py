@@ -10,6 +10,7 @@ from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.life import SessionLife
+from leasehold.stores.postgres.server.session import NO_LIFE
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
@@ -32,10 +33,6 @@ NOTE_CONSUMER: Final = """
         queues = excluded.queues, slots = excluded.slots, heartbeat_at = excluded.heartbeat_at
     WHERE worker.is_consumer
 """
-
-
-NO_LIFE: Final = 0
-"""Of whom no session of this database speaks: no death is proved."""
 
 
 def register(database: Database, info: WorkerInfo) -> SessionLife:

@@ -129,4 +129,5 @@ def describe(db: Connection, address: Address) -> Mapping[str, Any]:
         "schema_version": schema_version,
         "size_bytes": size,
         "epoch": epoch,
+        "is_pooled": db.raw.is_pooled,
     }

@@ -52,10 +52,11 @@ def migrations() -> list[tuple[int, str]]:
 def migrate(db: Connection, address: Address, env: Env) -> None:
     """Make the schema or bring it up to date; refuses what is not ours, or newer than we are."""
     newest = migrations()[-1][0]
-    if version(db, address) == newest:
-        db.execute(NEXT_EPOCH)
-        return
-    with db.raw.transaction():
+    with db.transaction():
+        if version(db, address) == newest:
+            db.execute(NEXT_EPOCH)
+            return
+    with db.transaction():
         db.execute(LOCK, (address.schema,))
         found = version(db, address)
         if found > newest:
