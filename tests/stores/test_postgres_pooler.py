@@ -41,6 +41,7 @@ WHO = WorkerInfo(
 def server(schemas: Schemas) -> str:
     """The URL of the database itself."""
     lent = schemas.lend()
+    PostgresStore(lent).close()
     schemas.take_back(lent)
     return lent.partition("&schema")[0]
 
