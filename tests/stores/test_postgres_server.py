@@ -153,7 +153,9 @@ def test_schemas_are_stores_of_their_own(schemas: Schemas, store: PostgresStore)
 def test_a_killed_process_is_proved_dead(url: str) -> None:
     clock = ManualClock()
     with closing(PostgresStore(url)) as real:
-        real.submit(drafts(1))
+        real.submit(drafts(2))
+        # Whoever leases under its name, from another process, is not the victim.
+        [kept] = real.exchange(request=LeaseRequest(worker="victim", lease_seconds=3600)).leases
         ran = subprocess.run([sys.executable, "-c", VICTIM, url], check=False)
         assert ran.returncode == -9
         database = real._database
@@ -163,6 +165,7 @@ def test_a_killed_process_is_proved_dead(url: str) -> None:
         clock.advance(DEAD_SECONDS)
         report = real.recover()
         assert (report.recovered, report.workers_proved_dead) == (1, ("victim",))
+        assert [held.job_id for held in real.stuck(0)] == [kept.job_id]
         assert real.workers() == []
 
 

@@ -128,11 +128,11 @@ async def _wait(
     hung_up = asyncio.ensure_future(_hung_up(request))
     try:
         await asyncio.wait((task, hung_up), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
+        if task.done() and not hung_up.done():
             return respond(await task, operation.status)
         task.cancel()
         with suppress(asyncio.CancelledError, CodedError):
-            # What was granted in the very moment goes back.
+            # What was granted to somebody who is gone goes back.
             answer = await task
             if isinstance(answer, Leases | ExchangeAnswer):
                 await api.hand_back(answer.leases)

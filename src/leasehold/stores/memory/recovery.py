@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.core.model.budget import PROMOTED_AT_ONCE
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.fence import is_held
 from leasehold.core.rules.recovery import HeldJob, report_of, sweep
@@ -60,6 +61,7 @@ def _held(record: Record) -> HeldJob:
     return HeldJob(
         version=record.lease_version,
         worker=record.worker or "",
+        life=NO_LIFE,
         expires_at=record.expires_at,
         heartbeat_at=record.heartbeat_at,
         attempts=record.attempts,

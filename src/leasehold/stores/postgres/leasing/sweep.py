@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.lease import SweepReport
+from leasehold.core.model.lives import Life
 from leasehold.stores.postgres.leasing import lease, recover
 from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.leasing.recover import Suspects
@@ -38,7 +39,7 @@ def sweep(database: Database) -> SweepReport:
 
 
 def _recover_some(
-    database: Database, dead: set[str], jobs: Sequence[int], step: Step
+    database: Database, dead: set[Life], jobs: Sequence[int], step: Step
 ) -> SweepReport:
     # Deaths are looked for inside the write, and count only if they were known before.
     return recover.recover(step, jobs, dead & database.deaths.find(step.db))
