@@ -11,7 +11,6 @@ from leasehold.core.model.lives import NO_LIFE, Life
 from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.life import SessionLife
-from leasehold.stores.postgres.server.session import NO_LIFE
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 

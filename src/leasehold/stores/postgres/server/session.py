@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import psycopg
 
+from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
@@ -44,8 +45,6 @@ LOOK_SECONDS: Final = 0.5
 RECONNECT_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.5
 """How often listeners are told to look where there are no news: behind a pooler."""
-NO_LIFE: Final = 0
-"""Of whom no session of this database speaks: no death is proved."""
 CLOSE_WAIT_SECONDS: Final = 5.0
 
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, $2)"

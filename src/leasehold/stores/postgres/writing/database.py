@@ -95,6 +95,7 @@ class Database:
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
         self._remembered = Remembered()
+        self._version_base = 0
         self._unresolved = False
         self._closed = False
         self._begin()
@@ -235,7 +236,9 @@ class Database:
         step = self._step(db, looked, sent, alone=alone)
         if side_by_side is None:
             self._prepare(step)
-        elif not (self._is_of_open_minute(step) and side_by_side(step)):
+        elif step.found.server_was_started or not (
+            self._is_of_open_minute(step) and side_by_side(step)
+        ):
             step.must_be_alone()
         answer = operation(step)
         dependents.resolve(step)
@@ -254,13 +257,25 @@ class Database:
     ) -> Step:
         row: Any = looked.fetchone()
         found = Found(*row)
+        if found.server_was_started or found.version_base != self._version_base:
+            # What this process remembers may be what the server has lost.
+            self.lanes.forget()
+            self._remembered = Remembered()
+            self._version_base = found.version_base
         known = self._remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)
         numbers = self._remembered.worker_numbers(now // MINUTE_MICROS)
         return Step(db, self.env, now, found, known, numbers, sent, alone=alone)
 
     def _prepare(self, step: Step) -> None:
-        """Before anything is changed: fold in what was counted, and end a minute that is over."""
+        """Before anything is changed: fold in what was counted, and end a minute that is over.
+
+        The first write after a start of the server raises the versions of leases above all that
+        were ever granted, also those that the server has lost.
+        """
+        if step.found.server_was_started:
+            row: Any = step.execute(state.RAISE_VERSIONS).fetchone()
+            step.found = step.found._replace(version_base=row[0], server_was_started=False)
         if step.found.has_deltas:
             deltas.fold(step.db)
         minute = step.now // MINUTE_MICROS

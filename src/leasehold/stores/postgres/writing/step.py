@@ -32,9 +32,6 @@ INSERT_EVENTS: Final = (
     + unnested("bigint bigint bigint bigint bigint bigint bigint text bigint text")
 )
 TAKE_NUMBERS: Final = "SELECT nextval('job_seq') FROM generate_series(1, $1)"
-EPOCH_SHIFT: Final = 40
-"""The place of the epoch in a lease version: beneath it there is room for 10^12 versions."""
-
 
 Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
@@ -130,7 +127,7 @@ class Step:
 
     def version_of(self, number: int) -> int:
         """A lease version above all that were ever granted, from a new number of the sequence."""
-        return (self.found.epoch << EPOCH_SHIFT) + number
+        return self.found.version_base + number
 
     def first(self, statement: str, values: Sequence[Any]) -> Cursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
