@@ -10,9 +10,10 @@ import threading
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules import settings
-from leasehold.stores.postgres.rules.known import RuleBook, load
+from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.clock import SERVER_MICROS
 from leasehold.stores.postgres.server.connection import Connection
 

@@ -8,15 +8,15 @@ from functools import cache
 from typing import Any, Final
 
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.measuring import Measured
 from leasehold.env import Env
-from leasehold.stores.postgres.reading.measuring import Measured
 from leasehold.stores.postgres.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
-from leasehold.stores.postgres.schema.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, Cursor, unnested
 from leasehold.stores.postgres.writing.hints import Hints
@@ -30,6 +30,10 @@ NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_ge
 INSERT_EVENTS: Final = (
     "INSERT INTO event SELECT * FROM "  # noqa: S608  # our own names
     + unnested("bigint bigint bigint bigint bigint bigint bigint text bigint text")
+)
+# Rows are only added, and summed up by who reads: no write waits for another's.
+ADD_MEASURED: Final = (
+    f"INSERT INTO measured SELECT * FROM {unnested('bigint bigint bigint bigint bigint')}"  # noqa: S608  # our own names
 )
 TAKE_NUMBERS: Final = "SELECT nextval('job_seq') FROM generate_series(1, $1)"
 
@@ -195,7 +199,7 @@ class Step:
             note_failures(self.db, self.failed, self.now)
             self.failed.clear()
         self.write_counters()
-        self.measured.write(self.db)
+        self.many(ADD_MEASURED, self.measured.take())
 
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very write."""
