@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import BaseRoute
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.connect import connect
@@ -81,7 +82,12 @@ class Service:
 
 @contextmanager
 def serving(
-    store: Store, *, insecure: bool = False, hosts: tuple[str, ...] = (), port: int = 0
+    store: Store,
+    *,
+    insecure: bool = False,
+    hosts: tuple[str, ...] = (),
+    port: int = 0,
+    beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
 ) -> Iterator[Service]:
     """Serve a store until the block ends."""
     listener = bind("127.0.0.1", port)
@@ -91,7 +97,9 @@ def serving(
     def run() -> None:
         async def main() -> None:
             api = Api(store, blobs=Blobs(store), insecure=insecure)
-            server, sockets = make_server(api, listener, hosts=hosts, on_started=started.set)
+            server, sockets = make_server(
+                api, listener, hosts=hosts, beside=beside, on_started=started.set
+            )
             made.extend((api, server))
             await server.serve(sockets)
             api.close()

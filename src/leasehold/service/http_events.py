@@ -7,7 +7,7 @@ back with `Last-Event-ID` misses nothing, or is told by `gap` to look at everyth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final
 
@@ -19,6 +19,7 @@ from starlette.routing import Route
 from leasehold.core.model.changes import Changes
 from leasehold.errors import UnauthenticatedError
 from leasehold.service.api import Api
+from leasehold.service.caller import Caller
 from leasehold.service.http_answers import plain_problem
 from leasehold.service.http_request import bearer_of
 
@@ -31,34 +32,36 @@ FOLLOWERS_MAX: Final = 100
 
 def event_routes(api: Api, root: str) -> list[Route]:
     """The stream of events."""
-    followers: set[object] = set()
 
     async def events(request: Request) -> Response:
         secret = bearer_of(request)
-        cursor = request.headers.get("last-event-id")
-
-        def begin() -> Changes:
-            caller = api.authenticate(secret)
-            caller.check_role(("operator",))
-            caller.check_unscoped()
-            return api.guarded(lambda: api.store.changes(cursor))
-
-        first = await api.on_thread(begin)
-        if len(followers) >= FOLLOWERS_MAX:
-            detail = f"at most {FOLLOWERS_MAX} may follow at once"
-            return plain_problem(429, "too_many_followers", detail, {"Retry-After": "10"})
-        return StreamingResponse(
-            _stream(api, secret, first, followers), media_type="text/event-stream"
-        )
+        return await follow(api, lambda: api.authenticate(secret), request)
 
     return [Route(f"{root}/events", events)]
 
 
+async def follow(api: Api, authenticate: Callable[[], Caller], request: Request) -> Response:
+    """The stream, for as long as `authenticate` lets in whoever asks; it is asked at each look."""
+    cursor = request.headers.get("last-event-id")
+
+    def begin() -> Changes:
+        caller = authenticate()
+        caller.check_role(("operator",))
+        caller.check_unscoped()
+        return api.guarded(lambda: api.store.changes(cursor))
+
+    first = await api.on_thread(begin)
+    if len(api.followers) >= FOLLOWERS_MAX:
+        detail = f"at most {FOLLOWERS_MAX} may follow at once"
+        return plain_problem(429, "too_many_followers", detail, {"Retry-After": "10"})
+    return StreamingResponse(_stream(api, authenticate, first), media_type="text/event-stream")
+
+
 async def _stream(
-    api: Api, secret: str | None, first: Changes, followers: set[object]
+    api: Api, authenticate: Callable[[], Caller], first: Changes
 ) -> AsyncIterator[bytes]:
     follower = object()
-    followers.add(follower)
+    api.followers.add(follower)
     try:
         yield _event("gap" if first.gap else "changes", first)
         cursor, quiet_seconds = first.cursor, 0.0
@@ -68,7 +71,7 @@ async def _stream(
                     await api.stopping.wait()
             except TimeoutError:
                 quiet_seconds += LOOK_SECONDS
-            news = await api.on_thread(partial(_look, api, secret, cursor))
+            news = await api.on_thread(partial(_look, api, authenticate, cursor))
             if news is None:
                 return
             if news.changes or news.gap:
@@ -78,13 +81,13 @@ async def _stream(
                 quiet_seconds = 0.0
                 yield b": nothing new\n\n"
     finally:
-        followers.discard(follower)
+        api.followers.discard(follower)
 
 
-def _look(api: Api, secret: str | None, cursor: str) -> Changes | None:
+def _look(api: Api, authenticate: Callable[[], Caller], cursor: str) -> Changes | None:
     """What is new; None once the token is not good any more."""
     try:
-        api.authenticate(secret)
+        authenticate()
     except UnauthenticatedError:
         return None
     return api.guarded(lambda: api.store.changes(cursor))

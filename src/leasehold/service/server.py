@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
+from starlette.routing import BaseRoute
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from leasehold.blobs.blobs import Blobs
@@ -115,12 +116,13 @@ def make_server(
     listener: socket.socket,
     *,
     hosts: tuple[str, ...] = (),
+    beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
     tls: dict[str, Any] | None = None,
     on_started: Callable[[], None] = lambda: None,
 ) -> tuple[Server, list[socket.socket]]:
     """A server on a socket that is bound already; `tls` are uvicorn's ssl options."""
     config = uvicorn.Config(
-        http_app(api, hosts=hosts),
+        http_app(api, hosts=hosts, beside=beside(api)),
         http=BoundedProtocol,
         ws="none",
         lifespan="off",
@@ -157,15 +159,21 @@ def serve(
     env: Env = SYSTEM,
     insecure: bool = False,
     hosts: tuple[str, ...] = (),
+    beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
     tls: dict[str, Any] | None = None,
     on_started: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve a store until a signal comes, then let everybody finish."""
+    """Serve a store until a signal comes, then let everybody finish.
+
+    `beside` makes the routes that are served beside the API, such as the dashboard's.
+    """
     blobs = Blobs(store, env=env)
 
     async def run() -> None:
         api = Api(store, env=env, blobs=blobs, insecure=insecure)
-        server, sockets = make_server(api, listener, hosts=hosts, tls=tls, on_started=on_started)
+        server, sockets = make_server(
+            api, listener, hosts=hosts, beside=beside, tls=tls, on_started=on_started
+        )
         try:
             await server.serve(sockets)
         finally:
