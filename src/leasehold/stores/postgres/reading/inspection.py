@@ -61,7 +61,7 @@ _DESCRIBED: Final = """
     SELECT store_id, current_setting('server_version'), (SELECT max(number) FROM migration),
            (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
             WHERE relnamespace = to_regnamespace($1) AND relkind = 'r'),
-           current_setting('synchronous_commit'), epoch
+           current_setting('synchronous_commit')
     FROM store_state
 """
 
@@ -119,7 +119,7 @@ _PARTS: Final[tuple[Callable[[Connection], Iterable[str]], ...]] = (
 def describe(db: Connection, address: Address) -> Mapping[str, Any]:
     """What this store is."""
     row: Any = db.execute(_DESCRIBED, (address.schema,)).fetchone()
-    store_id, version, schema_version, size, durability, epoch = row
+    store_id, version, schema_version, size, durability = row
     return {
         "kind": "postgresql",
         "store_id": store_id,
@@ -128,5 +128,5 @@ def describe(db: Connection, address: Address) -> Mapping[str, Any]:
         "server_version": version,
         "schema_version": schema_version,
         "size_bytes": size,
-        "epoch": epoch,
+        "is_pooled": db.raw.is_pooled,
     }

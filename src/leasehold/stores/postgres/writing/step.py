@@ -36,9 +36,6 @@ ADD_MEASURED: Final = (
     f"INSERT INTO measured SELECT * FROM {unnested('bigint bigint bigint bigint bigint')}"  # noqa: S608  # our own names
 )
 TAKE_NUMBERS: Final = "SELECT nextval('job_seq') FROM generate_series(1, $1)"
-EPOCH_SHIFT: Final = 40
-"""The place of the epoch in a lease version: beneath it there is room for 10^12 versions."""
-
 
 Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
@@ -134,7 +131,7 @@ class Step:
 
     def version_of(self, number: int) -> int:
         """A lease version above all that were ever granted, from a new number of the sequence."""
-        return (self.found.epoch << EPOCH_SHIFT) + number
+        return self.found.version_base + number
 
     def first(self, statement: str, values: Sequence[Any]) -> Cursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
