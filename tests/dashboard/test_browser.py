@@ -101,7 +101,7 @@ def served() -> Iterator[tuple[Browser, Service, TaskQueue]]:
     """One browser and one server for all of these tests."""
     store = connect("memory://")
     queue = TaskQueue(store, num_workers=0)
-    queue.task(works, name="shop:works")
+    queue.task(name="shop:works")(works)
     with browser() as chromium, serving(store, beside=dashboard_routes, wrap=behind_proxy) as one:
         queue.create_queue("mail", max_depth=10)
         queue.schedule("ping", "net:ping", Every(3600), queue="mail")
@@ -161,7 +161,7 @@ def test_a_dead_job_is_replayed_and_seen_to_complete_live(shop: Shop) -> None:
         expect(page.locator("#live")).to_have_text("live")
         page.evaluate("window.stays = true")
         worker = TaskQueue(shop.queue.store, num_workers=1, queues=name)
-        worker.task(works, name="shop:works")
+        worker.task(name="shop:works")(works)
         with worker:
             expect(page.locator("#head")).to_contain_text("completed")
         expect(page.locator("#why")).to_contain_text("It has ended: completed")
@@ -234,6 +234,7 @@ def test_keys(shop: Shop) -> None:
         page.keyboard.press("?")
         expect(page.locator("#keys")).to_be_visible()
         page.keyboard.press("Escape")
+        expect(page.locator("#keys")).to_be_hidden()
         page.keyboard.press("o")
         page.wait_for_url(lambda url: "/job?id=keyed-0" in url)
 

@@ -102,7 +102,8 @@ def serving(
             server, sockets = make_server(
                 api, listener, hosts=hosts, beside=beside, on_started=started.set
             )
-            server.config.app = wrap(server.config.app)
+            inner: Any = server.config.app
+            server.config.app = wrap(inner)
             made.extend((api, server))
             await server.serve(sockets)
             api.close()
