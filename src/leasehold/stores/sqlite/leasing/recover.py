@@ -34,6 +34,7 @@ from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.status import Event
 from leasehold.core.rules import key_accounts, recovery
 from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.ends import Held
 from leasehold.core.rules.recovery import (
     WORKER_SILENT_MICROS_MAX,
     HeldJob,
@@ -41,7 +42,7 @@ from leasehold.core.rules.recovery import (
 )
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, lease
-from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
+from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
 from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
@@ -63,15 +64,17 @@ LOST: Final = f"""
         OR worker IN (SELECT value FROM json_each(?2))
     ORDER BY expires_at, seq
 """  # noqa: S608  # our own number
-_HELD_JOB: Final = """
-    SELECT seq, id, lane, running.version, worker, life, expires_at, heartbeat_at, running.attempts,
-           allowance, max_retries + 1, cancel_reason
+# A life that cannot be read is nobody's: no death proves such a lease lost, and it waits to expire.
+_LIFE: Final = "iif(typeof(life) = 'integer', life, 0)"
+_HELD_JOB: Final = f"""
+    SELECT seq, id, lane, running.version, worker, {_LIFE}, expires_at, heartbeat_at,
+           running.attempts, allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
-"""
+"""  # noqa: S608  # our own names
 STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ?"
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = ? AND running.version = ?"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
-STILL_HOLDING: Final = "SELECT DISTINCT worker, life FROM running"
+STILL_HOLDING: Final = f"SELECT DISTINCT worker, {_LIFE} FROM running"  # noqa: S608  # as above
 # A worker that left no lock file behind (another machine's disk image, a killed start-up) is
 # forgotten a day after its last sign of life, once it holds nothing; a consumer long before.
 _IS_SILENT: Final = "heartbeat_at < iif(is_consumer, ?1, ?2)"
