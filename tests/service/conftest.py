@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.connect import connect
@@ -88,8 +89,9 @@ def serving(
     hosts: tuple[str, ...] = (),
     port: int = 0,
     beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
+    wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Iterator[Service]:
-    """Serve a store until the block ends."""
+    """Serve a store until the block ends; `wrap` puts something in front of the application."""
     listener = bind("127.0.0.1", port)
     started = threading.Event()
     made: list[Any] = []
@@ -100,6 +102,8 @@ def serving(
             server, sockets = make_server(
                 api, listener, hosts=hosts, beside=beside, on_started=started.set
             )
+            inner: Any = server.config.app
+            server.config.app = wrap(inner)
             made.extend((api, server))
             await server.serve(sockets)
             api.close()
