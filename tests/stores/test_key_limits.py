@@ -25,11 +25,12 @@ from leasehold.core.model.retry import Constant
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules import leasing as walking
+from leasehold.core.rules import rebalancing
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.leasing import parking, rebalance
+from leasehold.stores.sqlite.leasing import parking
 from leasehold.stores.sqlite.writing.step import Step
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
@@ -404,7 +405,7 @@ def test_a_limit_is_exact_while_the_pending_jobs_are_dealt_with(
     sqlite: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever set the limit was killed before the pass: leases and sweeps go on with it."""
-    monkeypatch.setattr(rebalance, "PLACED_AT_ONCE", 7)
+    monkeypatch.setattr(rebalancing, "PLACED_AT_ONCE", 7)
     monkeypatch.setattr(walking, "TURNED_AWAY_AT_ONCE", 5)
     monkeypatch.setattr(sqlite._database, "rebalance_the_rest", lambda: None)
     sqlite.submit(of_key("a", 60, priority=80) + of_key("b", 3))
