@@ -20,6 +20,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import Role, TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
 from leasehold.service.api import Api
+from leasehold.service.grpc.server import GrpcAddress, GrpcServer
 from leasehold.service.server import Server, bind, make_server
 
 WAIT = 60.0
@@ -34,6 +35,8 @@ class Service:
     server: Server
     url: str
     thread: threading.Thread
+    grpc_url: str
+    """"" unless it was asked for."""
     clients: list[httpx.Client] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -81,9 +84,14 @@ class Service:
 
 @contextmanager
 def serving(
-    store: Store, *, insecure: bool = False, hosts: tuple[str, ...] = (), port: int = 0
+    store: Store,
+    *,
+    insecure: bool = False,
+    hosts: tuple[str, ...] = (),
+    port: int = 0,
+    grpc_port: int | None = None,
 ) -> Iterator[Service]:
-    """Serve a store until the block ends."""
+    """Serve a store until the block ends; over gRPC, too, on any port if that is 0."""
     listener = bind("127.0.0.1", port)
     started = threading.Event()
     made: list[Any] = []
@@ -91,8 +99,14 @@ def serving(
     def run() -> None:
         async def main() -> None:
             api = Api(store, blobs=Blobs(store), insecure=insecure)
-            server, sockets = make_server(api, listener, hosts=hosts, on_started=started.set)
-            made.extend((api, server))
+            beside = None
+            if grpc_port is not None:
+                beside = GrpcServer(api, GrpcAddress("127.0.0.1", grpc_port))
+            server, sockets = make_server(
+                api, listener, hosts=hosts, on_started=started.set, grpc_server=beside
+            )
+            grpc_url = "" if beside is None else f"grpc://127.0.0.1:{beside.port}"
+            made.extend((api, server, grpc_url))
             await server.serve(sockets)
             api.close()
 
@@ -101,8 +115,9 @@ def serving(
     thread = threading.Thread(target=run, name="service-under-test", daemon=True)
     thread.start()
     assert started.wait(WAIT)
-    api, server = made
-    service = Service(store, api, server, f"http://127.0.0.1:{listener.getsockname()[1]}", thread)
+    api, server, grpc_url = made
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    service = Service(store, api, server, url, thread, grpc_url)
     try:
         yield service
     finally:

@@ -71,6 +71,8 @@ class Api(Producers, Consumers, Operators, Measures, QueueOperators, Admins):
         self.insecure = insecure
         self.stopping = asyncio.Event()
         """Set when the service is about to end."""
+        self.followers: set[object] = set()
+        """Those who follow the change feed."""
         self._calls = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")
 

@@ -1,0 +1,68 @@
+"""The change feed for those who follow it: a look now and then, for as long as their token is good.
+
+Who comes back with a cursor misses nothing, or is told of a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Final
+
+from leasehold.core.model.changes import Changes
+from leasehold.errors import UnauthenticatedError
+from leasehold.service.api import Api
+
+LOOK_SECONDS: Final = 0.5
+"""How often the feed is looked at."""
+FOLLOWERS_MAX: Final = 100
+TOO_MANY: Final = f"at most {FOLLOWERS_MAX} may follow at once"
+
+
+def has_room(api: Api) -> bool:
+    """Whether one more may follow."""
+    return len(api.followers) < FOLLOWERS_MAX
+
+
+async def first_look(api: Api, secret: str | None, cursor: str | None) -> Changes:
+    """What there is after a cursor; raises what refuses the caller."""
+
+    def begin() -> Changes:
+        caller = api.authenticate(secret)
+        caller.check_role(("operator",))
+        caller.check_unscoped()
+        return api.guarded(lambda: api.store.changes(cursor))
+
+    return await api.on_thread(begin)
+
+
+async def follow(api: Api, secret: str | None, first: Changes) -> AsyncIterator[Changes]:
+    """The first changes, and those after them; also looks that have found nothing."""
+    follower = object()
+    api.followers.add(follower)
+    try:
+        yield first
+        cursor = first.cursor
+        while not api.stopping.is_set():
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await api.stopping.wait()
+            except TimeoutError:
+                pass
+            news = await api.on_thread(partial(_look, api, secret, cursor))
+            if news is None:
+                return
+            cursor = news.cursor
+            yield news
+    finally:
+        api.followers.discard(follower)
+
+
+def _look(api: Api, secret: str | None, cursor: str) -> Changes | None:
+    """What is new; None once the token is not good any more."""
+    try:
+        api.authenticate(secret)
+    except UnauthenticatedError:
+        return None
+    return api.guarded(lambda: api.store.changes(cursor))
