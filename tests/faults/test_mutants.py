@@ -13,6 +13,7 @@ import pytest
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, SweepReport
+from leasehold.core.model.lives import Life
 from leasehold.core.model.status import Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.env import Env, ManualClock
@@ -206,10 +207,8 @@ def both(*mutations: Mutate) -> Mutate:
 def who_holds_anything_is_dead_if_anybody_is(monkeypatch: pytest.MonkeyPatch) -> None:
     original = recover.recover
 
-    def take_back(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
-        holders = {
-            str(worker) for (worker,) in step.execute("SELECT worker FROM running").fetchall()
-        }
+    def take_back(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
+        holders = {Life._make(row) for row in step.execute("SELECT worker, life FROM running")}
         return original(step, jobs, holders if dead else dead)
 
     monkeypatch.setattr(recover, "recover", take_back)

@@ -61,7 +61,8 @@ def test_a_dead_worker_is_buried_only_when_its_jobs_have_been_taken_back(
     assert store.exchange((), LeaseRequest(worker="w", lease_seconds=3600)).leases
     die(life)
     # The death cannot be seen while the job is looked at, and can be before and afterwards.
-    answers = [{"w"}, set(), {"w"}]
+    dead = store._database.deaths.find()
+    answers = [dead, set(), dead]
     monkeypatch.setattr(store._database.deaths, "find", lambda: answers.pop(0))
     assert store.recover().recovered == 0
     assert answers == []
@@ -72,6 +73,41 @@ def test_a_dead_worker_is_buried_only_when_its_jobs_have_been_taken_back(
     assert report.workers_proved_dead == ("w",)
     assert store.dead_workers() == set()
     store.close()
+
+
+def test_who_leases_under_the_name_of_a_dead_worker_is_not_robbed(tmp_path: Path) -> None:
+    store, elsewhere = SQLiteStore(tmp_path / "jobs.db"), SQLiteStore(tmp_path / "jobs.db")
+    life = enter(elsewhere, "w")
+    store.submit([Draft(id=job_id, task="t") for job_id in ("of the dead", "of the consumer")])
+    request = LeaseRequest(worker="w", lease_seconds=3600)
+    for each in (elsewhere, store):
+        assert each.exchange((), request).leases
+    die(life)
+    report = store.recover()
+    assert (report.recovered, report.workers_proved_dead) == (1, ("w",))
+    assert [held.job_id for held in store.stuck(0)] == ["of the consumer"]
+    assert store.dead_workers() == set()
+    elsewhere.close()
+    store.close()
+
+
+def test_of_two_workers_of_one_name_only_the_dead_one_is_taken_for_dead(tmp_path: Path) -> None:
+    stores = [SQLiteStore(tmp_path / "jobs.db") for _ in range(2)]
+    lives = [enter(store, "w") for store in stores]
+    stores[0].submit([Draft(id=job_id, task="t") for job_id in ("first", "second")])
+    for store in stores:
+        assert store.exchange((), LeaseRequest(worker="w", lease_seconds=3600)).leases
+    die(lives[0])
+    assert stores[1].recover().recovered == 1
+    assert [held.job_id for held in stores[1].stuck(0)] == ["second"]
+    assert [(worker.id, worker.running) for worker in stores[1].workers()] == [("w", 1)]
+    # The later one's death is proved as well.
+    die(lives[1])
+    report = stores[0].recover()
+    assert (report.recovered, report.workers_proved_dead) == (1, ("w",))
+    assert stores[0].workers() == []
+    for store in stores:
+        store.close()
 
 
 def test_who_looks_is_not_told_of_a_worker_that_is_proved_dead(tmp_path: Path) -> None:

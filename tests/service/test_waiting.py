@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import socket
+import struct
 import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -103,6 +107,41 @@ def test_who_hangs_up_gets_nothing(
     submit(client)
     [held] = waiting.result(WAIT).json()["leases"]
     assert (held["worker"], held["attempt"]) == ("here", 1)
+
+
+@pytest.mark.parametrize("wait_seconds", [0, WAIT])
+def test_what_was_leased_for_somebody_who_is_gone_goes_back(
+    service: Service, monkeypatch: pytest.MonkeyPatch, wait_seconds: float
+) -> None:
+    job_id = submit(service.client("producer"))
+    body = json.dumps({"worker": "gone", "wait_seconds": wait_seconds}).encode()
+    head = (
+        f"POST {LEASES} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {service.token('consumer')}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    connection = socket.create_connection(("127.0.0.1", service.port))
+    handed_back = threading.Event()
+    exchange = service.store.exchange
+
+    def hang_up_meanwhile(settlements: Any = (), request: LeaseRequest | None = None) -> Exchange:
+        answer = exchange(settlements, request)
+        if settlements:
+            handed_back.set()
+        elif answer.leases:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+            loop = service.api.lines._loop
+            assert loop is not None
+            for _ in range(5):  # It notices at the latest when it has looked at its sockets again.
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(WAIT)
+        return answer
+
+    monkeypatch.setattr(service.store, "exchange", hang_up_meanwhile)
+    connection.sendall(head.encode() + body)
+    assert handed_back.wait(WAIT)
+    job = service.store.get(job_id)
+    assert job is not None
+    assert (job.status.value, job.attempts) == ("pending", 0)
 
 
 def test_waiting_for_a_job_to_end(service: Service, pool: ThreadPoolExecutor) -> None:

@@ -29,6 +29,9 @@ import psycopg  # noqa: E402
 from leasehold.stores.postgres import PostgresStore  # noqa: E402
 from leasehold.stores.postgres.leasing.order import READY_IN_LANE  # noqa: E402
 from leasehold.stores.postgres.leasing.settle import SETTLE  # noqa: E402
+from leasehold.stores.postgres.schema.migrate import LOCK, version  # noqa: E402
+from leasehold.stores.postgres.server.address import parse  # noqa: E402
+from leasehold.stores.postgres.server.connection import Connection, open_connection  # noqa: E402
 from leasehold.stores.postgres.server.life import DEAD_SECONDS, Deaths  # noqa: E402
 
 PATIENCE_SECONDS = 30
@@ -120,6 +123,23 @@ def test_processes_that_start_at_once_make_one_store(schemas: Schemas) -> None:
             store.close()
 
 
+def test_who_waited_for_a_migration_sees_it(schemas: Schemas) -> None:
+    """The server remembers within a transaction that a name is not there: it must not be asked."""
+    address = parse(schemas.lend() + "_waited")
+    with (
+        open_connection(address, application_name="waits") as raw,
+        open_connection(address, application_name="migrates") as other,
+    ):
+        waits = Connection(raw)
+        assert version(waits, address) == 0
+        with raw.transaction():
+            waits.execute(LOCK, (address.schema,))
+            with other.transaction():
+                other.execute(f"CREATE SCHEMA {address.schema}".encode())
+                other.execute(b"CREATE TABLE migration AS SELECT 7 AS number")
+            assert version(waits, address) == 7
+
+
 def test_schemas_are_stores_of_their_own(schemas: Schemas, store: PostgresStore) -> None:
     other_url = schemas.lend()
     with closing(PostgresStore(other_url)) as other:
@@ -133,7 +153,9 @@ def test_schemas_are_stores_of_their_own(schemas: Schemas, store: PostgresStore)
 def test_a_killed_process_is_proved_dead(url: str) -> None:
     clock = ManualClock()
     with closing(PostgresStore(url)) as real:
-        real.submit(drafts(1))
+        real.submit(drafts(2))
+        # Whoever leases under its name, from another process, is not the victim.
+        [kept] = real.exchange(request=LeaseRequest(worker="victim", lease_seconds=3600)).leases
         ran = subprocess.run([sys.executable, "-c", VICTIM, url], check=False)
         assert ran.returncode == -9
         database = real._database
@@ -143,6 +165,7 @@ def test_a_killed_process_is_proved_dead(url: str) -> None:
         clock.advance(DEAD_SECONDS)
         report = real.recover()
         assert (report.recovered, report.workers_proved_dead) == (1, ("victim",))
+        assert [held.job_id for held in real.stuck(0)] == [kept.job_id]
         assert real.workers() == []
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -60,6 +61,8 @@ from leasehold.worker.describe import told_error
 NOT_HERE_SECONDS: Final = 30.0
 """When a job is offered again whose payload could not be had, or cannot cross a network."""
 
+T = TypeVar("T")
+
 
 class _Grant(NamedTuple):
     worker: str
@@ -76,7 +79,7 @@ class Consumers(Part):
         exchange = await self._exchange(
             caller, (), wanted, request.wait_seconds, request.request_id
         )
-        leases = await self.call_store(lambda: self._documents(exchange.leases))
+        leases = await self._to_its_end(lambda: self._documents(exchange.leases))
         return Leases(leases=leases, next_due_at=exchange.next_due_at)
 
     @operation("POST", "/exchange", "consumer")
@@ -93,7 +96,7 @@ class Consumers(Part):
         answer = await self._exchange(
             caller, good, wanted, request.wait_seconds, request.request_id
         )
-        leases = await self.call_store(lambda: self._documents(answer.leases))
+        leases = await self._to_its_end(lambda: self._documents(answer.leases))
         settled = iter(answer.settled)
         return ExchangeAnswer(
             settled=[
@@ -205,7 +208,7 @@ class Consumers(Part):
             return self.store.exchange_once(named, given, request)
 
         async def look(tries: int) -> Exchange:
-            answer = await self.call_store(lambda: exchange(tries))
+            answer = await self._to_its_end(lambda: exchange(tries))
             first.append(answer)
             return answer
 
@@ -213,6 +216,17 @@ class Consumers(Part):
             return await look(0)
         last = await self.lines.lease(request, wait_seconds, look)
         return msgspec.structs.replace(last, settled=first[0].settled)
+
+    async def _to_its_end(self, function: Callable[[], T]) -> T:
+        """Ask the store, and hear what it says although the caller has hung up meanwhile.
+
+        A thread that has begun cannot be stopped: what it leases must be known, to be handed back.
+        """
+        asked = asyncio.ensure_future(self.call_store(function))
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            return await asked
 
     def _renewal(self, held: HeldFor) -> Renewal:
         seconds = held.lease_seconds or self._last_grant(held).seconds

@@ -83,7 +83,7 @@ class LeaseLines:
                 if exchange.leases:
                     self._pass_on(shape)
                     return exchange
-                if left <= 0 or self._closed:
+                if left <= 0 or self._closed or _has_hung_up():
                     self._arm(shape, exchange)
                     return exchange
                 if seen == self._news:
@@ -149,6 +149,12 @@ class LeaseLines:
         self._news += 1
         for line in tuple(self._lines.values()):
             line.wake_first()
+
+
+def _has_hung_up() -> bool:
+    """Whether whoever waits was cancelled while the store was asked."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _pause_seconds(nothing: Exchange) -> float:

@@ -20,15 +20,17 @@ async def answer_unless_gone(
     """What the operation answers; None if its caller is `gone` first, or this is cancelled."""
     task = asyncio.ensure_future(api.call_waiting(operation, caller, asked))
     leaving = asyncio.ensure_future(gone)
+    is_here = False
     try:
         await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
-        return await task if task.done() else None
+        is_here = not leaving.done()
+        return await task if is_here else None
     finally:
         leaving.cancel()
-        if not task.done():
+        if not is_here:
             task.cancel()
             with suppress(asyncio.CancelledError, CodedError):
-                # What was granted in the very moment goes back.
+                # What was granted to somebody who is gone goes back.
                 answer = await task
                 if isinstance(answer, Leases | ExchangeAnswer):
                     await api.hand_back(answer.leases)

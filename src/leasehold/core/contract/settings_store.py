@@ -9,7 +9,8 @@ What settings mean for the other methods:
          `lease_seconds` that are set.
 - STT-6  Listeners hear `on_ready` after a change, and every exchange answers with the generation:
          so running workers follow.
-- STT-9  A lease is kept alive by renewals for the `lease_extension_max` that is set (REN-1).
+- STT-9  A lease lasts at most for the `lease_extension_max` that is set, whoever asked for more
+         when it was granted (LEA-2) or renews it (REN-1).
 - STT-7  A clean-up without a policy keeps to the retention and the interval that are set; so does
          what a store forgets by itself. A store that was made with a policy keeps to that one in
          both cases, whatever is set.

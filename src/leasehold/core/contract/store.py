@@ -177,7 +177,8 @@ class Store(
         - LEA-2  A leased job is `running`, with a version above every earlier one of its id, the
                  holder, an expiry, and one more attempt. The expiry is the request's
                  `lease_seconds_override`, else job.lease_seconds, else what the request says for
-                 its task or in general, else STT-5.
+                 its task or in general, else STT-5; never more than STT-9 allows, and the lease
+                 says how long it is.
         - LEA-3  Never two unexpired leases for one job, however many call at once.
         - LEA-4  Nothing is leased before its run_at: due jobs are promoted first, in the same
                  write.
@@ -248,8 +249,12 @@ class Store(
                  an error of type `WorkerLost` that says why. At most 100 attempt records are kept
                  per job, or as many as the setting `attempt_records_max` says.
         - REC-3  A worker that is merely busy, stopped or cut off keeps its jobs until they expire.
+                 So does whoever leases under the name of a worker that died, from another process
+                 than the one that registered it.
         - REC-4  Several sweeps at once are safe: each job is taken back once.
         - REC-5  No attempt is added or taken back.
+        - REC-8  Those whose lease ended first are taken back first; of those that ended together,
+                 those submitted first.
         """
 
     def recover_one(

@@ -168,8 +168,8 @@ DEFINITIONS: Final[Mapping[str, SettingDefinition]] = {
         _seconds("lease_seconds", DEFAULT_LEASE_SECONDS, (1, EXTENSION_SECONDS_MAX), _LEASE,
                  "How long a worker holds a job without a sign of life."),
         _seconds("lease_extension_max", EXTENSION_SECONDS_MAX, (1, SECONDS_MAX),
-                 "when a lease is renewed",
-                 "How long one lease may be kept alive by renewals, so that no zombie lives for "
+                 "when a lease is granted or renewed",
+                 "How long one lease may last, renewals included, so that no zombie lives for "
                  "ever."),
         _seconds("poll_interval", 5.0, (0.01, 3600), _WORKER,
                  "How long an idle worker waits before it looks for jobs without being told."),
@@ -285,7 +285,7 @@ def default_lease_seconds(values: SettingValues) -> float:
 
 
 def extension_seconds_max(values: SettingValues) -> float:
-    """How long one lease may be kept alive by renewals."""
+    """How long one lease may last, renewals included."""
     return values.get("lease_extension_max") or EXTENSION_SECONDS_MAX
 
 

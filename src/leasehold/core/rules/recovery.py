@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from leasehold.core.model.lease import Settled, SweepReport
+from leasehold.core.model.lives import Life
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Event
 from leasehold.core.rules.decision import Decision, decide_recovery
@@ -28,6 +29,8 @@ class HeldJob(NamedTuple):
 
     version: int
     worker: str
+    life: int
+    """Of its worker's lives the one under which it was leased."""
     expires_at: int
     heartbeat_at: int
     attempts: int
@@ -65,7 +68,7 @@ def sweep(
     suspects: Iterable[tuple[H, HeldJob]],
     *,
     now: int,
-    dead: Collection[str] = (),
+    dead: Collection[Life] = (),
 ) -> list[Event]:
     """Take back those of these jobs that are lost; answers what became of each."""
     events = []
@@ -101,20 +104,23 @@ def recover_one(
     return holdings.take_back(handle, _decide(job, error))
 
 
-def how_lost(job: HeldJob, now: int, dead: Collection[str] = ()) -> JobError | None:
+def how_lost(job: HeldJob, now: int, dead: Collection[Life] = ()) -> JobError | None:
     """The error of an attempt whose holder is lost; None while its lease is good.
 
-    A lease is lost when it has expired, or at once when its worker is proved `dead`.
+    A lease is lost when it has expired, or at once when the worker that took it is proved `dead`;
+    whoever leases under a dead worker's name, from a process of its own, is not that worker.
 
-    >>> job = HeldJob(3, "w", 1_000_000, 0, 1, 4, 4, None)
+    >>> job = HeldJob(3, "w", 7, 1_000_000, 0, 1, 4, 4, None)
     >>> how_lost(job, now=999_999) is None
     True
     >>> how_lost(job, now=1_000_000).message.partition(";")[0]
     'worker w let its lease expire at 1970-01-01T00:00:01+00:00'
-    >>> how_lost(job, now=0, dead={"w"}).message.partition(";")[0]
+    >>> how_lost(job, now=0, dead={Life("w", 7)}).message.partition(";")[0]
     'worker w died'
+    >>> how_lost(job, now=0, dead={Life("w", 6)}) is None
+    True
     """
-    if job.worker in dead:
+    if (job.worker, job.life) in dead:
         return _lost(job, f"worker {job.worker} died")
     if job.expires_at <= now:
         at = from_micros(job.expires_at).isoformat()

@@ -103,6 +103,7 @@ def _pass(
                 streams += queue.state.lanes.parked_streams(tasks, parent_id, free_of_key)
     by_task = request.lease_seconds_by_task or {}
     overridden = request.lease_seconds_override is not None
+    micros_max = round(state.settings.extension_seconds_max * 1e6)
     for record in in_order(streams, state.now):
         draft = record.draft
         queue = queues[draft.queue]
@@ -114,7 +115,7 @@ def _pass(
                 config = queue.state.rule.config
                 count_starts(BucketBook(state), queue.name, config, (draft.limit_key,))
             own = None if overridden else draft.lease_seconds or by_task.get(draft.task)
-            micros = lease_micros if own is None else round(own * 1e6)
+            micros = min(lease_micros if own is None else round(own * 1e6), micros_max)
             leases.append(_grant(state, record, request.worker, now, micros))
             queue.state.totals.leased += 1
             waits = queue.state.meter.measures[WAIT_OF_PRIORITY[record.priority]]

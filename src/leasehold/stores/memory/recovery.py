@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.core.model.budget import PROMOTED_AT_ONCE
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.fence import is_held
 from leasehold.core.rules.recovery import HeldJob, report_of, sweep
@@ -21,13 +22,14 @@ from leasehold.stores.memory.state import State
 
 
 def expired(state: State) -> list[str]:
-    """The jobs whose lease expired, in the order of submission. Few run at a time, so all are
+    """The jobs whose lease expired, those that ended first first. Few run at a time, so all are
     looked at.
 
     Workers on this store live in its own process: none can be proved dead while it is there to ask.
     """
     lost = [record for record in state.running.values() if record.expires_at <= state.now]
-    return [record.id for record in sorted(lost, key=lambda record: record.seq)]
+    lost.sort(key=lambda record: (record.expires_at, record.seq))
+    return [record.id for record in lost]
 
 
 def cancel_late_jobs(state: State) -> None:
@@ -59,6 +61,7 @@ def _held(record: Record) -> HeldJob:
     return HeldJob(
         version=record.lease_version,
         worker=record.worker or "",
+        life=NO_LIFE,
         expires_at=record.expires_at,
         heartbeat_at=record.heartbeat_at,
         attempts=record.attempts,

@@ -240,7 +240,7 @@ class PostgresStore(WithoutLocalVerbs):
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet."""
         with self._database.read() as db:
-            return self._database.deaths.find(db)
+            return self._database.deaths.workers(db)
 
     # -- people ------------------------------------------------------------------------------
 
@@ -470,7 +470,7 @@ class PostgresStore(WithoutLocalVerbs):
         self, queue: str | None = None, *, window_seconds: float = WINDOW_SECONDS
     ) -> QueueMetrics:
         with self._database.read() as db:
-            look = Look(db, self._database.now(db), self._database.deaths.find(db))
+            look = Look(db, self._database.now(db), self._database.deaths.workers(db))
             return metrics.metrics(look, queue, window_seconds)
 
     def series(self, queue: str | None = None, *, minutes: int = 60) -> list[MinutePoint]:
@@ -509,7 +509,7 @@ class PostgresStore(WithoutLocalVerbs):
 
     def lifetimes(self) -> list[QueueLifetime]:
         with self._database.read() as db:
-            return lifetimes(Look(db, self._database.now(db), self._database.deaths.find(db)))
+            return lifetimes(Look(db, self._database.now(db), self._database.deaths.workers(db)))
 
     # -- retention ---------------------------------------------------------------------------
 

@@ -237,7 +237,7 @@ class SQLiteStore:
 
     def dead_workers(self) -> set[str]:
         """Workers proved dead whose jobs are not taken back yet; never touches the database."""
-        return self._database.deaths.find()
+        return {life.worker for life in self._database.deaths.find()}
 
     # -- people ------------------------------------------------------------------------------
 

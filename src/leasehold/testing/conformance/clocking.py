@@ -102,6 +102,17 @@ class ClockClauses(ConformanceBase):
         confirm(store, clock)
         assert store.now() == clock.now()
 
+    def test_clk_1_a_sweep_that_believes_a_jump_looks_by_its_new_time(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        submit(store, draft(start_within_seconds=HOUR))
+        clock.step_wall_clock(DAYS)
+        store.promote()
+        clock.advance(60)
+        store.recover()
+        assert store.now() == clock.now()
+        assert get(store).status is Status.CANCELLED
+
     def test_clk_2_while_the_wall_clock_is_behind_delays_and_leases_pass(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -164,6 +164,18 @@ class ConfiguringClauses(ConformanceBase):
         assert isinstance(answer, Renewed)
         assert answer.granted_seconds == 60
 
+    def test_stt_9_no_lease_is_granted_for_longer(self, store: Store, clock: ManualClock) -> None:
+        submit(store, draft("own", lease_seconds=600), draft("asked"), draft("short"))
+        put(store, lease_extension_max=100)
+        own = lease_one(store)
+        asked = lease_one(store, lease_seconds_override=101)
+        assert lease_one(store, lease_seconds=99).lease_seconds == 99
+        for lease in (own, asked):
+            assert lease.lease_seconds == 100
+            assert lease.expires_at == lease.acquired_at + timedelta(seconds=100)
+        clock.advance(100)
+        assert store.recover().recovered == 3
+
     def test_stt_6_listeners_and_holders_hear_of_it(self, store: Store) -> None:
         ears = Ears(store)
         end = store.subscribe(ears)

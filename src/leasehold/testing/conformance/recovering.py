@@ -146,6 +146,17 @@ class RecoveringClauses(ConformanceBase):
         assert lease_one(store).attempt == 2
         assert_history_replays(store, get(store))
 
+    def test_rec_8_the_leases_that_ended_first_first(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for name, lease_seconds in (("one", 20), ("two", 10), ("three", 20), ("four", 15)):
+            submit(store, draft(name))
+            lease_one(store, lease_seconds=lease_seconds)
+        clock.advance(20)
+        store.recover()
+        [lost] = store.failures()
+        assert lost.jobs == ("three", "one", "four", "two")
+
     def test_rec_6_one_job_is_taken_from_its_holder(self, store: Store) -> None:
         submit(store, draft(max_retries=1))
         lease = lease_one(store)

@@ -24,11 +24,8 @@ from leasehold.stores.postgres.schema.rows import (
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 
-GRANT: Final = f"""
-    INSERT INTO running SELECT * FROM {
-    unnested("bigint bigint text bigint bigint bigint bigint bigint bigint bigint text bigint")
-}
-"""  # noqa: S608  # our own names
+_TYPES: Final = f"bigint bigint text {'bigint ' * 7}text bigint integer"
+GRANT: Final = f"INSERT INTO running SELECT * FROM {unnested(_TYPES)}"  # noqa: S608  # our own names
 
 
 _LEASED: Final = ("leased",)
@@ -42,7 +39,8 @@ def read(
     """Make leases of rows; beside them, those of which none can be made, and why."""
     now, worker = step.now, request.worker
     acquired_at = from_micros(now)
-    expiries: dict[float, datetime] = {}
+    lengths: dict[float, tuple[float, datetime]] = {}
+    """By what was asked for, how long a lease is, and until when."""
     granted: list[Granted] = []
     unreadable: list[tuple[Candidate, str]] = []
     by_task = request.lease_seconds_by_task or {}
@@ -51,10 +49,11 @@ def read(
     for job in jobs:
         lane = lanes[job.lane]
         queue, task = lane.queue.name, lane.task
-        seconds = override or job.lease_seconds or by_task.get(task) or default_seconds
-        expiry = expiries.get(seconds)
-        if expiry is None:
-            expiry = expiries[seconds] = from_micros(now + round(seconds * 1e6))
+        asked = override or job.lease_seconds or by_task.get(task) or default_seconds
+        length = lengths.get(asked)
+        if length is None:
+            seconds = min(asked, step.settings.extension_seconds_max)
+            length = lengths[asked] = (seconds, from_micros(now + round(seconds * 1e6)))
         try:
             lease = Lease(
                 job_id=job.id,
@@ -68,8 +67,8 @@ def read(
                 attempt=job.attempts + 1,
                 allowance=job.allowance,
                 acquired_at=acquired_at,
-                expires_at=expiry,
-                lease_seconds=seconds,
+                expires_at=length[1],
+                lease_seconds=length[0],
                 timeout_seconds=job.timeout_seconds,
                 deadline=None if job.deadline is None else from_micros(job.deadline),
                 retry=None if job.retry is None else retry_of(job.retry),
@@ -83,8 +82,8 @@ def read(
     return granted, unreadable
 
 
-def grant(step: Step, granted: Sequence[Granted]) -> None:
-    """Let the jobs run."""
+def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
+    """Let the jobs run, under this life of their worker."""
     now = step.now
     waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
     for job, _ in granted:
@@ -113,7 +112,8 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
         GRANT,
         [
             (job.seq, lease.version, lease.worker, now, now + micros, now, lease.attempt,
-             job.events + 1, job.events + 1, job.available_at, None, micros)
+             job.events + 1, job.events + 1, job.available_at, None, micros,
+             life)
             for job, lease in granted
             for micros in (round(lease.lease_seconds * 1e6),)
         ],

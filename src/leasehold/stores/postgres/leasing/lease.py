@@ -15,6 +15,7 @@ from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.limits import UNLIMITED
+from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import set_aside_reason
@@ -116,8 +117,8 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
     return min(moments, default=None)
 
 
-def lease(step: Step, request: LeaseRequest) -> Leased:
-    """Take up to `limit` jobs."""
+def lease(step: Step, request: LeaseRequest, life: int = NO_LIFE) -> Leased:
+    """Take up to `limit` jobs, under this life of the worker."""
     if step.next_due is not None and step.next_due <= step.now:
         promote(step)
     rebalance(step)
@@ -138,7 +139,7 @@ def lease(step: Step, request: LeaseRequest) -> Leased:
             if left > 0:
                 continue
             break
-        look.write(found)
+        look.write(found, life)
         granted += found
         left -= len(look.late)
         if (look.walk.is_cut_short or more_rested) and len(granted) < request.limit:
@@ -218,13 +219,13 @@ class _Look:
             if walk.is_over:
                 return
 
-    def write(self, granted: list[Granted]) -> None:
+    def write(self, granted: list[Granted], life: int) -> None:
         """Grant what was taken, and see to the rest."""
         step = self._step
         for number, lane in self.lanes.items():
             if lane.probe is not None and lane.is_over:
                 breakers.keep(step, number, lane.probe.probed(step.now))
-        grant(step, granted)
+        grant(step, granted, life)
         # Only now: to take these out or aside may move others, and those were read where they were.
         parking.turn_away(
             step,

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.budget import LATE_AT_ONCE
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
+from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
@@ -28,20 +29,20 @@ from leasehold.stores.postgres.writing.step import Step
 
 # `running` is small, so a reader simply reads it all.
 LOST: Final = (
-    "SELECT seq FROM running WHERE expires_at <= $1 OR worker = ANY($2) ORDER BY expires_at"
+    "SELECT seq FROM running WHERE expires_at <= $1 OR worker = ANY($2) ORDER BY expires_at, seq"
 )
 _HELD_JOB: Final = """
-    SELECT seq, id, lane, running.version, worker, expires_at, heartbeat_at, running.attempts,
+    SELECT seq, id, lane, running.version, worker, life, expires_at, heartbeat_at, running.attempts,
            allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
 """
 # A job in whose transaction its task is just now is not lost: it is passed over.
 STILL_LOST: Final = f"""
-    {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at FOR UPDATE OF running SKIP LOCKED
+    {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at, seq FOR UPDATE OF running SKIP LOCKED
 """
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
-STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"
+STILL_HOLDING: Final = "SELECT DISTINCT worker, life FROM running"
 # A worker whose death cannot be proved is forgotten a day after its last sign of life, once it
 # holds nothing; a consumer long before.
 _IS_SILENT: Final = "heartbeat_at < CASE WHEN is_consumer THEN $1 ELSE $2 END"
@@ -69,17 +70,17 @@ STUCK: Final = """
 class Suspects(NamedTuple):
     """What a reader found for a sweep; each write looks at its part once more."""
 
-    dead: frozenset[str]
-    """Workers that were proved dead before their jobs were looked for."""
+    dead: frozenset[Life]
+    """Lives that were proved to be over before their jobs were looked for."""
     jobs: list[int]
     late: list[int]
     """Pending jobs past their start_by."""
     silent: list[str]
 
 
-def find(db: Connection, now: int, dead: Collection[str]) -> Suspects:
+def find(db: Connection, now: int, dead: Collection[Life]) -> Suspects:
     """The jobs whose holders may be lost, and the workers that were silent for long."""
-    jobs = [seq for (seq,) in db.execute(LOST, (now, sorted(dead)))]
+    jobs = [seq for (seq,) in db.execute(LOST, (now, sorted(life.worker for life in dead)))]
     silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
     late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
     return Suspects(frozenset(dead), jobs, late, silent)
@@ -126,20 +127,20 @@ class Holdings(Histories):
         return settled
 
 
-def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
+def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
     """Take back those of these jobs that are lost, in one write."""
     rows = step.execute(STILL_LOST, (list(jobs),)).fetchall()
     found = [each for row in rows if (each := _held(row)) is not None]
     return report_of(sweep(Holdings(step), found, now=step.now, dead=dead))
 
 
-def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -> SweepReport:
+def forget_workers(step: Step, dead: Collection[Life], silent: Collection[str]) -> SweepReport:
     """Forget workers whose jobs have been taken back."""
-    holding = {worker for (worker,) in step.execute(STILL_HOLDING)}
-    done = sorted(set(dead) - holding)
-    step.execute(FORGET_WORKERS, (done,))
+    done = sorted(set(dead).difference(map(Life._make, step.execute(STILL_HOLDING))))
+    workers = [life.worker for life in done]
+    step.execute(FORGET_WORKERS, (workers, [life.number for life in done]))
     step.execute(FORGET_SILENT, (*_silent_since(step.now), list(silent)))
-    return SweepReport(workers_proved_dead=tuple(done))
+    return SweepReport(workers_proved_dead=tuple(workers))
 
 
 def cancel_late(step: Step, jobs: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.lives import NO_LIFE, Life
 from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.life import SessionLife
@@ -19,7 +20,11 @@ ADD: Final = """
         started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,
         life = excluded.life, is_consumer = false
 """
-FORGET_WORKERS: Final = "DELETE FROM worker WHERE id = ANY($1)"
+# Guard: the entry is that life's own, and not one of its successor under the same name.
+FORGET_WORKERS: Final = """
+    DELETE FROM worker USING unnest($1::text[], $2::integer[]) AS over (id, life)
+    WHERE worker.id = over.id AND worker.life = over.life
+"""
 # Guard: the entry is that consumer's own, and not one of its successor under the same name.
 FORGET_CONSUMER: Final = """
     DELETE FROM worker WHERE id = $1 AND is_consumer
@@ -34,44 +39,44 @@ NOTE_CONSUMER: Final = """
 """
 
 
-NO_LIFE: Final = 0
-"""Of whom no session of this database speaks: no death is proved."""
-
-
 def register(database: Database, info: WorkerInfo) -> SessionLife:
     """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
     # Held before it is in the registry, so that nobody ever sees it there with its lock free.
     with translated(database.address):
-        life = database.session.begin_life()
+        life = Life(info.id, database.session.begin_life())
 
     def leave() -> None:
-        _leave(database, info)
-        database.session.let_go(life)
+        _leave(database, life)
+        database.session.let_go(life.number)
 
     try:
         _enter(database, info, life)
     except BaseException:
-        database.session.let_go(life)
+        database.session.let_go(life.number)
         raise
+    database.lives.begin(life)
     return SessionLife(database.session.fileno, leave)
 
 
 def register_remote(database: Database, info: WorkerInfo) -> SessionLife:
     """Enter a worker of which nothing is known but what it says."""
-    _enter(database, info, NO_LIFE)
-    return SessionLife(lambda: None, lambda: _leave(database, info))
+    life = Life(info.id, NO_LIFE)
+    _enter(database, info, life)
+    return SessionLife(lambda: None, lambda: _leave(database, life))
 
 
-def _enter(database: Database, info: WorkerInfo, life: int) -> None:
+def _enter(database: Database, info: WorkerInfo, life: Life) -> None:
     def enter(step: Step) -> None:
         queues = msgspec.json.encode(info.queues).decode()
-        step.execute(ADD, (info.id, info.host, info.pid, queues, info.slots, step.now, life))
+        row = (info.id, info.host, info.pid, queues, info.slots, step.now, life.number)
+        step.execute(ADD, row)
 
     database.write(enter)
 
 
-def _leave(database: Database, info: WorkerInfo) -> None:
-    database.write(lambda step: step.execute(FORGET_WORKERS, ([info.id],)))
+def _leave(database: Database, life: Life) -> None:
+    database.write(lambda step: step.execute(FORGET_WORKERS, ([life.worker], [life.number])))
+    database.lives.end(life)
 
 
 def note_consumer(step: Step, request: LeaseRequest) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.lease import SweepReport
+from leasehold.core.model.lives import Life
 from leasehold.stores.postgres.leasing import lease, recover
 from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.leasing.recover import Suspects
@@ -22,34 +23,36 @@ def sweep(database: Database) -> SweepReport:
     """Take back what expired or whose holder is proved dead, and go on with what was cut short."""
     monotonic = database.env.clock.monotonic
     started = monotonic()
+    database.write(_tidy_up)
     with database.read() as db:
         dead = database.deaths.find(db)
         lost = recover.find(db, database.now(db), dead)
     report = SweepReport()
     for jobs in batched(lost.jobs, RECOVERED_AT_ONCE):
         report = report.plus(database.write(partial(_recover_some, database, dead, jobs)))
-    report = report.plus(_tidy_up(database, lost))
+    for late in batched(lost.late, PASSED_OVER_AT_ONCE):
+        database.write(partial(recover.cancel_late, jobs=late))
+    if lost.dead or lost.silent:
+        report = report.plus(database.write(partial(_forget_workers, database, lost)))
+    finish_deleting(database)
     return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
 
 
 def _recover_some(
-    database: Database, dead: set[str], jobs: Sequence[int], step: Step
+    database: Database, dead: set[Life], jobs: Sequence[int], step: Step
 ) -> SweepReport:
     # Deaths are looked for inside the write, and count only if they were known before.
     return recover.recover(step, jobs, dead & database.deaths.find(step.db))
 
 
-def _tidy_up(database: Database, lost: Suspects) -> SweepReport:
-    def operation(step: Step) -> SweepReport:
-        rebalance(step)
-        feed.end_if_unfollowed(step)
-        return recover.forget_workers(step, lost.dead & database.deaths.find(step.db), lost.silent)
+def _tidy_up(step: Step) -> None:
+    rebalance(step)
+    feed.end_if_unfollowed(step)
 
-    report = database.write(operation)
-    for jobs in batched(lost.late, PASSED_OVER_AT_ONCE):
-        database.write(partial(recover.cancel_late, jobs=jobs))
-    finish_deleting(database)
-    return report
+
+def _forget_workers(database: Database, lost: Suspects, step: Step) -> SweepReport:
+    dead = lost.dead & database.deaths.find(step.db)
+    return recover.forget_workers(step, dead, lost.silent)
 
 
 def promote(database: Database) -> int:

@@ -15,14 +15,18 @@ from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection
 
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold migrate ' || $1, 0))"
-EXISTS: Final = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL"
+# A query of the catalog, and not to_regclass(): within a transaction, the server may answer that
+# from its cache, and who has just waited for the lock would not see what was committed meanwhile.
+TABLES: Final = """
+    SELECT count(*), coalesce(bool_or(relname = 'migration'), false)
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1
+"""
 VERSION: Final = "SELECT max(number) FROM migration"
 REMEMBER: Final = """
     CREATE TABLE IF NOT EXISTS migration (
         number bigint PRIMARY KEY, applied_at timestamptz NOT NULL)
 """
 APPLIED: Final = "INSERT INTO migration VALUES ($1, clock_timestamp())"
-TABLES: Final = "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace($1)"
 FIRST_STATE: Final = """
     INSERT INTO store_state (one, store_id, clock, epoch, system_identifier, timeline)
     SELECT 1, $1, 0, 1, system_identifier::text, timeline_id
@@ -48,36 +52,35 @@ def migrations() -> list[tuple[int, str]]:
 def migrate(db: Connection, address: Address, env: Env) -> None:
     """Make the schema or bring it up to date; refuses what is not ours, or newer than we are."""
     newest = migrations()[-1][0]
-    if _version(db, address) == newest:
+    if version(db, address) == newest:
         db.execute(NEXT_EPOCH)
         return
     with db.raw.transaction():
         db.execute(LOCK, (address.schema,))
-        version = _version(db, address)
-        if version > newest:
+        found = version(db, address)
+        if found > newest:
             raise StoreVersionError(
-                f"{address.shown} was written by a newer Leasehold (schema {version}, this one "
+                f"{address.shown} was written by a newer Leasehold (schema {found}, this one "
                 f"knows {newest}): upgrade leasehold here before using it"
             )
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
         db.execute(REMEMBER)
         for number, script in migrations():
-            if number > version:
+            if number > found:
                 db.raw.execute(script.encode(), prepare=False)
                 db.execute(APPLIED, (number,))
-        if version == 0:
+        if found == 0:
             db.execute(FIRST_STATE, (env.new_secret(),))
 
 
-def _version(db: Connection, address: Address) -> int:
+def version(db: Connection, address: Address) -> int:
     """The number of the last migration applied; 0 where there is no store yet."""
-    row: Any = db.execute(EXISTS, (address.schema, f"{address.schema}.migration")).fetchone()
-    has_schema, has_store = row
+    row: Any = db.execute(TABLES, (address.schema,)).fetchone()
+    tables, has_store = row
     if has_store:
         applied: Any = db.execute(VERSION).fetchone()
         return int(applied[0] or 0)
-    tables: Any = db.execute(TABLES, (address.schema,)).fetchone() if has_schema else (0,)
-    if tables[0]:
+    if tables:
         raise StoreVersionError(
             f"{address.shown}: the schema holds tables that are not Leasehold's, and nothing was "
             "changed in it; name another one with ?schema=..."

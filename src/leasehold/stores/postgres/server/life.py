@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from leasehold.core.model.lives import Life
 from leasehold.env import Clock
 from leasehold.stores.postgres.server.connection import Connection
 
@@ -28,32 +29,31 @@ FREE: Final = """
 
 
 class Deaths:
-    """Finds the workers that are proved dead."""
+    """Finds the lives of workers that are proved to be over."""
 
     def __init__(self, schema: str, clock: Clock, up_seconds: float = SERVER_UP_SECONDS) -> None:
         self._schema = schema
         self._up_seconds = up_seconds
         self._clock = clock
         self._mutex = threading.Lock()
-        self._free_since: dict[tuple[str, int], float] = {}
+        self._free_since: dict[Life, float] = {}
 
-    def find(self, db: Connection) -> set[str]:
-        """Workers whose lock was free when this was asked DEAD_SECONDS ago or more, and is."""
+    def find(self, db: Connection) -> set[Life]:
+        """Lives whose lock was free when this was asked DEAD_SECONDS ago or more, and is."""
         now = self._clock.monotonic()
         free = self.free(db)
         with self._mutex:
             known = {key: since for key, since in self._free_since.items() if key in free}
             self._free_since = {key: known.get(key, now) for key in free}
-            return {
-                worker
-                for (worker, _), since in self._free_since.items()
-                if now - since >= DEAD_SECONDS
-            }
+            return {life for life, since in self._free_since.items() if now - since >= DEAD_SECONDS}
 
-    def free(self, db: Connection) -> set[tuple[str, int]]:
-        """Worker and number of the lives whose lock is free at this moment."""
-        rows = db.execute(FREE, (self._schema, self._up_seconds))
-        return {(worker, life) for worker, life in rows}
+    def workers(self, db: Connection) -> set[str]:
+        """The names of the dead."""
+        return {life.worker for life in self.find(db)}
+
+    def free(self, db: Connection) -> set[Life]:
+        """The lives whose lock is free at this moment."""
+        return set(map(Life._make, db.execute(FREE, (self._schema, self._up_seconds))))
 
 
 class SessionLife:

@@ -28,6 +28,7 @@ import psycopg
 from psycopg.errors import UniqueViolation
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
@@ -107,6 +108,7 @@ class Database:
         self._pool: Pool | None = None
         self.session = Session(self.address, self.env)
         self.deaths = Deaths(self.address.schema, self.env.clock)
+        self.lives = LivesHere()
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""

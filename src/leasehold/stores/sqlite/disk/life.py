@@ -10,20 +10,22 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+
+from leasehold.core.model.lives import Life
 
 
 class LockedLife:
     """A registered worker's sign of life on this machine."""
 
-    def __init__(self, folder: Path, worker: str, leave: Callable[[], None]) -> None:
-        self._path = folder / lock_name(worker)
+    def __init__(self, folder: Path, life: Life, leave: Callable[[], None]) -> None:
+        self._path = folder / lock_name(life)
         self._leave = leave
         # Locked before it gets its name, so that nobody ever sees it there with its lock free.
         hidden = folder.parent / self._path.name
         self._fd: int | None = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.write(self._fd, worker.encode())
+        os.write(self._fd, f"{life.number} {life.worker}".encode())
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         # Somebody may have deleted it. That proves nobody's death: jobs wait for their leases.
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -49,25 +51,26 @@ class LockedLife:
         self._fd = None
 
 
-def lock_name(worker: str) -> str:
+def lock_name(life: Life) -> str:
     """A file name for any worker id."""
-    return "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):x}" for c in worker) + ".lock"
+    name = "".join(c if c.isalnum() or c in "-_." else f"%{ord(c):x}" for c in life.worker)
+    return f"{name}.{life.number}.lock"
 
 
 class Deaths:
-    """Finds the workers of this store that are proved dead."""
+    """Finds the lives of this store's workers that are proved to be over."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def find(self) -> set[str]:
-        """Workers whose lock is free, by id. Looks at lock files only, never at the database."""
-        return {worker for worker, _ in self._free()}
+    def find(self) -> set[Life]:
+        """Lives whose lock is free. Looks at lock files only, never at the database."""
+        return {life for life, _ in self._free()}
 
-    def bury(self, workers: set[str]) -> None:
+    def bury(self, lives: Collection[Life]) -> None:
         """Remove the lock files of dead workers, once their jobs have been taken back."""
-        for worker, path in self._free():
-            if worker in workers:
+        for life, path in self._free():
+            if life in lives:
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
 
@@ -77,7 +80,7 @@ class Deaths:
             return list(self._folder.iterdir())
         return []
 
-    def _free(self) -> list[tuple[str, Path]]:
+    def _free(self) -> list[tuple[Life, Path]]:
         found = []
         for path in self._lock_files():
             try:
@@ -87,7 +90,9 @@ class Deaths:
             try:
                 # Shared, so that sweeps that look at the same moment do not take each other for it.
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                found.append((os.read(fd, 4096).decode(), path))
+                number, _, worker = os.read(fd, 4096).decode().partition(" ")
+                if number.isdigit():
+                    found.append((Life(worker, int(number)), path))
             except BlockingIOError:
                 pass  # Alive.
             finally:

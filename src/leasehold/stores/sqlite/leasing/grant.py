@@ -24,7 +24,7 @@ from leasehold.stores.sqlite.schema.rows import (
 )
 from leasehold.stores.sqlite.writing.step import Step
 
-GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?)"
+GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)"
 
 
 _LEASED: Final = ("leased",)
@@ -38,7 +38,8 @@ def read(
     """Make leases of rows; beside them, the numbers of those of which none can be made, and why."""
     now, floor, worker = step.now, step.version_floor, request.worker
     acquired_at = from_micros(now)
-    expiries: dict[float, datetime] = {}
+    lengths: dict[float, tuple[float, datetime]] = {}
+    """By what was asked for, how long a lease is, and until when."""
     granted: list[Granted] = []
     unreadable: list[tuple[int, str]] = []
     by_task = request.lease_seconds_by_task or {}
@@ -52,10 +53,11 @@ def read(
                 seconds_of("lease_seconds", job.lease_seconds)
             if job.timeout_seconds is not None:
                 seconds_of("timeout_seconds", job.timeout_seconds)
-            seconds = override or job.lease_seconds or by_task.get(task) or default_seconds
-            expiry = expiries.get(seconds)
-            if expiry is None:
-                expiry = expiries[seconds] = from_micros(now + round(seconds * 1e6))
+            asked = override or job.lease_seconds or by_task.get(task) or default_seconds
+            length = lengths.get(asked)
+            if length is None:
+                seconds = min(asked, step.settings.extension_seconds_max)
+                length = lengths[asked] = (seconds, from_micros(now + round(seconds * 1e6)))
             lease = Lease(
                 job_id=job.id,
                 version=max(job.version, floor) + 1,
@@ -68,8 +70,8 @@ def read(
                 attempt=job.attempts + 1,
                 allowance=job.allowance,
                 acquired_at=acquired_at,
-                expires_at=expiry,
-                lease_seconds=seconds,
+                expires_at=length[1],
+                lease_seconds=length[0],
                 timeout_seconds=job.timeout_seconds,
                 deadline=None if job.deadline is None else from_micros(job.deadline),
                 retry=None if job.retry is None else retry_of(job.retry),
@@ -93,8 +95,8 @@ def read(
     return granted, unreadable
 
 
-def grant(step: Step, granted: Sequence[Granted]) -> None:
-    """Let the jobs run."""
+def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
+    """Let the jobs run, under this life of their worker."""
     now = step.now
     waits: defaultdict[tuple[int, Measure], list[int]] = defaultdict(list)
     for job, _ in granted:
@@ -123,7 +125,8 @@ def grant(step: Step, granted: Sequence[Granted]) -> None:
         GRANT,
         [
             (job.seq, lease.version, lease.worker, now, now + micros, now, lease.attempt,
-             job.events + 1, job.events + 1, job.available_at, micros)
+             job.events + 1, job.events + 1, job.available_at, micros,
+             life)
             for job, lease in granted
             for micros in (round(lease.lease_seconds * 1e6),)
         ],

@@ -29,6 +29,7 @@ from leasehold.core.model.budget import (
 )
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
+from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.status import Event
 from leasehold.core.rules import recovery
@@ -59,17 +60,17 @@ LOST: Final = f"""
     WHERE typeof(expires_at) <> 'integer' OR expires_at <= ?1
         OR expires_at > ?1 + {round(SECONDS_MAX) * 1_000_000}
         OR worker IN (SELECT value FROM json_each(?2))
-    ORDER BY expires_at
+    ORDER BY expires_at, seq
 """  # noqa: S608  # our own number
 _HELD_JOB: Final = """
-    SELECT seq, id, lane, running.version, worker, expires_at, heartbeat_at, running.attempts,
+    SELECT seq, id, lane, running.version, worker, life, expires_at, heartbeat_at, running.attempts,
            allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
 """
 STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ?"
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = ? AND running.version = ?"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
-STILL_HOLDING: Final = "SELECT DISTINCT worker FROM running"
+STILL_HOLDING: Final = "SELECT DISTINCT worker, life FROM running"
 # A worker that left no lock file behind (another machine's disk image, a killed start-up) is
 # forgotten a day after its last sign of life, once it holds nothing; a consumer long before.
 _IS_SILENT: Final = "heartbeat_at < iif(is_consumer, ?1, ?2)"
@@ -106,17 +107,17 @@ STUCK: Final = Lenient(
 class Suspects(NamedTuple):
     """What a reader found for a sweep; each write looks at its part once more."""
 
-    dead: frozenset[str]
-    """Workers that were proved dead before their jobs were looked for."""
+    dead: frozenset[Life]
+    """Lives that were proved to be over before their jobs were looked for."""
     jobs: list[int]
     late: list[int]
     """Pending jobs past their start_by."""
     silent: list[str]
 
 
-def find(db: apsw.Connection, now: int, dead: Collection[str]) -> Suspects:
+def find(db: apsw.Connection, now: int, dead: Collection[Life]) -> Suspects:
     """The jobs whose holders may be lost, and the workers that were silent for long."""
-    workers = msgspec.json.encode(sorted(dead)).decode()
+    workers = msgspec.json.encode(sorted(life.worker for life in dead)).decode()
     jobs = [seq for (seq,) in db.execute(LOST, (now, workers))]
     silent = [worker for (worker,) in db.execute(SILENT, _silent_since(now))]
     late = [row[0] for row in db.execute(f"{LATE} LIMIT {LATE_AT_ONCE}", (now,))]
@@ -164,7 +165,7 @@ class Holdings(Histories):
         return settled
 
 
-def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepReport:
+def recover(step: Step, jobs: Sequence[int], dead: Collection[Life]) -> SweepReport:
     """Take back those of these jobs that are lost, in one write."""
     set_aside: list[Event] = []
 
@@ -181,14 +182,13 @@ def recover(step: Step, jobs: Sequence[int], dead: Collection[str]) -> SweepRepo
     return report_of(events + set_aside)
 
 
-def forget_workers(step: Step, dead: Collection[str], silent: Collection[str]) -> SweepReport:
-    """Forget workers whose jobs have been taken back."""
-    holding = {worker for (worker,) in step.execute(STILL_HOLDING)}
-    done = sorted(set(dead) - holding)
-    step.executemany(FORGET_WORKER, [(worker,) for worker in done])
+def forget_workers(step: Step, dead: Collection[Life], silent: Collection[str]) -> list[Life]:
+    """Forget workers whose jobs have been taken back; answers which lives are over."""
+    done = sorted(set(dead).difference(map(Life._make, step.execute(STILL_HOLDING))))
+    step.executemany(FORGET_WORKER, done)
     since = _silent_since(step.now)
     step.executemany(FORGET_SILENT, [(*since, worker) for worker in silent])
-    return SweepReport(workers_proved_dead=tuple(done))
+    return done
 
 
 def cancel_late(step: Step, jobs: Sequence[int]) -> None:
@@ -232,35 +232,38 @@ def sweep(database: Database) -> SweepReport:
     monotonic = database.env.clock.monotonic
     started = monotonic()
     database.put_right()
+    # The time that a write tells is the time to look by: it may come to believe a jump (CLK-1).
+    database.write(_tidy_up)
     dead = database.deaths.find()
     with database.read() as db:
         lost = find(db, database.now(db), dead)
     report = SweepReport()
     for jobs in batched(lost.jobs, RECOVERED_AT_ONCE):
         report = report.plus(database.write(partial(_recover_some, database, dead, jobs)))
-    report = report.plus(_tidy_up(database, lost))
-    database.deaths.bury(set(report.workers_proved_dead))
+    for late in batched(lost.late, PASSED_OVER_AT_ONCE):
+        database.write(partial(cancel_late, jobs=late))
+    if lost.dead or lost.silent:
+        over = database.write(partial(_forget_workers, database, lost))
+        report = report.plus(SweepReport(workers_proved_dead=tuple(life.worker for life in over)))
+        database.deaths.bury(over)
+    finish_deleting(database)
     return msgspec.structs.replace(report, scan_ms=(monotonic() - started) * 1000)
 
 
 def _recover_some(
-    database: Database, dead: set[str], jobs: Sequence[int], step: Step
+    database: Database, dead: set[Life], jobs: Sequence[int], step: Step
 ) -> SweepReport:
     # Deaths are looked for inside the write, and count only if they were known before.
     return recover(step, jobs, dead & database.deaths.find())
 
 
-def _tidy_up(database: Database, lost: Suspects) -> SweepReport:
-    def operation(step: Step) -> SweepReport:
-        rebalance(step)
-        feed.end_if_unfollowed(step)
-        return forget_workers(step, lost.dead & database.deaths.find(), lost.silent)
+def _tidy_up(step: Step) -> None:
+    rebalance(step)
+    feed.end_if_unfollowed(step)
 
-    report = database.write(operation)
-    for jobs in batched(lost.late, PASSED_OVER_AT_ONCE):
-        database.write(partial(cancel_late, jobs=jobs))
-    finish_deleting(database)
-    return report
+
+def _forget_workers(database: Database, lost: Suspects, step: Step) -> list[Life]:
+    return forget_workers(step, lost.dead & database.deaths.find(), lost.silent)
 
 
 def promote(database: Database) -> int:

@@ -9,35 +9,42 @@ from typing import Final
 import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
+from leasehold.core.model.lives import NO_LIFE, Life
 from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 
-ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 0)"
-FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ?"
+ADD: Final = "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)"
+# Guard: the entry is that life's own, and not one of its successor under the same name.
+FORGET_WORKER: Final = "DELETE FROM worker WHERE id = ? AND life = ?"
 # Guard: the entry is that consumer's own, and not one of its successor under the same name.
 FORGET_CONSUMER: Final = """
     DELETE FROM worker WHERE id = ? AND is_consumer AND host IS ? AND pid IS ?
 """
 # Guard of the update: the entry is not a registered worker's.
 NOTE_CONSUMER: Final = """
-    INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 1)
+    INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, 1, 0)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
         queues = excluded.queues, slots = excluded.slots, heartbeat_at = excluded.heartbeat_at
     WHERE is_consumer
 """
 
+LIFE_BITS: Final = 48
+"""So many bits of chance tell the lives of one name apart."""
+
 
 def register_worker(database: Database, info: WorkerInfo) -> LockedLife:
     """Enter a worker; it is in the registry until its life is closed, or proved to be over."""
-    life = LockedLife(database.files.workers, info.id, partial(_leave, database, info))
+    life = Life(info.id, database.env.random.getrandbits(LIFE_BITS) + 1)
+    locked = LockedLife(database.files.workers, life, partial(_leave, database, life))
     try:
-        _enter(database, info)
+        _enter(database, info, life)
     except BaseException:
-        life.let_go()
+        locked.let_go()
         raise
-    return life
+    database.lives.begin(life)
+    return locked
 
 
 class RemoteLife:
@@ -54,21 +61,23 @@ class RemoteLife:
 
 def register_remote_worker(database: Database, info: WorkerInfo) -> RemoteLife:
     """Enter a worker of which nothing is known but what it says."""
-    _enter(database, info)
-    return RemoteLife(partial(_leave, database, info))
+    life = Life(info.id, NO_LIFE)
+    _enter(database, info, life)
+    return RemoteLife(partial(_leave, database, life))
 
 
-def _enter(database: Database, info: WorkerInfo) -> None:
+def _enter(database: Database, info: WorkerInfo, life: Life) -> None:
     def enter(step: Step) -> None:
         queues = msgspec.json.encode(info.queues).decode()
         row = (info.id, info.host, info.pid, queues, info.slots, step.now, step.now)
-        step.execute(ADD, row)
+        step.execute(ADD, (*row, life.number))
 
     database.write(enter)
 
 
-def _leave(database: Database, info: WorkerInfo) -> None:
-    database.write(lambda step: step.execute(FORGET_WORKER, (info.id,)).fetchall())
+def _leave(database: Database, life: Life) -> None:
+    database.write(lambda step: step.execute(FORGET_WORKER, life).fetchall())
+    database.lives.end(life)
 
 
 def note_consumer(step: Step, request: LeaseRequest) -> None:

@@ -159,7 +159,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys(
             (
                 *("seq", "version", "attempts", "events", "leased_event", "moved_by"),
-                "lease_micros",
+                *("lease_micros", "life"),
             ),
             WHOLE,
         ),
@@ -223,6 +223,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "started_at": MOMENT,
         "heartbeat_at": MOMENT,
         "is_consumer": between(0, 1),
+        "life": WHOLE,
     },
     "audit": _AUDIT,
     "audit_archive": _AUDIT,

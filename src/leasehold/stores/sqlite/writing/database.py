@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import apsw
 
+from leasehold.core.model.lives import LivesHere
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
 from leasehold.interrupts import Interrupted, shielded
@@ -88,6 +89,7 @@ class Database:
         )
         self.readers = Readers(self.files.database, self.watch)
         self.deaths = Deaths(self.files.workers)
+        self.lives = LivesHere()
         self.lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self.known_leases: dict[tuple[str, int], tuple[int, int]] = {}
@@ -167,6 +169,7 @@ class Database:
         self.readers.begin_anew()
         self.wake.begin_anew()
         self.turn.begin_anew()
+        self.lives = LivesHere()
 
     def inherited_file(self) -> FileId | None:
         return self.watch.file

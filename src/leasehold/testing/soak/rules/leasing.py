@@ -15,6 +15,7 @@ from leasehold.testing.soak.rules.base import Step, rule
 ROUNDING = timedelta(microseconds=2)
 WAITING = (Status.PENDING, Status.SCHEDULED, Status.FAILED)
 LEASE_SECONDS_BUILT_IN = 300.0
+EXTENSION_SECONDS_MAX = 24 * 3600.0
 
 
 def leases_of(step: Step) -> list[Lease]:
@@ -157,6 +158,7 @@ def what_a_lease_says(step: Step) -> int:
         assert (job.lease_version, job.attempts) == (lease.version, lease.attempt), f"{lease}"
         by_task = (request.lease_seconds_by_task or {}).get(job.task)
         stored = step.before.settings.values.get("lease_seconds")
+        stored_max = step.before.settings.values.get("lease_extension_max")
         seconds = (
             job.lease_seconds
             or by_task
@@ -164,6 +166,7 @@ def what_a_lease_says(step: Step) -> int:
             or stored
             or LEASE_SECONDS_BUILT_IN
         )
+        seconds = min(seconds, stored_max or EXTENSION_SECONDS_MAX)
         expires_at = step.now + timedelta(seconds=seconds)
         assert abs(lease.expires_at - expires_at) <= ROUNDING, f"{lease} should last {seconds} s"
         step.book.kept[job.id, lease.version] = Kept(step.after.reading.awake / 1e6, seconds)

@@ -313,7 +313,8 @@ CREATE TABLE running (
     leased_event  integer NOT NULL,
     available_at  bigint NOT NULL,
     cancel_reason text COLLATE "C",
-    lease_micros  bigint NOT NULL  -- how long it was to be when it was granted
+    lease_micros  bigint NOT NULL,  -- how long it was to be when it was granted
+    life          integer NOT NULL  -- of its worker, when it was granted; 0 for none
 );
 
 -- Completed, dead and cancelled jobs.

@@ -208,7 +208,8 @@ CREATE TABLE running (
     available_at  INTEGER NOT NULL,
     cancel_reason TEXT,
     moved_by      INTEGER NOT NULL DEFAULT 0, -- how far the clock moved on without its holder
-    lease_micros  INTEGER NOT NULL            -- how long it was to be when it was granted
+    lease_micros  INTEGER NOT NULL,           -- how long it was to be when it was granted
+    life          INTEGER NOT NULL            -- of its worker, when it was granted; 0 for none
 );
 
 -- Completed, dead and cancelled jobs.
@@ -308,7 +309,8 @@ CREATE TABLE worker (
     slots        INTEGER NOT NULL,
     started_at   INTEGER NOT NULL,
     heartbeat_at INTEGER NOT NULL,
-    is_consumer  INTEGER NOT NULL  -- entered by its leases, not by itself
+    is_consumer  INTEGER NOT NULL, -- entered by its leases, not by itself
+    life         INTEGER NOT NULL  -- the number of the lock that proves it alive; 0 for none
 ) WITHOUT ROWID;
 
 -- No number is used twice, even when every record has gone to the archive.

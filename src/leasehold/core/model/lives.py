@@ -1,0 +1,39 @@
+"""Lives of workers: what a proof of death is about.
+
+A name is not a proof: two processes may have the same one, at once or one after the other. So each
+registration of a worker has a number, and so has each lease that it takes. A death proves those
+leases lost, and no others.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+NO_LIFE: Final = 0
+"""Of whoever leases under a name that its own process has not registered."""
+
+
+class Life(NamedTuple):
+    """One registration of a worker."""
+
+    worker: str
+    number: int
+
+
+class LivesHere:
+    """The workers that this process has registered, and that have not left."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[str, int] = {}
+
+    def begin(self, life: Life) -> None:
+        self._number_of[life.worker] = life.number
+
+    def end(self, life: Life) -> None:
+        """Where the same name was registered once more, the later life goes on."""
+        if self._number_of.get(life.worker) == life.number:
+            del self._number_of[life.worker]
+
+    def number_of(self, worker: str) -> int:
+        """Under which life this process leases in this name."""
+        return self._number_of.get(worker, NO_LIFE)
