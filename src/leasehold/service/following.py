@@ -30,7 +30,7 @@ async def first_look(api: Api, secret: str | None, cursor: str | None) -> Change
 
     def begin() -> Changes:
         caller = api.authenticate(secret)
-        caller.check_role(("operator",))
+        caller.check_role(("operator", "observer"))
         caller.check_unscoped()
         return api.guarded(lambda: api.store.changes(cursor))
 

@@ -17,7 +17,7 @@ _HEAD = """\
 Every operation of [the service](service.md), made from [openapi.json](openapi.json). Below each is
 what may be sent, with its type and default, and what is answered. A field with a default may be
 left out. Errors are [problems](service.md#errors). The same operations over gRPC are in
-[leasehold.proto](../src/leasehold/service/grpc/leasehold.proto).
+[the proto](../src/leasehold/service/grpc/leasehold.proto).
 """
 
 
@@ -34,9 +34,8 @@ def reference() -> str:
         ]
     parts.append("## Types\n\nWhat is named above.")
     parts += [
-        f"### Type {name}\n\n{_said(schema)}{_table(schema)}"
+        f"### Type {name}\n\n{_said(schema)}{_table(schema) or _type(schema)}"
         for name, schema in sorted(schemas.items())
-        if schema.get("properties")
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 

@@ -20,10 +20,11 @@ from grpc import aio
 
 from leasehold.core.contract.wire import VERBS, Verb
 from leasehold.core.model.tokens import digest_of
-from leasehold.errors import CodedError, InvalidJobError, InvalidRequestError, RequestTooLargeError
+from leasehold.errors import CodedError, InvalidRequestError, RequestTooLargeError
 from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
+from leasehold.service.explaining import refusal
 from leasehold.service.following import TOO_MANY, first_look, follow, has_room
 from leasehold.service.grpc.errors import Refusal, refusal_of
 from leasehold.service.grpc.schema import method_name
@@ -80,26 +81,25 @@ class GrpcFace:
     async def _serve(self, endpoint: str, work: Work, _: object, context: Any) -> bytes:
         clock = self.api.requests.clock
         began = clock.monotonic()
-        refusal: Refusal | None = None
         status = 499  # unless it comes to an end, its caller has hung up
         try:
             answer = await work(_Call(self, context))
             status = 200
             return answer
         except CodedError as error:
-            refusal = refusal_of(error)
-            status = refusal.http_status
+            refused = refusal_of(error)
+            status = refused.http_status
         except aio.AbortError:
             status = 429
             raise
         except Exception as error:
             logger.error("a call failed unexpectedly", exc_info=error)  # noqa: TRY400  # its level
             message = "the service failed; its log says why"
-            refusal = Refusal(grpc.StatusCode.INTERNAL, message, (), 500)
+            refused = Refusal(grpc.StatusCode.INTERNAL, message, (), 500)
             status = 500
         finally:
             self.api.requests.count(endpoint, _METHOD, status, clock.monotonic() - began)
-        await context.abort(refusal.code, refusal.message, refusal.metadata)
+        await context.abort(refused.code, refused.message, refused.metadata)
         raise AssertionError("abort raises")
 
 
@@ -187,7 +187,7 @@ def _asked(operation: Operation, body: bytes) -> Any:
     try:
         return msgspec.convert(given, operation.request)
     except msgspec.ValidationError as error:
-        raise InvalidJobError(str(error)) from None
+        raise refusal(error, operation.request) from None
 
 
 def _encoded(operation: Operation, answer: Any) -> bytes:
