@@ -350,7 +350,7 @@ PLANS: dict[str, tuple[str, tuple[object, ...]]] = {
     "the first that is parked": (parking.FIRST_PARKED, (-1, 2)),
     "what runs of a key": (parking.RUNNING_OF_KEY, ("q", "k")),
     "who is counted": (parking.COUNTED, ("[1]",)),
-    "the key of a job": (parking.KEY_OF_PENDING, (1,)),
+    "the key of a job": (parking.KEY_OF_UNCOUNTED, (1,)),
     "changing lanes": (parking.CHANGE_LANE, (-1, 1, 2, 3, 4)),
     "closing an account": (parking.CLOSE_ACCOUNT, (1,)),
     "what is parked of a group": (parking.PARKED_IN_GROUP, ("g",)),

@@ -23,8 +23,9 @@ from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import DAY_SECONDS
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import moment
 from leasehold.env import from_micros
-from leasehold.stores.memory.record import Failures, Record, moment
+from leasehold.stores.memory.record import Failures, Record
 
 ARCHIVED_MAX: Final = 10_000
 """Summaries kept; the first archived go first."""

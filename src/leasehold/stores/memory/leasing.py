@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settlement
+from leasehold.core.model.stored import moment
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.lease import lease, next_due
-from leasehold.stores.memory.record import moment
 from leasehold.stores.memory.registry import note_consumer
 from leasehold.stores.memory.schedules import fire_due
 from leasehold.stores.memory.settling import settle

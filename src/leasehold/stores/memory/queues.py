@@ -14,13 +14,13 @@ from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueRule,
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
+from leasehold.core.model.stored import moment
 from leasehold.core.rules import queue_orders
 from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros
 from leasehold.stores.memory import dependents
 from leasehold.stores.memory.buckets import BucketBook
 from leasehold.stores.memory.reading import search
-from leasehold.stores.memory.record import moment
 from leasehold.stores.memory.state import State
 
 

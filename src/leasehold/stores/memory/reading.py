@@ -33,7 +33,12 @@ from leasehold.core.model.search import (
 from leasehold.core.model.status import Status
 from leasehold.env import from_micros
 from leasehold.stores.memory.heaps import order_of
-from leasehold.stores.memory.record import Record, attempts_of, history_of, snapshot
+from leasehold.stores.memory.record import (
+    Record,
+    attempts_of,
+    history_of,
+    snapshot,
+)
 from leasehold.stores.memory.state import State
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
 from leasehold.core.model.job import Attempt, Draft, HistoryEvent, Job
 from leasehold.core.model.joblog import LogTail
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Event, Status
-from leasehold.core.rules.messages import event_words
+from leasehold.core.model.stored import moment
+from leasehold.core.rules.history import Telling
 from leasehold.env import from_micros
 
 Entry = tuple[int, int, "Record"]
@@ -204,35 +203,11 @@ def attempts_of(record: Record) -> list[Attempt]:
 
 def history_of(record: Record) -> list[HistoryEvent]:
     """Everything that happened to the job, oldest first."""
-    events = []
-    leased_at = 0
-    for sequence, row in enumerate(record.history, start=1):
+    telling = Telling(record.id)
+    for n, row in enumerate(record.history, start=1):
         at, event, before, after, worker, version, attempts, message = row
-        if event is Event.LEASED:
-            leased_at = at
-        if not message or isinstance(message, int):
-            # An attempt ends once, after its own lease and before the next.
-            held_micros = at - leased_at if before is Status.RUNNING is not after else None
-            message = event_words(
-                event, before, after, worker, lease_ends_at=message or None, held_micros=held_micros
-            )
-        events.append(
-            HistoryEvent(
-                job_id=record.id,
-                sequence=sequence,
-                at=from_micros(at),
-                event=event,
-                before=before,
-                after=after,
-                worker=worker,
-                lease_version=version,
-                attempts=attempts,
-                message=message,
-            )
-        )
-    return events
-
-
-def moment(micros: int | None) -> datetime | None:
-    """The moment, where there is one."""
-    return None if micros is None else from_micros(micros)
+        if isinstance(message, int):
+            telling.leased(n, at, attempts, worker, version, message)
+        else:
+            telling.add(n, at, event, before, after, attempts, worker, version, message)
+    return telling.told

@@ -58,6 +58,7 @@ from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue, StoredSettings
 from leasehold.core.model.status import Event
+from leasehold.core.model.stored import moment
 from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import failures, metrics, people, scheduling
 from leasehold.core.rules.dependencies import SortedOut
@@ -97,7 +98,7 @@ from leasehold.stores.memory import (
 from leasehold.stores.memory.admin import Desk
 from leasehold.stores.memory.heaps import HeapFigures
 from leasehold.stores.memory.metrics import Look
-from leasehold.stores.memory.record import moment, snapshot
+from leasehold.stores.memory.record import snapshot
 from leasehold.stores.memory.schedules import Shelf, fire_due
 from leasehold.stores.memory.state import News, State
 

@@ -55,6 +55,7 @@ from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import (
     failures,
     fence,
+    history,
     metrics,
     people,
     queue_orders,
@@ -82,7 +83,8 @@ from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.people import Desk
 from leasehold.stores.postgres.leasing.state import Histories
-from leasehold.stores.postgres.reading import history, inspection, jobs, read, records
+from leasehold.stores.postgres.reading import inspection, jobs, read, records
+from leasehold.stores.postgres.reading.history import JobHistory
 from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.reading.tallies import Failures, worker_totals
@@ -318,11 +320,11 @@ class PostgresStore(WithoutLocalVerbs):
 
     def attempts(self, job_id: str) -> list[Attempt]:
         with self._database.read() as db:
-            return history.attempts(db, job_id)
+            return history.attempts_of(JobHistory(db, job_id))
 
     def history(self, job_id: str) -> list[HistoryEvent]:
         with self._database.read() as db:
-            return history.history(db, job_id)
+            return history.history_of(JobHistory(db, job_id))
 
     def log(self, job_id: str) -> JobLog:
         with self._database.read() as db:
@@ -332,7 +334,7 @@ class PostgresStore(WithoutLocalVerbs):
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
         with self._database.read() as db:
-            return history.page_of_history(db, job_id, limit, cursor)
+            return history.page_of_history(JobHistory(db, job_id), limit, cursor)
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         with self._database.read() as db:

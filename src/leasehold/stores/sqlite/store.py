@@ -59,6 +59,7 @@ from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import (
     failures,
     fence,
+    history,
     metrics,
     people,
     queue_orders,
@@ -86,7 +87,8 @@ from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
 from leasehold.stores.sqlite.leasing.state import Histories
-from leasehold.stores.sqlite.reading import history, inspection, jobs, read, records
+from leasehold.stores.sqlite.reading import inspection, jobs, read, records
+from leasehold.stores.sqlite.reading.history import JobHistory
 from leasehold.stores.sqlite.reading.metrics import Look
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.reading.tallies import Failures, worker_totals
@@ -311,10 +313,10 @@ class SQLiteStore:
         return self._database.look(lambda db: read.find_ids(db, prefix, limit))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        return self._database.look(lambda db: history.attempts(db, job_id))
+        return self._database.look(lambda db: history.attempts_of(JobHistory(db, job_id)))
 
     def history(self, job_id: str) -> list[HistoryEvent]:
-        return self._database.look(lambda db: history.history(db, job_id))
+        return self._database.look(lambda db: history.history_of(JobHistory(db, job_id)))
 
     def log(self, job_id: str) -> JobLog:
         return self._database.look(lambda db: records.log(db, job_id))
@@ -322,7 +324,9 @@ class SQLiteStore:
     def history_page(
         self, job_id: str, *, limit: int = 100, cursor: str | None = None
     ) -> HistoryPage:
-        return self._database.look(lambda db: history.page_of_history(db, job_id, limit, cursor))
+        return self._database.look(
+            lambda db: history.page_of_history(JobHistory(db, job_id), limit, cursor)
+        )
 
     def log_page(self, job_id: str, *, limit: int = 100, cursor: str | None = None) -> LogPage:
         return self._database.look(lambda db: records.page_of_log(db, job_id, limit, cursor))

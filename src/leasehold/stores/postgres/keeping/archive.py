@@ -17,15 +17,15 @@ from leasehold.core.model.archive import (
     ArchiveSpan,
     check_filter,
 )
+from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import DAY_SECONDS, day_number
 from leasehold.core.model.search import JobFilter
+from leasehold.core.model.stored import moment
 from leasehold.core.model.text import mentions
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.reading.where import Clause, numbered
-from leasehold.stores.postgres.schema.codes import STATUS_CODE, STATUS_OF
-from leasehold.stores.postgres.schema.rows import moment
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, unnested
 

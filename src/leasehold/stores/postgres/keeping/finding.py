@@ -11,21 +11,20 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import CleanUp, Scope
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, OldestAudits, Progress
 from leasehold.env import from_micros
 from leasehold.stores.postgres.keeping import archive, cleanup
 from leasehold.stores.postgres.rules.known import load
-from leasehold.stores.postgres.schema.codes import STATUS_CODE
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.submitting.lanes import STATS, stats_of
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read."""
-MOMENT_MAX: Final = 253_402_300_799_999_999
-"""The last microsecond of the year 9999, the last that Python knows."""
 WALKED_PER_CALL: Final = 10 * WALKED_AT_ONCE
 
 # Holds for a job in `finished` that an unfinished one depends on: it is spared.

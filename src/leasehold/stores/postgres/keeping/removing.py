@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
@@ -14,7 +15,6 @@ from leasehold.stores.postgres.keeping import archive, cleanup
 from leasehold.stores.postgres.keeping.erase import RECORDS_OF_A_JOB
 from leasehold.stores.postgres.keeping.finding import OLD_KEYS, STILL_NEEDED
 from leasehold.stores.postgres.leasing.people import audit
-from leasehold.stores.postgres.schema.codes import STATUS_OF
 from leasehold.stores.postgres.writing.step import Step
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.lease import Settled
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.span import Measure
 from leasehold.core.model.status import Status
 from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.placing import Entry
 from leasehold.env import to_micros
 from leasehold.stores.postgres.leasing import ready
-from leasehold.stores.postgres.leasing.ready import Entry
 from leasehold.stores.postgres.leasing.state import INSERT_FINISHED
-from leasehold.stores.postgres.schema.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from leasehold.core.model.key_limits import KeyLimits
+from leasehold.core.rules.key_accounts import NOTHING
 from leasehold.core.rules.starting import key_starts
-from leasehold.stores.postgres.leasing.parking import NOTHING
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.submitting.gate import BucketBook

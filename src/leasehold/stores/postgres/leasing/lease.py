@@ -13,31 +13,32 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.rules import key_accounts
+from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
+from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import breakers, parking, ready
 from leasehold.stores.postgres.leasing.grant import Granted, grant, read
 from leasehold.stores.postgres.leasing.order import (
+    FOR_LEASING,
+    FOR_LEASING_IN_GROUP,
     Candidate,
-    Lane,
-    Row,
-    for_leasing,
-    for_leasing_in_group,
-    in_order,
+    Lanes,
 )
-from leasehold.stores.postgres.leasing.parking import Account, wake_rested
+from leasehold.stores.postgres.leasing.parking import Shelf
 from leasehold.stores.postgres.leasing.queue_limits import next_starts, open_queues
-from leasehold.stores.postgres.leasing.ready import Entry
 from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
-from leasehold.stores.postgres.schema.codes import STATUS_CODE
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 
@@ -124,7 +125,8 @@ def lease(step: Step, request: LeaseRequest, life: int = NO_LIFE) -> Leased:
     rebalance(step)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
-    more_rested = wake_rested(step, request.queues) if step.alone and step.rules else False
+    ruled = [queue for queue in request.queues if step.alone and queue in step.rules]
+    more_rested = key_accounts.wake_rested(Shelf(step), ruled)
     while True:
         look = _Look(step, request, len(granted), left)
         if not look.lanes and not more_rested:
@@ -227,15 +229,13 @@ class _Look:
                 breakers.keep(step, number, lane.probe.probed(step.now))
         grant(step, granted, life)
         # Only now: to take these out or aside may move others, and those were read where they were.
-        parking.turn_away(
-            step,
+        key_accounts.turn_away(
+            Shelf(step),
             [
                 (
                     self.lanes[job.lane].queue.name,
                     job.limit_key,
-                    job.lane,
-                    job.tier,
-                    (job.turn, job.seq),
+                    (job.lane, job.tier, job.turn, job.seq),
                 )
                 for job in self.turned_away
                 if job.stands_in == job.lane and job.limit_key is not None
@@ -253,16 +253,15 @@ class _Look:
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:
-            return in_order(step.db, looked_into, step.now, for_leasing(), page=page)
+            return in_order(Lanes(step.db, FOR_LEASING, page=page), looked_into, step.now)
         # What is parked behind jobs of other groups is the best of its own.
         for account in parking.parked_in_group(step, parent_id) if step.rules.key_limits else ():
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):
                 may_run = partial(self._may_run, account, home)
                 looked_into.append(Lane(account.parked_lane, self._scoring_of(home), may_run))
-        return in_order(
-            step.db, looked_into, step.now, for_leasing_in_group(), (parent_id,), page=page
-        )
+        group = Lanes(step.db, FOR_LEASING_IN_GROUP, (parent_id,), page=page)
+        return in_order(group, looked_into, step.now)
 
     def _may_run(self, account: Account, home: OpenLane) -> bool:
         return home.is_open and self.walk.free_of_key(account.queue, account.key) > 0

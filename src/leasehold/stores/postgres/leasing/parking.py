@@ -1,24 +1,22 @@
-"""Limits per key: the shelf that `core.rules.parking` works on, as rows.
+"""Limits per key: the shelf that `core.rules.parking` and `key_accounts` work on, as rows.
 
 A parked job stands in `ready` under the lane number -key_lane.id, in the same order as ever; its
 row in `place` says so. Leases look into lanes above 0 only, so however many jobs wait for a key
 that is full, none of them is read. A column that says "parked" would have to lead the primary key
 of `ready` and two indexes on it, and every submit and lease of every job would pay for it; with
 the sign of the lane number, only jobs of limited keys pay. Who reads asks `place.lane IS NOT NULL`.
-
-Guard: what runs of a key is counted in `key_lane`, in the write that leases a job or ends its
-lease; a lease takes no more than that leaves free.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from leasehold.core.model.budget import RESTED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
-from leasehold.core.rules import parking
+from leasehold.core.rules.key_accounts import NOTHING, Account, Counted, Key, KeyInLane
+from leasehold.core.rules.rebalancing import BEYOND
+from leasehold.core.rules.serving import BEYOND_ALL_TIERS
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.postgres.leasing.order import NEXT_TIER
 from leasehold.stores.postgres.server.connection import unnested
@@ -26,7 +24,7 @@ from leasehold.stores.postgres.submitting.gate import BucketBook
 from leasehold.stores.postgres.writing.step import Step
 
 # Only what is not counted yet: a job is taken in once.
-KEY_OF_PENDING: Final = """
+KEY_OF_UNCOUNTED: Final = """
     SELECT job.seq, lane.queue, limit_key, job.lane
     FROM job JOIN lane ON lane.id = job.lane LEFT JOIN place ON place.seq = job.seq
     WHERE job.seq = ANY($1) AND limit_key IS NOT NULL AND place.key_lane IS NULL
@@ -74,7 +72,7 @@ CHANGE_LANE: Final = """
     UPDATE ready SET lane = $1 WHERE lane = $2 AND tier = $3 AND turn = $4 AND seq = $5
 """
 SAY_WHERE: Final = "UPDATE place SET lane = $1 WHERE seq = $2"
-TIER_NOW: Final = "SELECT tier FROM place WHERE seq = $1"
+TIERS_NOW: Final = "SELECT seq, tier FROM place WHERE seq = ANY($1)"
 # The accounts that have parked jobs of a group: one seek for each of them.
 PARKED_IN_GROUP: Final = """
     WITH RECURSIVE parked (lane) AS (
@@ -89,7 +87,7 @@ PARKED_IN_GROUP: Final = """
 """
 # Beyond the last job: none is placed anew, the account is looked at.
 LOOK_AGAIN_AT: Final = """
-    INSERT INTO rescoring VALUES ($1, 9223372036854775807, 0, 0) ON CONFLICT DO NOTHING
+    INSERT INTO rescoring VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING
 """
 
 REST: Final = """
@@ -103,33 +101,6 @@ RESTED: Final = f"""
         ORDER BY until LIMIT {RESTED_AT_ONCE})
     RETURNING queue, key
 """  # noqa: S608  # our own number
-NOTHING: Final = KeyLimits(0, None)
-"""Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
-
-_NO_TIER: Final = 1 << 62
-"""Beyond all tiers."""
-
-
-class Account(NamedTuple):
-    """A key in one lane."""
-
-    id: int
-    queue: str
-    key: str
-    lane: int
-
-    @property
-    def parked_lane(self) -> int:
-        """The lane number under which its parked jobs stand."""
-        return -self.id
-
-
-class Counted(NamedTuple):
-    """A pending job that is counted for its key, and the tier in which it was found."""
-
-    seq: int
-    tier: int
-    account: Account
 
 
 class Shelf:
@@ -150,6 +121,18 @@ class Shelf:
     @shown_left.setter
     def shown_left(self, left: int) -> None:
         self._step.shown_left = left
+
+    @property
+    def limits(self) -> Mapping[str, KeyLimits]:
+        return self._step.rules.key_limits
+
+    @property
+    def paced(self) -> Collection[str]:
+        return self._step.rules.paced
+
+    @property
+    def newly_shown(self) -> set[int]:
+        return self._step.newly_shown
 
     def free(self, account: Account) -> int:
         # Nothing that is done to a shelf changes what runs.
@@ -180,7 +163,7 @@ class Shelf:
 
     def parked_tiers(self, account: Account) -> Iterator[int]:
         tier = -1
-        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, _NO_TIER)):
+        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, BEYOND_ALL_TIERS)):
             tier = rows[0][0]
             yield tier
 
@@ -189,36 +172,52 @@ class Shelf:
         where = account.parked_lane if parked else None
         self._step.execute(COUNT, (seq, tier, turn, where, account.id))
         if parked:
-            self._change_lane(tier, job, account.lane, account.parked_lane)
+            self.change_lane(tier, job, account.lane, account.parked_lane)
 
     def show(self, account: Account, tier: int, job: Rank) -> None:
-        self._change_lane(tier, job, account.parked_lane, account.lane)
+        self.change_lane(tier, job, account.parked_lane, account.lane)
         self._step.execute(SAY_WHERE, (None, job[1]))
         self._step.newly_shown.add(job[1])
 
     def park(self, account: Account, tier: int, job: Rank) -> None:
-        self._change_lane(tier, job, account.lane, account.parked_lane)
+        self.change_lane(tier, job, account.lane, account.parked_lane)
         self._step.execute(SAY_WHERE, (account.parked_lane, job[1]))
 
     def tell_of_shown(self, account: Account) -> None:
         self._step.newly_shown.update(seq for (seq,) in self._rows(ANY_SHOWN, (account.id,)))
 
     def go_on_later(self, account: Account) -> None:
-        self._step.execute(LOOK_AGAIN_AT, (account.parked_lane,))
+        self._step.execute(LOOK_AGAIN_AT, (account.parked_lane, BEYOND))
         self._step.some_rescoring = True
 
     def close_if_unused(self, account: Account) -> None:
         self._step.execute(CLOSE_ACCOUNT, (account.id,))
 
     def account(self, queue: str, key: str, lane: int) -> Account:
-        """The account of a key in a lane, opened if need be."""
         found = self._rows(FIND_ACCOUNT, (lane, key))
         if found:
             return Account(found[0][0], queue, key, lane)
         opened = self._rows(OPEN_ACCOUNT, (queue, key, lane))
         return Account(opened[0][0], queue, key, lane)
 
-    def _change_lane(self, tier: int, job: Rank, before: int, after: int) -> None:
+    def keys_of_uncounted(self, seqs: Sequence[int]) -> Mapping[int, KeyInLane]:
+        rows = self._rows(KEY_OF_UNCOUNTED, (list(seqs),))
+        return {seq: (queue, key, lane) for seq, queue, key, lane in rows}
+
+    def keys_of(self, seqs: Iterable[int]) -> Iterable[KeyInLane]:
+        return self._rows(KEY_OF_JOB, (list(seqs),))
+
+    def tiers_of(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        return dict(self._rows(TIERS_NOW, (list(seqs),)))
+
+    def count_running(self, jobs: Sequence[tuple[str, str, int, int]]) -> None:
+        self._step.many(COUNT_RUNNING, jobs)
+
+    def take_rested(self, queues: Sequence[str]) -> Sequence[Key]:
+        return self._rows(RESTED, (list(queues), self._step.now))
+
+    def change_lane(self, tier: int, job: Rank, before: int, after: int) -> None:
+        """Let a job stand in another lane: its own, or aside."""
         self._step.look_again()
         self._step.execute(CHANGE_LANE, (after, before, tier, *job))
 
@@ -228,21 +227,6 @@ class Shelf:
 
     def _rows(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
         return self._step.execute(statement, values).fetchall()
-
-
-def enter(step: Step, places: Iterable[Sequence[int]]) -> None:
-    """Jobs have come to stand in their lanes (lane, tier, turn, number): park who is too many."""
-    shelf = Shelf(step)
-    known: dict[Any, Account] = {}
-    listed = list(places)
-    found = step.execute(KEY_OF_PENDING, ([seq for *_, seq in listed],))
-    keys = {seq: key for seq, *key in found}
-    for _, tier, turn, seq in listed:
-        row: Any = tuple(keys.get(seq, ()))
-        if row and row[0] in step.rules.key_limits:
-            if row not in known:
-                known[row] = shelf.account(*row)
-            parking.enter(shelf, known[row], tier, (turn, seq))
 
 
 def counted(step: Step, seq: int) -> Counted | None:
@@ -256,64 +240,6 @@ def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
         return {}
     rows = step.execute(COUNTED, (list(seqs),))
     return {seq: Counted(seq, tier, Account(*account)) for seq, tier, *account in rows}
-
-
-def left(step: Step, job: Counted) -> None:
-    """A job is not pending any more, and has not been leased."""
-    parking.left(Shelf(step), job.account, job.tier)
-
-
-def moved(step: Step, jobs: Iterable[Counted]) -> None:
-    """Jobs were placed anew: in the tiers that they left and came to, others may be the best."""
-    touched: dict[tuple[Account, int], None] = {}
-    for job in jobs:
-        row: Any = step.execute(TIER_NOW, (job.seq,)).fetchone()
-        touched[job.account, job.tier] = touched[job.account, row[0]] = None
-    shelf = Shelf(step)
-    for account, tier in touched:
-        parking.fill(shelf, account, tier)
-
-
-def granted(step: Step, jobs: Mapping[tuple[str, str, int], int]) -> None:
-    """So many jobs were leased, by queue, key and lane."""
-    limits = step.rules.key_limits
-    counts = [(*lane, count) for lane, count in jobs.items() if lane[0] in limits]
-    step.many(COUNT_RUNNING, counts)
-    if step.rules.paced:
-        keys = {(queue, key): None for queue, key, _ in jobs if queue in step.rules.paced}
-        parking.look_again(Shelf(step), keys)
-
-
-def wake_rested(step: Step, queues: Iterable[str]) -> bool:
-    """Show what may be leased of keys that have rested, so many; whether there may be more."""
-    ruled = [queue for queue in queues if queue in step.rules]
-    rested: list[Any] = step.execute(RESTED, (ruled, step.now)).fetchall() if ruled else []
-    if rested:
-        # Whoever waits for this moment knows it from its last lease, and need not be told.
-        news = set(step.newly_shown)
-        parking.look_again(Shelf(step), rested)
-        step.newly_shown.intersection_update(news)
-    return len(rested) == RESTED_AT_ONCE
-
-
-def freed(step: Step, seqs: Iterable[int]) -> None:
-    """The leases of these jobs have ended: others of their keys may be leased."""
-    limits = step.rules.key_limits
-    ended: Counter[Any] = Counter()
-    keys: Counter[tuple[str, str]] = Counter()
-    for row in step.execute(KEY_OF_JOB, (list(seqs),)):
-        if row[0] in limits:
-            ended[row] += 1
-            keys[row[0], row[1]] += 1
-    step.many(COUNT_RUNNING, [(*lane, -count) for lane, count in ended.items()])
-    parking.freed(Shelf(step), keys)
-
-
-def turn_away(step: Step, jobs: Iterable[tuple[str, str, int, int, Rank]]) -> None:
-    """Park jobs that a lease has met although their keys are full: queue, key, lane, tier, turn."""
-    shelf = Shelf(step)
-    for queue, key, lane, tier, job in jobs:
-        parking.turn_away(shelf, shelf.account(queue, key, lane), tier, job)
 
 
 def parked_in_group(step: Step, parent_id: str) -> list[Account]:

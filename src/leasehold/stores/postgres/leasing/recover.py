@@ -16,11 +16,13 @@ from leasehold.core.model.budget import LATE_AT_ONCE
 from leasehold.core.model.lease import Settled, StuckJob, SweepReport
 from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
+from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing import lease, parking, people
+from leasehold.stores.postgres.leasing import lease, people
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Held
+from leasehold.stores.postgres.leasing.parking import Shelf
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
 from leasehold.stores.postgres.leasing.state import Histories
@@ -120,7 +122,7 @@ class Holdings(Histories):
         step = self._step
         row: Any = step.execute(END_LEASES, ([job.seq], [job.version])).fetchone()
         if step.rules.key_limits:
-            parking.freed(step, (job.seq,))
+            key_accounts.freed(Shelf(step), (job.seq,))
         ends = Ends(step)
         settled = ends.add(job.id, Held._make(row), job.lane, decision, checkpoint=True)
         ends.write()

@@ -10,14 +10,20 @@ from typing import Final, NamedTuple
 
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
+from leasehold.core.model.stored import (
+    UNREADABLE,
+    problem_of,
+    retry_of,
+)
 from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
-from leasehold.stores.postgres.leasing import breakers, parking
+from leasehold.stores.postgres.leasing import breakers
 from leasehold.stores.postgres.leasing.ends import HELD, Ends, Held
+from leasehold.stores.postgres.leasing.parking import Shelf
 from leasehold.stores.postgres.leasing.state import settle_stale
-from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of, retry_of
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.writing.step import Statement, Step
 
@@ -69,7 +75,7 @@ def settle(step: Step, settlements: Sequence[Settlement]) -> list[Settled | Leas
         # Limits and breakers are about other jobs.
         step.must_be_alone()
     if step.rules.key_limits:
-        parking.freed(step, [held.seq for _, held in found.values()])
+        key_accounts.freed(Shelf(step), [held.seq for _, held in found.values()])
     ends = Ends(step)
     answers: list[Settled | LeaseLostError] = []
     for settlement in settlements:

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from leasehold.core.model.codes import (
+    EVENT_CODE,
+    EVENT_OF,
+    STATUS_CODE,
+    STATUS_OF,
+)
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.status import TERMINAL, Event, Status
 from leasehold.core.rules import fence
 from leasehold.core.rules.decision import end_of_waiting
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import ready
-from leasehold.stores.postgres.schema.codes import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting import inheritance

@@ -10,9 +10,14 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.changes import CHANGES_KEPT, FOLLOWED_SECONDS, Change, ChangeKind, Changes
+from leasehold.core.model.codes import (
+    EVENT_CODE,
+    EVENT_OF,
+    STATUS_CODE,
+    STATUS_OF,
+)
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.status import Event, Status
-from leasehold.stores.postgres.schema.codes import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.writing.step import Step
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing import key_check
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
@@ -12,7 +13,6 @@ from leasehold.stores.postgres.reading import metrics
 from leasehold.stores.postgres.rules.known import unreadable_rules
 from leasehold.stores.postgres.rules.settings import unreadable_settings
 from leasehold.stores.postgres.rules.tokens import unreadable_tokens
-from leasehold.stores.postgres.schema.codes import STATUS_CODE
 from leasehold.stores.postgres.schema.schedule_row import unreadable_schedules
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import Connection

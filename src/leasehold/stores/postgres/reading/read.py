@@ -19,7 +19,8 @@ from leasehold.core.model.search import (
     counted_up_to,
     lightened,
 )
-from leasehold.stores.postgres.leasing.order import Lane, for_counting, in_order
+from leasehold.core.rules.serving import Lane, in_order
+from leasehold.stores.postgres.leasing.order import FOR_COUNTING, Lanes
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
@@ -64,7 +65,7 @@ def position(db: Connection, job_id: str, now: int) -> int | None:
     rule = load(db).get(queue)
     scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
     lanes = [Lane(number, scoring) for (number,) in db.execute(_LANES, (queue,)).fetchall()]
-    served = in_order(db, lanes, now, for_counting())
+    served = in_order(Lanes(db, FOR_COUNTING), lanes, now)
     return next(count for count, row in enumerate(served) if row[2] == seq)
 
 

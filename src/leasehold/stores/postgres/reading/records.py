@@ -15,8 +15,8 @@ from leasehold.core.model.records import (
     WorkerInfo,
     without_gone,
 )
+from leasehold.core.model.stored import detail_of, queues_of
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.postgres.schema.rows import detail_of, queues_of
 from leasehold.stores.postgres.server.connection import Connection
 
 WORKERS: Final = """

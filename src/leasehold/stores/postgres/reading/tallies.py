@@ -17,9 +17,9 @@ from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.failures import ErrorType, StandingFailure, note
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.postgres.schema.rows import UNREADABLE
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, unnested
 

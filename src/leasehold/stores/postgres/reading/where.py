@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.env import to_micros
-from leasehold.stores.postgres.schema.codes import STATUS_CODE
 
 Clause = tuple[str, Any]
 """A condition with {} where its value goes, and the value."""

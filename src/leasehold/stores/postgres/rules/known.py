@@ -9,7 +9,11 @@ import msgspec
 
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
-from leasehold.stores.postgres.schema.rows import UNREADABLE, moment, problem_of
+from leasehold.core.model.stored import (
+    UNREADABLE,
+    moment,
+    problem_of,
+)
 from leasehold.stores.postgres.server.connection import Connection
 
 LOAD: Final = """

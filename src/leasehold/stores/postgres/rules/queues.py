@@ -12,11 +12,12 @@ from leasehold.core.model.key_limits import KeyInfo
 from leasehold.core.model.queue_config import QueueInfo, QueueRule, QueueState
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
-from leasehold.core.rules import queue_orders
+from leasehold.core.rules import queue_orders, rebalancing
 from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.keeping.erase import erase_all
 from leasehold.stores.postgres.leasing import people, rebalance
+from leasehold.stores.postgres.leasing.rebalance import Passes
 from leasehold.stores.postgres.leasing.state import Ending, end_all_waiting, states_of
 from leasehold.stores.postgres.reading import read
 from leasehold.stores.postgres.rules.known import DELETED_BY, load
@@ -98,7 +99,7 @@ class QueueBook:
         step = self._step
         before = step.rules.get(queue) or QueueRule()
         if rule.config.scoring != before.config.scoring:
-            rebalance.rescore(step, queue)
+            rebalancing.rescore(Passes(step), queue)
         state = rule.state.value
         if rule.deleted_by is not None:
             state += DELETED_BY + rule.deleted_by
@@ -108,7 +109,7 @@ class QueueBook:
         step.execute(KEEP_RULE, (queue, state, config, *signed))
         step.rules_changed()
         limits = before.config.key_limits, rule.config.key_limits
-        rebalance.limits_changed(step, queue, *limits)
+        rebalancing.limits_changed(Passes(step), queue, *limits)
         step.hints.ready = True
 
     def forget_rule(self, queue: str) -> None:

@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.settings import DEFINITIONS, SettingValue, check_setting
+from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.errors import InvalidSettingError
-from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of
 from leasehold.stores.postgres.server.connection import Connection
 
 GENERATION: Final = "SELECT settings_generation FROM store_state"

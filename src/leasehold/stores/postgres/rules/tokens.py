@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.model.tokens import Token
 from leasehold.env import from_micros
 from leasehold.errors import StoreCorruptError
 from leasehold.stores.postgres.leasing.people import audit
-from leasehold.stores.postgres.schema.rows import UNREADABLE, problem_of
 from leasehold.stores.postgres.server.connection import Connection
 
 if TYPE_CHECKING:

@@ -8,19 +8,19 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from leasehold.core.model.codes import POLICY_OF, STATUS_OF
 from leasehold.core.model.job import LEFT_OUT, Job
 from leasehold.core.model.outcome import JobError
-from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
-from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
-from leasehold.stores.postgres.schema.codes import POLICY_OF, STATUS_OF
-from leasehold.stores.postgres.schema.rows import (
+from leasehold.core.model.stored import (
     UNREADABLE,
     metadata_of,
     moment,
     problem_of,
     retry_of,
 )
+from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
+from leasehold.env import from_micros
+from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.server.connection import Connection
 
 _COLUMNS: Final = {

@@ -8,10 +8,14 @@ from typing import Any, Final
 import msgspec
 
 from leasehold.core.model.schedule import Schedule, ScheduleDraft
+from leasehold.core.model.stored import (
+    UNREADABLE,
+    moment,
+    problem_of,
+)
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros
 from leasehold.errors import InvalidScheduleError
-from leasehold.stores.postgres.schema.rows import UNREADABLE, moment, problem_of
 from leasehold.stores.postgres.server.connection import Connection
 
 COLUMNS: Final = (

@@ -12,15 +12,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from leasehold.core.model.codes import (
+    EVENT_CODE,
+    POLICY_OF,
+    STATUS_CODE,
+    STATUS_OF,
+)
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules import resolving
+from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.resolving import Dependent, Ended
 from leasehold.stores.postgres.keeping.erase import erase
 from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.lease import FORGET_WAITING
-from leasehold.stores.postgres.leasing.ready import Entry
 from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting
-from leasehold.stores.postgres.schema.codes import EVENT_CODE, POLICY_OF, STATUS_CODE, STATUS_OF
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting import inheritance
 from leasehold.stores.postgres.writing.step import INSERT_EVENTS, Step

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from leasehold.core.model.codes import POLICY_OF, STATUS_OF
 from leasehold.core.model.graph import Graph, GraphNode, graph_of
-from leasehold.stores.postgres.schema.codes import POLICY_OF, STATUS_OF
 from leasehold.stores.postgres.server.connection import Connection
 
 # Not by way of a job that is gone: its dependents have nothing to do with each other.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from leasehold.core.model.codes import POLICY_CODE, STATUS_OF
 from leasehold.core.model.graph import order_of
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.status import Status
 from leasehold.core.rules.dependencies import still_to_wait_for
 from leasehold.core.rules.intake import NewLinks
 from leasehold.core.rules.submitting import due_at
-from leasehold.stores.postgres.schema.codes import POLICY_CODE, STATUS_OF
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.submitting import inheritance
 from leasehold.stores.postgres.submitting.dependents import resolve

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.refusals import id_is_taken
@@ -24,12 +25,11 @@ from leasehold.core.rules.intake import (
     NewKey,
     NewLinks,
 )
+from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.postgres.leasing import ready
-from leasehold.stores.postgres.leasing.ready import Entry
-from leasehold.stores.postgres.schema.codes import STATUS_CODE, STATUS_OF
 from leasehold.stores.postgres.server.connection import columns, unnested
 from leasehold.stores.postgres.submitting import linking
 from leasehold.stores.postgres.submitting.gate import GateBook

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
@@ -16,7 +17,6 @@ from leasehold.stores.postgres.reading.measuring import Measured
 from leasehold.stores.postgres.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
-from leasehold.stores.postgres.schema.codes import EVENT_CODE, STATUS_CODE
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, Cursor, unnested
 from leasehold.stores.postgres.writing.hints import Hints

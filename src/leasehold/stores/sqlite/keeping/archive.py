@@ -17,12 +17,13 @@ from leasehold.core.model.archive import (
     ArchiveSpan,
     check_filter,
 )
+from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import DAY_SECONDS, day_number
 from leasehold.core.model.search import JobFilter
+from leasehold.core.model.stored import moment
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF, moment
 
 # Guard: rows of `finished` only, in the write that takes them out of it. A result past its time to
 # live leaves no summary.

@@ -17,15 +17,16 @@ from typing import Any, Final
 
 import apsw
 
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import CleanUp, Scope
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, OldestAudits, Progress
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive, pruning
 from leasehold.stores.sqlite.rules.known import load
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_CODE
 from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
 
 WALKED_AT_ONCE: Final = 20_000

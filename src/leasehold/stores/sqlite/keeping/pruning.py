@@ -23,6 +23,7 @@ from leasehold.core.model.retention import (
     Scope,
 )
 from leasehold.core.model.settings import retention_by
+from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules import cleaning
 from leasehold.core.rules.cleanup_store import (
     Bookmark,
@@ -38,7 +39,6 @@ from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping.finding import Look
 from leasehold.stores.sqlite.keeping.removing import Removal
 from leasehold.stores.sqlite.rules import settings
-from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.writing.database import Database
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.queue_retention import QueueRetention
 from leasehold.core.model.retention import DAY_SECONDS, CleanUp, Scope
 from leasehold.core.rules.cleanup_store import EndedJob, Progress
@@ -19,7 +20,6 @@ from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive, pruning
 from leasehold.stores.sqlite.keeping.finding import OLD_KEYS, STILL_NEEDED
 from leasehold.stores.sqlite.leasing.state import remove, state_of
-from leasehold.stores.sqlite.schema.rows import STATUS_OF
 from leasehold.stores.sqlite.writing.step import Step
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is

@@ -19,12 +19,16 @@ from typing import Any, Final, NamedTuple
 import apsw
 
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE
+from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import decision as decisions
+from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
 from leasehold.stores.sqlite.leasing import parking, ready
 from leasehold.stores.sqlite.leasing.ends import Ends, Held
+from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, finish_waiting
 from leasehold.stores.sqlite.reading.sampling import count_left
 from leasehold.stores.sqlite.rules.known import unreadable_rules
@@ -32,7 +36,7 @@ from leasehold.stores.sqlite.rules.settings import unreadable_settings
 from leasehold.stores.sqlite.rules.tokens import unreadable_tokens
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.job_row import GUARDED, problems
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF, whole
+from leasehold.stores.sqlite.schema.rows import whole
 from leasehold.stores.sqlite.schema.schedule_row import unreadable_schedules
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
@@ -136,7 +140,7 @@ def _running_aside(step: Step, damaged: Damaged) -> Decision | None:
     job = _identity(step, seq)
     reached = _reached_by(step, seq, Reached(stood.version, stood.attempts, stood.events))
     if step.rules.key_limits:
-        parking.freed(step, (seq,))
+        key_accounts.freed(Shelf(step), (seq,))
     held = Held(
         seq=seq,
         version=reached.version + (stood.version < reached.version),
@@ -177,7 +181,7 @@ def _waiting_aside(step: Step, damaged: Damaged) -> Decision | None:
         if job.priority is not None:
             count_left(step.count, [(job.lane, job.priority)])
         if counted is not None:
-            parking.left(step, counted)
+            key_accounts.left(Shelf(step), [counted])
     state = JobState(seq, job.id, job.lane, before, *reached, available_at)
     return finish_waiting(step, state, Status.DEAD, set_aside_reason(problem))
 

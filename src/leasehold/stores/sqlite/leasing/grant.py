@@ -11,17 +11,19 @@ from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.core.model.priority import default_tier
 from leasehold.core.model.span import WAIT_OF_PRIORITY, Measure
 from leasehold.core.model.status import Status
-from leasehold.core.rules.leasing import OpenLane
-from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import parking, queue_limits, ready
-from leasehold.stores.sqlite.leasing.order import Candidate
-from leasehold.stores.sqlite.schema.rows import (
+from leasehold.core.model.stored import (
     UNREADABLE,
     metadata_of,
     problem_of,
     retry_of,
-    seconds_of,
 )
+from leasehold.core.rules import key_accounts
+from leasehold.core.rules.leasing import OpenLane
+from leasehold.env import from_micros
+from leasehold.stores.sqlite.leasing import queue_limits, ready
+from leasehold.stores.sqlite.leasing.order import Candidate
+from leasehold.stores.sqlite.leasing.parking import Shelf
+from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 
 GRANT: Final = "INSERT INTO running VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, 0, ?, ?)"
@@ -140,5 +142,5 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
             for job, lease in granted
             if job.limit_key is not None
         )
-        parking.granted(step, keys)
+        key_accounts.granted(Shelf(step), keys)
         step.newly_shown.difference_update(placed)

@@ -9,8 +9,8 @@ from typing import Final
 import apsw
 
 from leasehold.core.model.key_limits import KeyLimits
+from leasehold.core.rules.key_accounts import NOTHING
 from leasehold.core.rules.starting import key_starts
-from leasehold.stores.sqlite.leasing.parking import NOTHING
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 

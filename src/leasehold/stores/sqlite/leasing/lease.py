@@ -13,32 +13,34 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.breaker import BreakerState
 from leasehold.core.model.budget import PASSED_OVER_AT_ONCE, PROMOTED_AT_ONCE
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import MOMENT_MAX
+from leasehold.core.rules import key_accounts
+from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
+from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, parking, queue_limits, ready
 from leasehold.stores.sqlite.leasing.damage import Damaged
 from leasehold.stores.sqlite.leasing.grant import Granted, grant, read
 from leasehold.stores.sqlite.leasing.order import (
+    FOR_LEASING,
+    FOR_LEASING_IN_GROUP,
     Candidate,
-    Lane,
-    Row,
-    for_leasing,
-    for_leasing_in_group,
-    in_order,
+    Lanes,
 )
-from leasehold.stores.sqlite.leasing.parking import Account, wake_rested
+from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.queue_limits import next_starts, open_queues
-from leasehold.stores.sqlite.leasing.ready import Entry
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_CODE
 from leasehold.stores.sqlite.writing.step import Step
 
 # A due job moves from waiting to ready, and its history says so: its status, then the columns of an
@@ -109,7 +111,8 @@ def lease(step: Step, request: LeaseRequest, life: int = NO_LIFE) -> Leased:
     rebalance(step)
     granted: list[Granted] = []
     left = PASSED_OVER_AT_ONCE
-    more_rested = wake_rested(step, request.queues) if step.rules else False
+    ruled = [queue for queue in request.queues if queue in step.rules]
+    more_rested = key_accounts.wake_rested(Shelf(step), ruled)
     while True:
         look = _Look(step, request, len(granted), left)
         if not look.lanes and not more_rested:
@@ -195,15 +198,13 @@ class _Look:
                 queue_limits.keep_breaker(step, number, lane.probe.probed(step.now))
         grant(step, granted, life)
         # Only now: to take these out or aside may move others, and those were read where they were.
-        parking.turn_away(
-            step,
+        key_accounts.turn_away(
+            Shelf(step),
             [
                 (
                     self.lanes[job.lane].queue.name,
                     job.limit_key,
-                    job.lane,
-                    job.tier,
-                    (job.turn, job.seq),
+                    (job.lane, job.tier, job.turn, job.seq),
                 )
                 for job in self.turned_away
                 if job.stands_in == job.lane and job.limit_key is not None
@@ -220,14 +221,15 @@ class _Look:
             for number, lane in self.lanes.items()
         ]
         if parent_id is None:
-            return in_order(step.db, looked_into, step.now, for_leasing())
+            return in_order(Lanes(step.db, FOR_LEASING), looked_into, step.now)
         # What is parked behind jobs of other groups is the best of its own.
         for account in parking.parked_in_group(step, parent_id) if step.rules.key_limits else ():
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):
                 may_run = partial(self._may_run, account, home)
                 looked_into.append(Lane(account.parked_lane, self._scoring_of(home), may_run))
-        return in_order(step.db, looked_into, step.now, for_leasing_in_group(), (parent_id,))
+        group = Lanes(step.db, FOR_LEASING_IN_GROUP, (parent_id,))
+        return in_order(group, looked_into, step.now)
 
     def _may_run(self, account: Account, home: OpenLane) -> bool:
         return home.is_open and self.walk.free_of_key(account.queue, account.key) > 0

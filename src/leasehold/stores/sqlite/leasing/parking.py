@@ -1,34 +1,33 @@
-"""Limits per key: the shelf that `core.rules.parking` works on, as rows.
+"""Limits per key: the shelf that `core.rules.parking` and `key_accounts` work on, as rows.
 
 A parked job stands in `ready` under the lane number -key_lane.id, in the same order as ever; its
 row in `place` says so. Leases look into lanes above 0 only, so however many jobs wait for a key
 that is full, none of them is read. A column that says "parked" would have to lead the primary key
 of `ready` and two indexes on it, and every submit and lease of every job would pay for it; with
 the sign of the lane number, only jobs of limited keys pay. Who reads asks `place.lane IS NOT NULL`.
-
-Guard: what runs of a key is counted in `key_lane`, in the write that leases a job or ends its
-lease; a lease takes no more than that leaves free.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from leasehold.core.model.budget import RESTED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
-from leasehold.core.rules import parking
+from leasehold.core.model.stored import MOMENT_MAX
+from leasehold.core.rules.key_accounts import NOTHING, Account, Counted, Key, KeyInLane
+from leasehold.core.rules.rebalancing import BEYOND
+from leasehold.core.rules.serving import BEYOND_ALL_TIERS
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.sqlite.leasing.order import NEXT_TIER
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, WHOLE_MAX
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 
 # Only what is not counted yet: a job is taken in once.
-KEY_OF_PENDING: Final = """
+KEY_OF_UNCOUNTED: Final = """
     SELECT lane.queue, limit_key, job.lane
     FROM job JOIN lane ON lane.id = job.lane LEFT JOIN place ON place.seq = job.seq
     WHERE job.seq = ? AND limit_key IS NOT NULL AND place.key_lane IS NULL
@@ -88,7 +87,7 @@ PARKED_IN_GROUP: Final = """
     FROM parked CROSS JOIN key_lane ON key_lane.id = -parked.lane
 """
 # Beyond the last job: none is placed anew, the account is looked at.
-LOOK_AGAIN_AT: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, 9223372036854775807, 0, 0)"
+LOOK_AGAIN_AT: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, ?, 0, 0)"
 
 REST: Final = """
     INSERT INTO resting VALUES (?, ?, ?)
@@ -100,25 +99,6 @@ RESTED: Final = f"""
     UNION ALL SELECT queue, key FROM resting WHERE queue = ?1 AND until > {MOMENT_MAX} LIMIT ?3
 """  # noqa: S608  # our own number
 REST_NO_MORE: Final = "DELETE FROM resting WHERE queue = ? AND key = ?"
-NOTHING: Final = KeyLimits(0, None)
-"""Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
-
-_NO_TIER: Final = 1 << 62
-"""Beyond all tiers."""
-
-
-class Account(NamedTuple):
-    """A key in one lane."""
-
-    id: int
-    queue: str
-    key: str
-    lane: int
-
-    @property
-    def parked_lane(self) -> int:
-        """The lane number under which its parked jobs stand."""
-        return -self.id
 
 
 def _account(row: Sequence[Any]) -> Account:
@@ -127,14 +107,6 @@ def _account(row: Sequence[Any]) -> Account:
     if type(account.lane) is not int or not 0 < account.lane <= WHOLE_MAX:
         raise TypeError(f"key_lane.lane of key_lane {account.id} is {account.lane!r}")
     return account
-
-
-class Counted(NamedTuple):
-    """A pending job that is counted for its key, and the tier in which it was found."""
-
-    seq: int
-    tier: int
-    account: Account
 
 
 class Shelf:
@@ -155,6 +127,18 @@ class Shelf:
     @shown_left.setter
     def shown_left(self, left: int) -> None:
         self._step.shown_left = left
+
+    @property
+    def limits(self) -> Mapping[str, KeyLimits]:
+        return self._step.rules.key_limits
+
+    @property
+    def paced(self) -> Collection[str]:
+        return self._step.rules.paced
+
+    @property
+    def newly_shown(self) -> set[int]:
+        return self._step.newly_shown
 
     def free(self, account: Account) -> int:
         # Nothing that is done to a shelf changes what runs.
@@ -185,7 +169,7 @@ class Shelf:
 
     def parked_tiers(self, account: Account) -> Iterator[int]:
         tier = -1
-        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, _NO_TIER)):
+        while rows := self._rows(NEXT_TIER, (account.parked_lane, tier, BEYOND_ALL_TIERS)):
             tier = rows[0][0]
             yield tier
 
@@ -194,36 +178,57 @@ class Shelf:
         where = account.parked_lane if parked else None
         self._step.execute(COUNT, (seq, tier, turn, where, account.id))
         if parked:
-            self._change_lane(tier, job, account.lane, account.parked_lane)
+            self.change_lane(tier, job, account.lane, account.parked_lane)
 
     def show(self, account: Account, tier: int, job: Rank) -> None:
-        self._change_lane(tier, job, account.parked_lane, account.lane)
+        self.change_lane(tier, job, account.parked_lane, account.lane)
         self._step.execute(SAY_WHERE, (None, job[1]))
         self._step.newly_shown.add(job[1])
 
     def park(self, account: Account, tier: int, job: Rank) -> None:
-        self._change_lane(tier, job, account.lane, account.parked_lane)
+        self.change_lane(tier, job, account.lane, account.parked_lane)
         self._step.execute(SAY_WHERE, (account.parked_lane, job[1]))
 
     def tell_of_shown(self, account: Account) -> None:
         self._step.newly_shown.update(seq for (seq,) in self._rows(ANY_SHOWN, (account.id,)))
 
     def go_on_later(self, account: Account) -> None:
-        self._step.execute(LOOK_AGAIN_AT, (account.parked_lane,))
+        self._step.execute(LOOK_AGAIN_AT, (account.parked_lane, BEYOND))
         self._step.some_rescoring = True
 
     def close_if_unused(self, account: Account) -> None:
         self._step.execute(CLOSE_ACCOUNT, (account.id,))
 
     def account(self, queue: str, key: str, lane: int) -> Account:
-        """The account of a key in a lane, opened if need be."""
         found = self._rows(FIND_ACCOUNT, (lane, key))
         if found:
             return Account(found[0][0], queue, key, lane)
         self._step.execute(OPEN_ACCOUNT, (queue, key, lane))
         return Account(self._step.db.last_insert_rowid(), queue, key, lane)
 
-    def _change_lane(self, tier: int, job: Rank, before: int, after: int) -> None:
+    def keys_of_uncounted(self, seqs: Sequence[int]) -> Mapping[int, KeyInLane]:
+        found = ((seq, self._rows(KEY_OF_UNCOUNTED, (seq,))) for seq in seqs)
+        return {seq: rows[0] for seq, rows in found if rows}
+
+    def keys_of(self, seqs: Iterable[int]) -> Iterable[KeyInLane]:
+        return (row for seq in seqs for row in self._rows(KEY_OF_JOB, (seq,)))
+
+    def tiers_of(self, seqs: Sequence[int]) -> Mapping[int, int]:
+        return {seq: self._rows(TIER_NOW, (seq,))[0][0] for seq in seqs}
+
+    def count_running(self, jobs: Sequence[tuple[str, str, int, int]]) -> None:
+        self._step.executemany(COUNT_RUNNING, jobs)
+
+    def take_rested(self, queues: Sequence[str]) -> Sequence[Key]:
+        rested: list[Key] = []
+        for queue in dict.fromkeys(queues):
+            left = RESTED_AT_ONCE - len(rested)
+            rested += self._rows(RESTED, (queue, self._step.now, left))
+        self._step.executemany(REST_NO_MORE, rested)
+        return rested
+
+    def change_lane(self, tier: int, job: Rank, before: int, after: int) -> None:
+        """Let a job stand in another lane: its own, or aside."""
         self._step.execute(CHANGE_LANE, (after, before, tier, *job))
 
     def _rank(self, statement: str, values: tuple[int, ...]) -> Rank | None:
@@ -232,18 +237,6 @@ class Shelf:
 
     def _rows(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
         return self._step.execute(statement, values).fetchall()
-
-
-def enter(step: Step, places: Iterable[Sequence[int]]) -> None:
-    """Jobs have come to stand in their lanes (lane, tier, turn, number): park who is too many."""
-    shelf = Shelf(step)
-    known: dict[Any, Account] = {}
-    for _, tier, turn, seq in places:
-        row: Any = step.execute(KEY_OF_PENDING, (seq,)).fetchone()
-        if row is not None and row[0] in step.rules.key_limits:
-            if row not in known:
-                known[row] = shelf.account(*row)
-            parking.enter(shelf, known[row], tier, (turn, seq))
 
 
 def counted(step: Step, seq: int) -> Counted | None:
@@ -257,69 +250,6 @@ def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
         return {}
     rows = step.execute(COUNTED, (msgspec.json.encode(seqs).decode(),))
     return {seq: Counted(seq, tier, _account(account)) for seq, tier, *account in rows}
-
-
-def left(step: Step, job: Counted) -> None:
-    """A job is not pending any more, and has not been leased."""
-    parking.left(Shelf(step), job.account, job.tier)
-
-
-def moved(step: Step, jobs: Iterable[Counted]) -> None:
-    """Jobs were placed anew: in the tiers that they left and came to, others may be the best."""
-    touched: dict[tuple[Account, int], None] = {}
-    for job in jobs:
-        row: Any = step.execute(TIER_NOW, (job.seq,)).fetchone()
-        touched[job.account, job.tier] = touched[job.account, row[0]] = None
-    shelf = Shelf(step)
-    for account, tier in touched:
-        parking.fill(shelf, account, tier)
-
-
-def granted(step: Step, jobs: Mapping[tuple[str, str, int], int]) -> None:
-    """So many jobs were leased, by queue, key and lane."""
-    limits = step.rules.key_limits
-    counts = [(*lane, count) for lane, count in jobs.items() if lane[0] in limits]
-    step.executemany(COUNT_RUNNING, counts)
-    if step.rules.paced:
-        keys = {(queue, key): None for queue, key, _ in jobs if queue in step.rules.paced}
-        parking.look_again(Shelf(step), keys)
-
-
-def wake_rested(step: Step, queues: Iterable[str]) -> bool:
-    """Show what may be leased of keys that have rested, so many; whether there may be more."""
-    rested: list[Any] = []
-    for queue in dict.fromkeys(queues):
-        if queue in step.rules:
-            left = RESTED_AT_ONCE - len(rested)
-            rested += step.execute(RESTED, (queue, step.now, left)).fetchall()
-    if rested:
-        step.executemany(REST_NO_MORE, rested)
-        # Whoever waits for this moment knows it from its last lease, and need not be told.
-        news = set(step.newly_shown)
-        parking.look_again(Shelf(step), rested)
-        step.newly_shown.intersection_update(news)
-    return len(rested) == RESTED_AT_ONCE
-
-
-def freed(step: Step, seqs: Iterable[int]) -> None:
-    """The leases of these jobs have ended: others of their keys may be leased."""
-    limits = step.rules.key_limits
-    ended: Counter[tuple[str, str, int]] = Counter()
-    keys: Counter[tuple[str, str]] = Counter()
-    for seq in seqs:
-        row: Any = step.execute(KEY_OF_JOB, (seq,)).fetchone()
-        if row is not None and row[0] in limits:
-            ended[row] += 1
-            keys[row[0], row[1]] += 1
-    step.executemany(COUNT_RUNNING, [(*lane, -count) for lane, count in ended.items()])
-    parking.freed(Shelf(step), keys)
-
-
-def turn_away(step: Step, jobs: Iterable[tuple[str, str, int, int, Rank]]) -> None:
-    """Park jobs that a lease has met although their keys are full: queue, key, lane, tier, turn."""
-    shelf = Shelf(step)
-    for queue, key, lane, tier, job in jobs:
-        parking.turn_away(shelf, shelf.account(queue, key, lane), tier, job)
 
 
 def parked_in_group(step: Step, parent_id: str) -> list[Account]:

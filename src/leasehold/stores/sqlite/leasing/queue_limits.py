@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from leasehold.core.model.breaker import Breaker, BreakerState
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import queue_limits
 from leasehold.core.rules.leasing import OpenQueue
 from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.step import Step
 

@@ -3,17 +3,21 @@
 Guard: a job's row is out of the other state tables when it enters, and goes into one of them in the
 write in which it leaves. Whoever keeps account of pending jobs does it here.
 
-`core.model.priority` says where a job stands. Nearly all stand where their own row in `job` says;
-only the others have a row in `place`, so that a job is found by its number in either case.
+`core.rules.placing` says where a job stands. Nearly all stand where their own row in `job` says;
+only the others have a row in `place`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from functools import cache, partial
+from typing import Any, Final
 
-from leasehold.core.model.priority import DEFAULT_SCORING, Place, Scoring, default_place, place
+from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
+from leasehold.core.rules import key_accounts
+from leasehold.core.rules.placing import Entry, RowKey, Standing, entering, moving
 from leasehold.stores.sqlite.leasing import parking
+from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.reading.sampling import count_entered, count_left
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -68,40 +72,6 @@ QUEUE_OF: Final = """
 
 Newcomer = tuple[int, int, int, int, str | None]
 """lane, priority, the time now, number and parent_id of a job that was just submitted."""
-RowKey = tuple[int, int, int, int]
-"""lane, tier, turn and number: where a row stands in the ready table."""
-
-
-class Entry(NamedTuple):
-    """A job that is to be pending, with all that its place depends on."""
-
-    seq: int
-    lane: int
-    priority: int
-    base: int
-    """Its own priority, or the higher one that it has from those that wait for it."""
-    version: int
-    attempts: int
-    events: int
-    available_at: int
-    created_at: int
-    deadline: int | None
-    parent_id: str | None
-
-
-class Standing(NamedTuple):
-    """A pending job: where it stands, and all that its place depends on."""
-
-    lane: int
-    tier: int
-    turn: int
-    seq: int
-    attempts: int
-    available_at: int
-    priority: int
-    base: int
-    created_at: int
-    deadline: int | None
 
 
 def scoring_of(step: Step, lane: int) -> Scoring:
@@ -124,19 +94,16 @@ def enter_new(step: Step, newcomers: Sequence[Newcomer]) -> None:
 
 def enter(step: Step, entries: Sequence[Entry]) -> None:
     """Let jobs in that come from elsewhere, or that need a place of their own."""
-    rows: list[tuple[Any, ...]] = []
-    places: list[tuple[Any, ...]] = []
-    for each in entries:
-        found = _place(each, step.now, scoring_of(step, each.lane))
-        state = (each.version, each.attempts, each.events, each.available_at, each.parent_id)
-        rows.append((each.lane, found.tier, found.turn, each.seq, *state))
-        if found != default_place(each.priority, each.created_at):
-            places.append((each.seq, *found))
+    keys, places = entering(entries, step.now, cache(partial(scoring_of, step)))
+    rows = [
+        (*key, each.version, each.attempts, each.events, each.available_at, each.parent_id)
+        for key, each in zip(keys, entries, strict=True)
+    ]
     step.executemany(ENTER, rows)
     step.executemany(REMEMBER_PLACE, places)
     count_entered(step.count, [(each.lane, each.priority) for each in entries])
     if step.rules.key_limits:
-        parking.enter(step, [row[:4] for row in rows])
+        key_accounts.enter(Shelf(step), keys)
 
 
 def leave(
@@ -159,7 +126,7 @@ def leave_by_number(step: Step, seq: int) -> None:
     step.execute(FORGET_PLACE, (seq,))
     count_left(step.count, left)
     if counted is not None:
-        parking.left(step, counted)
+        key_accounts.left(Shelf(step), [counted])
 
 
 def reprioritize(step: Step, before: Standing, priority: int) -> None:
@@ -181,28 +148,12 @@ def find(step: Step, seq: int) -> Standing | None:
     return None if row is None else Standing(*row)
 
 
-def move(step: Step, standings: Sequence[Standing], scoring: Scoring | None = None) -> None:
+def move(step: Step, standings: Sequence[Standing]) -> None:
     """Put pending jobs where they belong now, going by what is said of them here."""
-    moved: list[tuple[Any, ...]] = []
-    placed: list[tuple[Any, ...]] = []
-    unplaced: list[tuple[Any, ...]] = []
     counted = parking.counted_among(step, [each.seq for each in standings])
-    for each in standings:
-        found = _place(each, step.now, scoring or scoring_of(step, each.lane))
-        if found[:2] != (each.tier, each.turn):
-            moved.append((found.tier, found.turn, *each[:4]))
-        if found != default_place(each.priority, each.created_at) or each.seq in counted:
-            placed.append((each.seq, *found))
-        else:
-            unplaced.append((each.seq,))
-    step.executemany(MOVE, moved)
-    step.executemany(REMEMBER_PLACE, placed)
-    step.executemany(FORGET_PLACE, unplaced)
+    moves = moving(standings, counted, step.now, cache(partial(scoring_of, step)))
+    step.executemany(MOVE, moves.moved)
+    step.executemany(REMEMBER_PLACE, moves.placed)
+    step.executemany(FORGET_PLACE, [(seq,) for seq in moves.unplaced])
     if counted:
-        parking.moved(step, counted.values())
-
-
-def _place(job: Entry | Standing, now: int, scoring: Scoring) -> Place:
-    return place(
-        job.base, job.attempts, job.available_at, job.created_at, job.deadline, now, scoring
-    )
+        key_accounts.moved(Shelf(step), counted.values())

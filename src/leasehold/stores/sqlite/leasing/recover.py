@@ -32,7 +32,7 @@ from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.status import Event
-from leasehold.core.rules import recovery
+from leasehold.core.rules import key_accounts, recovery
 from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.recovery import (
     WORKER_SILENT_MICROS_MAX,
@@ -40,8 +40,9 @@ from leasehold.core.rules.recovery import (
     report_of,
 )
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import damage, lease, parking
+from leasehold.stores.sqlite.leasing import damage, lease
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
+from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
@@ -158,7 +159,7 @@ class Holdings(Histories):
         step = self._step
         row: Any = step.execute(END_LEASE, (job.seq, job.version)).fetchone()
         if step.rules.key_limits:
-            parking.freed(step, (job.seq,))
+            key_accounts.freed(Shelf(step), (job.seq,))
         ends = Ends(step)
         settled = ends.add(job.id, Held._make(row), job.lane, decision, checkpoint=True)
         ends.write()

@@ -13,7 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from leasehold.core.model.lease import Exchange, LeaseRequest, Settled, Settlement
 from leasehold.core.model.outcome import Complete, Fail, Outcome, within_limits
+from leasehold.core.model.stored import (
+    UNREADABLE,
+    problem_of,
+    retry_of,
+)
 from leasehold.core.model.unreadable import set_aside_reason
+from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
 from leasehold.core.rules.replies import (
     check_request_id,
@@ -24,13 +30,13 @@ from leasehold.core.rules.replies import (
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
-from leasehold.stores.sqlite.leasing import parking, queue_limits
+from leasehold.stores.sqlite.leasing import queue_limits
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
+from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.registry import note_consumer
 from leasehold.stores.sqlite.leasing.state import settle_stale
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.rules.schedules import fire_due, shelf
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, problem_of, retry_of
 from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.writing import remembered
 from leasehold.stores.sqlite.writing.database import Database
@@ -75,7 +81,7 @@ def settle(
     # The known number of a lease may be that of a discarded job: then it is not in `running`.
     leases = {row[0]: as_tuple(Held, row) for row in step.executemany(END_LEASE, keys)}
     if step.rules.key_limits:
-        parking.freed(step, list(leases))
+        key_accounts.freed(Shelf(step), list(leases))
     ends = Ends(step)
     end = ends.add
     answers: list[Settled | LeaseLostError] = []

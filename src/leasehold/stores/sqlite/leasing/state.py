@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from leasehold.core.model.codes import (
+    EVENT_CODE,
+    EVENT_OF,
+    STATUS_CODE,
+    STATUS_OF,
+)
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.core.model.status import TERMINAL, Event, Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import fence
 from leasehold.core.rules.decision import Decision, end_of_waiting
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.schema.rows import (
-    ENDED_STATUS,
-    EVENT_CODE,
-    EVENT_OF,
-    MOMENT_MAX,
-    STATUS_CODE,
-    STATUS_OF,
-    whole,
-)
+from leasehold.stores.sqlite.schema.rows import ENDED_STATUS, whole
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import Step
 

@@ -12,9 +12,14 @@ from typing import Any, Final
 import apsw
 
 from leasehold.core.model.changes import CHANGES_KEPT, FOLLOWED_SECONDS, Change, ChangeKind, Changes
+from leasehold.core.model.codes import (
+    EVENT_CODE,
+    EVENT_OF,
+    STATUS_CODE,
+    STATUS_OF,
+)
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.status import Event, Status
-from leasehold.stores.sqlite.schema.rows import EVENT_CODE, EVENT_OF, STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.writing.step import Step
 
 _TRIMMED_AT_ONCE: Final = 1000

@@ -11,14 +11,15 @@ from typing import Any, Final
 
 import apsw
 
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.errors import StoreError
 from leasehold.stores.sqlite.disk.epoch import mark_as_copy, read_store_id
 from leasehold.stores.sqlite.disk.files import StoreFiles, create_private, file_system
 from leasehold.stores.sqlite.leasing import damage, key_check
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading import metrics
-from leasehold.stores.sqlite.schema.rows import STATUS_CODE, UNREADABLE, problem_of
 from leasehold.stores.sqlite.submitting import inheritance, linking
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.turn import who_writes

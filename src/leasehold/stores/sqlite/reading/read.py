@@ -22,7 +22,9 @@ from leasehold.core.model.search import (
     counted_up_to,
     lightened,
 )
-from leasehold.stores.sqlite.leasing.order import Lane, for_counting, in_order
+from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules.serving import Lane, in_order
+from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, Lanes
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
@@ -34,7 +36,6 @@ from leasehold.stores.sqlite.schema.job_row import (
     job_of,
     job_without,
 )
-from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.submitting.gate import stats
 
 _PENDING: Final = f"""
@@ -73,7 +74,7 @@ def position(db: apsw.Connection, job_id: str, now: int) -> int | None:
             scoring = DEFAULT_SCORING if rule is None else rule.config.scoring
             numbers: list[Any] = db.execute(_LANES, (queue,)).fetchall()
             lanes = [Lane(number, scoring) for (number,) in numbers]
-            served = in_order(db, lanes, now, for_counting())
+            served = in_order(Lanes(db, FOR_COUNTING), lanes, now)
             # One that cannot be placed, because its row or another is damaged, stands nowhere.
             with suppress(*UNREADABLE):
                 found_at = (count for count, row in enumerate(served) if row[2] == seq)

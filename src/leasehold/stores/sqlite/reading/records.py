@@ -17,8 +17,9 @@ from leasehold.core.model.records import (
     WorkerInfo,
     without_gone,
 )
+from leasehold.core.model.stored import detail_of, queues_of
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import Kind, Lenient, detail_of, queues_of
+from leasehold.stores.sqlite.schema.rows import Kind, Lenient
 
 WORKERS: Final = Lenient(
     {

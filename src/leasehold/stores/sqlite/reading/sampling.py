@@ -31,10 +31,11 @@ from leasehold.core.model.span import (
     Span,
     band_of,
 )
+from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS, WORKER_COUNTERS
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, WHOLE_MAX, whole
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, whole
 
 SOUND: Final = f" AND {sound_row('span')}"
 _COLUMNS: Final = (*SUMMED, "pending_before", "pending", "deepest", "measures")

@@ -18,9 +18,10 @@ from leasehold.core.model.failure import FailedAttempt, Failure
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.failures import ErrorType, StandingFailure, note
 from leasehold.env import from_micros, to_micros
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, Lenient, whole
+from leasehold.stores.sqlite.schema.rows import Kind, Lenient, whole
 
 FAILURE_COLUMNS: Final = {
     "fingerprint": Kind.TEXT,

@@ -11,11 +11,11 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.text import mentions
 from leasehold.env import to_micros
-from leasehold.stores.sqlite.schema.rows import STATUS_CODE
 
 # As bytes, as a payload is: what is no UTF-8 could not even be given to a function as text.
 _ERROR_TEXT: Final = """

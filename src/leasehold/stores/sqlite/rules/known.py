@@ -11,16 +11,10 @@ import msgspec
 
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
+from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
-from leasehold.stores.sqlite.schema.rows import (
-    UNREADABLE,
-    Kind,
-    Lenient,
-    guarded,
-    problem_of,
-    value_of,
-)
+from leasehold.stores.sqlite.schema.rows import Kind, Lenient, guarded, value_of
 
 LOAD: Final = f"""
     SELECT {guarded("name", Kind.TEXT)}, {guarded("state", Kind.TEXT)},

@@ -19,18 +19,18 @@ from leasehold.core.model.queue_config import QueueInfo, QueueRule, QueueState
 from leasehold.core.model.records import Purged
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
-from leasehold.core.rules import queue_orders
+from leasehold.core.model.stored import MOMENT_MAX
+from leasehold.core.rules import queue_orders, rebalancing
 from leasehold.core.rules.queue_orders import Buried
 from leasehold.core.rules.starting import key_starts, next_start_at
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import rebalance
-from leasehold.stores.sqlite.leasing.rebalance import SOME_RESCORING
+from leasehold.stores.sqlite.leasing.rebalance import SOME_RESCORING, Passes
 from leasehold.stores.sqlite.leasing.state import end_waiting, state_of
 from leasehold.stores.sqlite.reading import read
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.submitting.gate import BucketBook
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
@@ -109,7 +109,7 @@ class QueueBook:
         step = self._step
         before = step.rules.get(queue) or QueueRule()
         if rule.config.scoring != before.config.scoring:
-            rebalance.rescore(step, queue)
+            rebalancing.rescore(Passes(step), queue)
         state = rule.state.value
         if rule.deleted_by is not None:
             state += DELETED_BY + rule.deleted_by
@@ -119,7 +119,7 @@ class QueueBook:
         step.execute(KEEP_RULE, (queue, state, config, *signed))
         step.rules_changed()
         limits = before.config.key_limits, rule.config.key_limits
-        rebalance.limits_changed(step, queue, *limits)
+        rebalancing.limits_changed(Passes(step), queue, *limits)
         step.hints.ready = True
 
     def forget_rule(self, queue: str) -> None:

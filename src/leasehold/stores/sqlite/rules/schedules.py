@@ -11,12 +11,12 @@ import msgspec
 
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.schedule import Fired, Schedule
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules import scheduling
 from leasehold.core.rules.scheduling import UnreadableSchedule, next_tick_from
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.reading.read import read_job
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.schema.schedule_row import AHEAD, ALL, DUE, KINDS, ONE, schedule_of
 from leasehold.stores.sqlite.submitting.gate import Lanes
 from leasehold.stores.sqlite.submitting.submit import submit

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from leasehold.core.model.settings import DEFINITIONS, SettingValue, StoredSettings, check_setting
+from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.rules.settings_in_force import (
     SettingChange,
     SettingsInForce,
@@ -19,7 +20,7 @@ from leasehold.core.rules.settings_in_force import (
     setting_to_unset,
 )
 from leasehold.errors import InvalidSettingError
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
+from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.step import Step

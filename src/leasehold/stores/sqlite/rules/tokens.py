@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 import msgspec
 
+from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.model.tokens import Token
 from leasehold.env import from_micros
 from leasehold.errors import StoreCorruptError
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
+from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.writing.database import Database

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from leasehold.core.model.codes import (
+    EVENT_OF,
+    POLICY_OF,
+    STATUS_CODE,
+    STATUS_OF,
+)
 from leasehold.core.model.histogram import BOUNDS
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.retention import COUNTED
 from leasehold.core.model.span import BANDS, SUMMED, Measure
 from leasehold.core.model.status import TERMINAL, Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.cleanup_store import Phase
 from leasehold.core.rules.sampling import Resolution
-from leasehold.stores.sqlite.schema.rows import (
-    EVENT_OF,
-    MOMENT_MAX,
-    POLICY_OF,
-    STATUS_CODE,
-    STATUS_OF,
-    WHOLE_MAX,
-)
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 
 # Sorts of cells: each an expression that holds for what is sound, and is never NULL.
 

@@ -17,11 +17,15 @@ from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.retention import CleanUpMode
 from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.stored import (
+    UNREADABLE,
+    metadata_of,
+    retry_of,
+)
 from leasehold.core.model.tokens import Token
 from leasehold.core.rules.replies import check_reply
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.schema.cells import BREAKER, CELLS, COUNTERS, TOTALS
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, metadata_of, retry_of
 
 NAMED_MAX: Final = 100
 """How many cells of one table are named at most."""

@@ -13,25 +13,29 @@ from typing import Any, Final, NamedTuple
 import apsw
 import msgspec
 
+from leasehold.core.model.codes import (
+    POLICY_OF,
+    STATUS_CODE,
+    STATUS_OF,
+)
 from leasehold.core.model.job import LEFT_OUT, Job
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.status import Status
-from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
-from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
-from leasehold.stores.sqlite.schema.rows import (
-    POLICY_OF,
-    PYTHON_TYPES,
-    STATUS_CODE,
-    STATUS_OF,
+from leasehold.core.model.stored import (
     UNREADABLE,
-    WHOLE_MAX,
-    Kind,
-    guarded,
     metadata_of,
     moment,
     problem_of,
     retry_of,
+)
+from leasehold.core.model.unreadable import ERROR_TYPE, set_aside_reason
+from leasehold.env import from_micros
+from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
+from leasehold.stores.sqlite.schema.rows import (
+    PYTHON_TYPES,
+    WHOLE_MAX,
+    Kind,
+    guarded,
     seconds_of,
     value_of,
 )

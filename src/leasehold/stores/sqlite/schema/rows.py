@@ -4,37 +4,23 @@ SQLite keeps whatever it is given, so a column may hold another type than it sho
 UTF-8 (which cannot even be fetched), a number without bounds, or a document of a newer version.
 Reading that must not go wrong asks for `guarded` columns, which can always be fetched, and turns
 each into its value with `value_of`, or learns what is wrong with it.
-
-Statuses and events as the small numbers that are stored. Never renumber: append.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from enum import Enum
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import apsw
-import msgspec
 
-from leasehold.core.model.job import DependencyPolicy
+from leasehold.core.model.codes import STATUS_CODE
 from leasehold.core.model.limits import SECONDS_MAX
-from leasehold.core.model.retry import RetryPolicy
-from leasehold.core.model.status import TERMINAL, Event, Status
-from leasehold.env import from_micros
-
-UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
-"""What making values of a row may raise if the row is not as it should be."""
-
-MOMENT_MAX: Final = 253_402_300_799_999_999
-"""The last microsecond of the year 9999, the last that Python knows."""
+from leasehold.core.model.status import TERMINAL, Status
+from leasehold.core.model.stored import MOMENT_MAX
 
 WHOLE_MAX: Final = 1 << 53
 """No number, version or count of ours comes near it."""
-
-_metadata: Final[msgspec.json.Decoder[dict[str, Any]]] = msgspec.json.Decoder(dict[str, Any])
-_retry: Final[msgspec.json.Decoder[RetryPolicy]] = msgspec.json.Decoder(RetryPolicy)
 
 
 class Kind(Enum):
@@ -120,43 +106,6 @@ def seconds_of(name: str, value: float) -> float:
     return value
 
 
-def retry_of(text: str) -> RetryPolicy:
-    """A stored retry policy; raises ValueError for one that this version does not know."""
-    try:
-        return _retry.decode(text)
-    except msgspec.MsgspecError as error:
-        raise ValueError(_about_policy(text) or f"bad retry policy: {error}") from None
-
-
-def _about_policy(text: str) -> str | None:
-    known = {policy.__struct_config__.tag for policy in get_args(RetryPolicy)}
-    try:
-        kind = msgspec.json.decode(text)["type"]
-    except UNREADABLE:
-        return None
-    return None if kind in known else f"unknown retry policy {kind!r}"
-
-
-def metadata_of(text: str) -> dict[str, Any]:
-    """Stored metadata; raises ValueError if it is no JSON object."""
-    try:
-        return _metadata.decode(text)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"bad metadata: {error}") from None
-
-
-def moment(micros: int | None) -> datetime | None:
-    """A stored moment, where there is one."""
-    return None if micros is None else from_micros(micros)
-
-
-def problem_of(error: BaseException) -> str:
-    """What is wrong with a row, from what reading it raised."""
-    if isinstance(error, KeyError):
-        return f"unknown code or lane {error}"
-    return str(error) or type(error).__name__
-
-
 _INSTEAD: Final = {Kind.WHOLE: 0, Kind.MOMENT: 0, Kind.TEXT: "", Kind.BYTES: b""}
 
 
@@ -187,65 +136,8 @@ def _leniently(kind: Kind, value: Any) -> Any:
         return _INSTEAD.get(kind)
 
 
-def document_of(text: str | bytes | None) -> Any:
-    """A stored JSON document for people to look at; one that cannot be read as what it is."""
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except UNREADABLE:
-        return f"(cannot be read: {text!r})"
-
-
-def detail_of(text: str) -> dict[str, Any]:
-    """The detail of an audit record, for people to look at."""
-    document = document_of(text)
-    return document if isinstance(document, dict) else {"detail": document}
-
-
-def queues_of(text: str) -> list[str]:
-    """The queues of a worker; none, if they cannot be read."""
-    document = document_of(text)
-    return document if isinstance(document, list) else []
-
-
-STATUS_CODE: Final[dict[Status, int]] = {
-    Status.SCHEDULED: 0,
-    Status.BLOCKED: 1,
-    Status.PENDING: 2,
-    Status.RUNNING: 3,
-    Status.FAILED: 4,
-    Status.COMPLETED: 5,
-    Status.DEAD: 6,
-    Status.CANCELLED: 7,
-}
-STATUS_OF: Final = {code: status for status, code in STATUS_CODE.items()}
 ENDED_STATUS: Final = f"""
     iif(finished.status IN ({", ".join(str(STATUS_CODE[each]) for each in sorted(TERMINAL))}),
         finished.status, {STATUS_CODE[Status.DEAD]})
 """
 """How a job has ended. One whose row does not say so has ended, and counts as a dead letter."""
-
-EVENT_CODE: Final[dict[Event, int]] = {
-    Event.CREATED: 0,
-    Event.PROMOTED: 1,
-    Event.UNBLOCKED: 2,
-    Event.LEASED: 3,
-    Event.COMPLETED: 4,
-    Event.FAILED: 5,
-    Event.DEAD: 6,
-    Event.SNOOZED: 7,
-    Event.RELEASED: 8,
-    Event.RECOVERED: 9,
-    Event.CANCELLED: 10,
-    Event.REPLAYED: 11,
-    Event.CANCEL_REQUESTED: 12,
-    Event.REPRIORITIZED: 13,
-    Event.HEARTBEAT_FAILED: 14,
-    Event.ABANDONED: 15,
-    Event.VERSION_MISMATCH: 16,
-}
-EVENT_OF: Final = {code: event for event, code in EVENT_CODE.items()}
-
-POLICY_CODE: Final[dict[DependencyPolicy, int]] = {"cancel": 0, "fail": 1, "ignore": 2}
-POLICY_OF: Final = {code: policy for policy, code in POLICY_CODE.items()}

@@ -10,10 +10,11 @@ import apsw
 import msgspec
 
 from leasehold.core.model.schedule import Schedule, ScheduleDraft
+from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.rules.scheduling import UnreadableSchedule
 from leasehold.env import from_micros
 from leasehold.errors import InvalidScheduleError
-from leasehold.stores.sqlite.schema.rows import UNREADABLE, Kind, guarded, problem_of, value_of
+from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
 
 KINDS: Final = {
     "name": Kind.TEXT,

@@ -14,21 +14,21 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from leasehold.core.model.status import Event, Status
-from leasehold.core.rules import resolving
-from leasehold.core.rules.resolving import Dependent, Ended
-from leasehold.stores.sqlite.keeping.removing import erase
-from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.leasing.lease import FORGET_WAITING
-from leasehold.stores.sqlite.leasing.ready import Entry
-from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
-from leasehold.stores.sqlite.schema.rows import (
-    ENDED_STATUS,
+from leasehold.core.model.codes import (
     EVENT_CODE,
     POLICY_OF,
     STATUS_CODE,
     STATUS_OF,
 )
+from leasehold.core.model.status import Event, Status
+from leasehold.core.rules import resolving
+from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.resolving import Dependent, Ended
+from leasehold.stores.sqlite.keeping.removing import erase
+from leasehold.stores.sqlite.leasing import ready
+from leasehold.stores.sqlite.leasing.lease import FORGET_WAITING
+from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
+from leasehold.stores.sqlite.schema.rows import ENDED_STATUS
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.writing.step import INSERT_EVENT, Step
 

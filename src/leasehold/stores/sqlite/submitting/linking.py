@@ -14,13 +14,17 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from leasehold.core.model.codes import (
+    POLICY_CODE,
+    POLICY_OF,
+    STATUS_OF,
+)
 from leasehold.core.model.graph import Graph, GraphNode, graph_of, order_of
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.status import Status
 from leasehold.core.rules.dependencies import still_to_wait_for
 from leasehold.core.rules.intake import NewLinks
 from leasehold.core.rules.submitting import due_at
-from leasehold.stores.sqlite.schema.rows import POLICY_CODE, POLICY_OF, STATUS_OF
 from leasehold.stores.sqlite.submitting import inheritance
 from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.step import Step

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import apsw
 import msgspec
 
+from leasehold.core.model.codes import STATUS_CODE, STATUS_OF
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.settings import DraftDefaults
@@ -25,12 +26,11 @@ from leasehold.core.rules.intake import (
     NewKey,
     NewLinks,
 )
+from leasehold.core.rules.placing import Entry
 from leasehold.core.rules.submitting import due_at
 from leasehold.env import to_micros
 from leasehold.errors import LeaseholdError, QueueFullError
 from leasehold.stores.sqlite.leasing import ready
-from leasehold.stores.sqlite.leasing.ready import Entry
-from leasehold.stores.sqlite.schema.rows import STATUS_CODE, STATUS_OF
 from leasehold.stores.sqlite.submitting import linking
 from leasehold.stores.sqlite.submitting.gate import GateBook, Lanes
 from leasehold.stores.sqlite.writing.step import Grouped, Step

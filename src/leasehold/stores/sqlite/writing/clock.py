@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import apsw
 
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.env import Env
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.transaction import transaction
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import apsw
 
 from leasehold.core.model.lives import LivesHere
+from leasehold.core.model.stored import UNREADABLE
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
 from leasehold.interrupts import Interrupted, shielded
@@ -38,7 +39,6 @@ from leasehold.stores.sqlite.disk.watch import FileWatch
 from leasehold.stores.sqlite.leasing import damage
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.schema import damaged_cells
-from leasehold.stores.sqlite.schema.rows import UNREADABLE
 from leasehold.stores.sqlite.submitting import dependents
 from leasehold.stores.sqlite.submitting.gate import Lanes
 from leasehold.stores.sqlite.writing import own_state

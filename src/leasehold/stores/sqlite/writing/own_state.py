@@ -27,8 +27,10 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.span import MINUTE_MICROS, band_of
 from leasehold.core.model.status import Status
+from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env
 from leasehold.errors import StoreCorruptError
@@ -37,7 +39,7 @@ from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.schema import damaged_cells
 from leasehold.stores.sqlite.schema.cells import BASIS, CELLS, COUNTERS, TOTALS
 from leasehold.stores.sqlite.schema.damaged_cells import Damage
-from leasehold.stores.sqlite.schema.rows import MOMENT_MAX, STATUS_OF, WHOLE_MAX
+from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 
 logger = logging.getLogger("leasehold.store")
 

@@ -15,6 +15,7 @@ import apsw
 import msgspec
 
 from leasehold.core.model.budget import DEPENDENTS_AT_ONCE, INHERITED_AT_ONCE, SHOWN_AT_ONCE
+from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
@@ -26,7 +27,6 @@ from leasehold.stores.sqlite.reading.sampling import Measured, Spans
 from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.rules.known import RuleBook, load
-from leasehold.stores.sqlite.schema.rows import EVENT_CODE, STATUS_CODE
 from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
 from leasehold.stores.sqlite.writing.remembered import Remembered
 

@@ -1,7 +1,6 @@
 """Where stored documents become values: each is what it should be, or it cannot be read.
 
-The server keeps a column's type, so only what is inside a document can be wrong: that of a newer
-version.
+A document may be one of a newer version, or damaged.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from leasehold.env import from_micros
 
 UNREADABLE: Final = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
 """What making values of a row may raise if the row is not as it should be."""
+MOMENT_MAX: Final = 253_402_300_799_999_999
+"""The last microsecond of the year 9999, the last that Python knows."""
 
 _metadata: Final[msgspec.json.Decoder[dict[str, Any]]] = msgspec.json.Decoder(dict[str, Any])
 _retry: Final[msgspec.json.Decoder[RetryPolicy]] = msgspec.json.Decoder(RetryPolicy)
@@ -54,7 +55,7 @@ def moment(micros: int | None) -> datetime | None:
 def problem_of(error: BaseException) -> str:
     """What is wrong with a row, from what reading it raised."""
     if isinstance(error, KeyError):
-        return f"unknown code {error}"
+        return f"unknown code or lane {error}"
     return str(error) or type(error).__name__
 
 

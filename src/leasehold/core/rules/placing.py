@@ -1,0 +1,100 @@
+"""Where pending jobs stand in a store of tables, and what is written when they are placed anew.
+
+`core.model.priority` says where a job stands. Nearly all stand where their own row says; only the
+others have a *place* of their own written down, so that each is found by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import NamedTuple
+
+from leasehold.core.model.priority import Place, Scoring, default_place, place
+
+RowKey = tuple[int, int, int, int]
+"""lane, tier, turn and number: where a pending job stands."""
+PlaceRow = tuple[int, int, int, int | None]
+"""number, tier, turn and when it crosses into another tier."""
+
+
+class Entry(NamedTuple):
+    """A job that is to be pending, with all that its place depends on."""
+
+    seq: int
+    lane: int
+    priority: int
+    base: int
+    """Its own priority, or the higher one that it has from those that wait for it."""
+    version: int
+    attempts: int
+    events: int
+    available_at: int
+    created_at: int
+    deadline: int | None
+    parent_id: str | None
+
+
+class Standing(NamedTuple):
+    """A pending job: where it stands, and all that its place depends on."""
+
+    lane: int
+    tier: int
+    turn: int
+    seq: int
+    attempts: int
+    available_at: int
+    priority: int
+    base: int
+    created_at: int
+    deadline: int | None
+
+
+class Moves(NamedTuple):
+    """What is written to put pending jobs where they belong."""
+
+    moved: list[tuple[int, int, int, int, int, int]]
+    """The tier and turn to stand at, and the key of the row until then."""
+    placed: list[PlaceRow]
+    unplaced: list[int]
+    """Those that need no place of their own any more."""
+
+
+def entering(
+    entries: Sequence[Entry], now: int, scoring_of: Callable[[int], Scoring]
+) -> tuple[list[RowKey], list[PlaceRow]]:
+    """Where jobs enter that are to be pending; the second are those with a place of their own."""
+    keys: list[RowKey] = []
+    places: list[PlaceRow] = []
+    for each in entries:
+        found = _place(each, now, scoring_of(each.lane))
+        keys.append((each.lane, found.tier, found.turn, each.seq))
+        if found != default_place(each.priority, each.created_at):
+            places.append((each.seq, *found))
+    return keys, places
+
+
+def moving(
+    jobs: Sequence[Standing],
+    counted: Container[int],
+    now: int,
+    scoring_of: Callable[[int], Scoring],
+) -> Moves:
+    """How to put pending jobs where they belong now. Those that are counted for their keys have a
+    place of their own in any case: it says for which.
+    """
+    moves = Moves([], [], [])
+    for each in jobs:
+        found = _place(each, now, scoring_of(each.lane))
+        if found[:2] != (each.tier, each.turn):
+            moves.moved.append((found.tier, found.turn, *each[:4]))
+        if found != default_place(each.priority, each.created_at) or each.seq in counted:
+            moves.placed.append((each.seq, *found))
+        else:
+            moves.unplaced.append(each.seq)
+    return moves
+
+
+def _place(job: Entry | Standing, now: int, scoring: Scoring) -> Place:
+    return place(
+        job.base, job.attempts, job.available_at, job.created_at, job.deadline, now, scoring
+    )
