@@ -64,7 +64,7 @@ def test_bad_rules_are_refused(still: TaskQueue) -> None:
     with pytest.raises(InvalidQueueError, match="colour"):
         still.create_queue("mail", colour="red")  # type: ignore[call-arg]
     with pytest.raises(InvalidQueueError, match="retry"):
-        still.create_queue("mail", retry="soon")  # type: ignore[arg-type]
+        still.create_queue("mail", retry="soon")
     with pytest.raises(QueueNotFoundError, match="mail"):
         still.queue_config("mail")
     still.create_queue("mail", max_depth=1)

@@ -328,7 +328,6 @@ def test_after_shutdown_nothing_is_accepted(queue: TaskQueue) -> None:
         lambda: queue.submit(add, 1),
         lambda: task.submit(1),
         lambda: queue.submit_many([task.job(1)]),
-        queue.start,
     ):
         with pytest.raises(QueueClosedError):
             submit()

@@ -42,6 +42,7 @@ LEFT_OUT: Final = {
     "aget_status": "of the blocking queue: `get_status`",
     "aget_result": "of the blocking queue: `get_result`",
     "aresult_of": "of the blocking queue: `result_of`",
+    "ajoin": "of the blocking queue: `join`",
     "await_end": "of the blocking queue: `wait`",
     "await_ends": "of the blocking queue: `wait`",
     "acancel": "of the blocking queue: `cancel`",
@@ -262,6 +263,7 @@ class AsyncQueueCalls(Awaited):
         "wait": _WAIT,
         "get_result": "return await self.queue.aget_result(job, timeout)",
         "result_of": "return await self.queue.aresult_of(job, codec)",
+        "join": "await self.queue.ajoin(timeout)",
         "lease": "leases = await self.lease_many(\n"
         "    1, queue, worker, tasks, wait, lease_seconds=lease_seconds, parent=parent\n)\n"
         "return leases[0] if leases else None",

@@ -16,6 +16,7 @@ PARTS: Final = (
     ("scheduling.py", "Scheduling"),
     ("workflows.py", "Workflows"),
     ("results.py", "Results"),
+    ("joining.py", "Joining"),
     ("looking.py", "Looking"),
     ("orders.py", "Orders"),
     ("consumer.py", "Consuming"),
@@ -28,7 +29,17 @@ PARTS: Final = (
 """Files below `src/leasehold/queue` and the classes in them."""
 
 BETWEEN_PARTS: Final = frozenset(
-    {"task_of", "draft_of", "submit_drafts", "asubmit_drafts", "wait_for", "await_for"}
+    {
+        "task_of",
+        "draft_of",
+        "submit_drafts",
+        "asubmit_drafts",
+        "wait_for",
+        "await_for",
+        "work_with",
+        "close",
+        "begin_anew_in_fork",
+    }
 )
 """What parts ask of each other: on no face."""
 

@@ -27,6 +27,7 @@ from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.archive import ArchivedJob
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import (
@@ -64,7 +65,7 @@ from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
-from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike, Seconds
+from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike
 from leasehold.queue.orders import Answer
 from leasehold.queue.queues import IfExists, QueueOptions
 from leasehold.queue.room import Block
@@ -123,14 +124,14 @@ class AsyncJobHandle(Awaited, Generic[R]):
     async def status(self) -> Status:
         return await self._call(self._handle.status)
 
-    async def wait(self, timeout: float | None = None) -> Job:
+    async def wait(self, timeout: Seconds | None = None) -> Job:
         """Wait until the job has ended, well or badly, and answer with its last snapshot.
 
         See `JobHandle.wait`.
         """
         return await self._handle.await_end(timeout)
 
-    async def result(self, timeout: float | None = None) -> R:
+    async def result(self, timeout: Seconds | None = None) -> R:
         """What the task returned. Waits for it.
 
         See `JobHandle.result`.
@@ -223,7 +224,7 @@ class AsyncWorkflowRun(Awaited, Mapping[str, AsyncJobHandle[Any]]):
         """Its jobs, and all others that they depend on or that depend on them."""
         return await self._call(self._run.graph)
 
-    async def wait(self, timeout: float | None = None) -> dict[str, Job]:
+    async def wait(self, timeout: Seconds | None = None) -> dict[str, Job]:
         """Wait until every job has ended, well or badly; their last snapshots, by name."""
         return await self._run.await_end(timeout)
 
@@ -406,11 +407,11 @@ class AsyncQueueCalls(Awaited):
         *,
         num_workers: int = 4,
         queues: str | Sequence[str] | None = None,
-        poll_interval: float | None = None,
-        lease_seconds: float | Literal["auto"] | None = None,
-        heartbeat_interval: float | None = None,
+        poll_interval: Seconds | None = None,
+        lease_seconds: Seconds | Literal["auto"] | None = None,
+        heartbeat_interval: Seconds | None = None,
         heartbeat_failure_threshold: int | None = None,
-        sweep_interval: float | None = None,
+        sweep_interval: Seconds | None = None,
         enable_recovery: bool = True,
         durability: Durability | None = None,
         retention: RetentionPolicy | None = None,
@@ -481,14 +482,15 @@ class AsyncQueueCalls(Awaited):
         /,
         *,
         name: str | None = None,
+        aliases: str | Iterable[str] = (),
         queue: str | None = None,
         priority: PriorityLike | None = None,
         max_retries: int | None = None,
         retry: Backoff | RetryLike | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
@@ -501,6 +503,7 @@ class AsyncQueueCalls(Awaited):
         /,
         *,
         name: str | None = None,
+        aliases: str | Iterable[str] = (),
         retry: Any = None,
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
@@ -517,6 +520,7 @@ class AsyncQueueCalls(Awaited):
             make(
                 func,
                 name=name,
+                aliases=aliases,
                 retry=retry,
                 executor=executor,
                 permanent=permanent,
@@ -542,10 +546,10 @@ class AsyncQueueCalls(Awaited):
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,
@@ -572,10 +576,10 @@ class AsyncQueueCalls(Awaited):
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,
@@ -602,10 +606,10 @@ class AsyncQueueCalls(Awaited):
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,
@@ -743,7 +747,7 @@ class AsyncQueueCalls(Awaited):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> AwaitedDecorator:
-        """Make a function a task that runs at an interval: `@queue.every(60)`.
+        """Make a function a task that runs at an interval: `@queue.every(60)`, `every("1h")`.
 
         See `TaskQueue.every`.
         """
@@ -807,12 +811,12 @@ class AsyncQueueCalls(Awaited):
 
     @overload
     async def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.
-        self, jobs: JobRef, timeout: float | None = None
+        self, jobs: JobRef, timeout: Seconds | None = None
     ) -> Job: ...
     @overload
-    async def wait(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]: ...
+    async def wait(self, jobs: Iterable[JobRef], timeout: Seconds | None = None) -> list[Job]: ...
     async def wait(
-        self, jobs: JobRef | Iterable[JobRef], timeout: float | None = None
+        self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
         """Wait until a job, or all of several, have ended, well or badly.
 
@@ -822,7 +826,7 @@ class AsyncQueueCalls(Awaited):
             return await self.queue.await_end(jobs, timeout)
         return await self.queue.await_ends(jobs, timeout)
 
-    async def get_result(self, job: JobRef, timeout: float | None = None) -> Any:
+    async def get_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
         """What the job's task returned. Waits for it.
 
         See `TaskQueue.get_result`.
@@ -839,6 +843,13 @@ class AsyncQueueCalls(Awaited):
         See `TaskQueue.dependency_results`.
         """
         return await self._call(lambda: self.queue.dependency_results(job))
+
+    async def join(self, timeout: Seconds | None = None) -> None:
+        """Wait until no job of this TaskQueue's queues waits or runs any more.
+
+        See `TaskQueue.join`.
+        """
+        await self.queue.ajoin(timeout)
 
     async def get(self, job: JobRef) -> Job:
         """A snapshot of a job; raises JobNotFoundError for an unknown id, or an archived job's."""
@@ -1045,14 +1056,6 @@ class AsyncQueueCalls(Awaited):
     ) -> list[Answer]:
         """`reprioritize` several jobs; one answer each, in order."""
         return await self._call_long(lambda: self.queue.reprioritize_each(jobs, priority))
-
-    async def begin_anew_in_fork(self) -> None:
-        """Said in a forked child: what was leased and kept before is the parent's."""
-        await self._call(self.queue.begin_anew_in_fork)
-
-    async def close(self) -> None:
-        """Keep no lease alive any longer, and count as a worker no more."""
-        await self._call(self.queue.close)
 
     async def lease(
         self,
@@ -1349,7 +1352,7 @@ class AsyncQueueCalls(Awaited):
         """What the store is: kind, place, durability, versions."""
         return await self._call(self.queue.describe)
 
-    async def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
+    async def shutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
 
         See `TaskQueue.shutdown`.

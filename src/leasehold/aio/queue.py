@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 from leasehold.aio.awaited import AsyncItems
 from leasehold.aio.faces import AsyncJobHandle, AsyncQueueCalls
 from leasehold.core.model.archive import ArchivedJob
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.errors import LeaseholdError
@@ -44,7 +45,7 @@ class AsyncTaskQueue(AsyncQueueCalls):
         """`submit_many(partial=True)` under a name of its own."""
         return await self.submit_many(jobs, partial=True)
 
-    async def wait_all(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
+    async def wait_all(self, jobs: Iterable[JobRef], timeout: Seconds | None = None) -> list[Job]:
         """`wait` for several jobs under a name of its own."""
         return await self.wait(jobs, timeout)
 

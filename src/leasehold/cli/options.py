@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 import click
 import msgspec
 
+from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import priority_of
 from leasehold.env import SYSTEM, from_micros
 from leasehold.errors import InvalidJobError
-
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+|\d+(?:\.\d+)?", re.IGNORECASE)
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.IGNORECASE)
 
 
 class Duration(click.ParamType[float]):
@@ -26,17 +22,12 @@ class Duration(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        if isinstance(value, int | float):
-            return float(value)
-        text = value.strip()
-        if not _DURATION.fullmatch(text):
+        seconds = plain_seconds(value)
+        if seconds is None:
             self.fail(
                 f"{value!r} is no duration: write seconds, or 1.5s, 10m, 2h30m, 7d", param, ctx
             )
-        parts = _PART.findall(text)
-        if not parts:
-            return float(text)
-        return sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
+        return float(seconds)
 
 
 class LeaseLength(click.ParamType["float | str"]):
@@ -64,7 +55,7 @@ class Moment(click.ParamType[datetime]):
         now = from_micros(SYSTEM.clock.time_micros())
         if text == "now":
             return now
-        if text[:1] in "+-" and _DURATION.fullmatch(text[1:]):
+        if text[:1] in "+-" and plain_seconds(text[1:]) is not None:
             distance = timedelta(seconds=DURATION.convert(text[1:], param, ctx))
             return now + distance if text[0] == "+" else now - distance
         try:

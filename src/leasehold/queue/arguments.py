@@ -9,6 +9,7 @@ from typing import Any
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
 from leasehold.core.contract.store import Store
+from leasehold.core.model.durations import given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.env import Env
@@ -54,3 +55,12 @@ def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blob
         if close:
             store.close()
         raise
+
+
+def given_durations(**durations: Any) -> dict[str, Any]:
+    """Those that say something, in seconds; "auto" stays as it is."""
+    return {
+        name: value if value == "auto" else given_seconds(name, value)
+        for name, value in durations.items()
+        if value is not None
+    }

@@ -13,6 +13,7 @@ from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import (
@@ -51,9 +52,10 @@ from leasehold.queue.codecs import Codecs
 from leasehold.queue.consumer import WAIT_SECONDS, Consuming
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
+from leasehold.queue.joining import Joining
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
-from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike, Seconds
+from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike
 from leasehold.queue.orders import Answer, Orders
 from leasehold.queue.queues import IfExists, QueueOptions, Queues
 from leasehold.queue.results import Results
@@ -84,6 +86,7 @@ class QueueCalls:
     _scheduling: Scheduling
     _workflows: Workflows
     _results: Results
+    _joining: Joining
     _looking: Looking
     _orders: Orders
     _consuming: Consuming
@@ -105,14 +108,15 @@ class QueueCalls:
         /,
         *,
         name: str | None = None,
+        aliases: str | Iterable[str] = (),
         queue: str | None = None,
         priority: PriorityLike | None = None,
         max_retries: int | None = None,
         retry: Backoff | RetryLike | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
@@ -125,6 +129,7 @@ class QueueCalls:
         /,
         *,
         name: str | None = None,
+        aliases: str | Iterable[str] = (),
         retry: Any = None,
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
@@ -136,12 +141,14 @@ class QueueCalls:
 
         `retry` is a policy, a list of delays, seconds, or a function of (attempt, error) that the
         worker asks. `permanent` and `retryable` are exception classes that join the default lists,
-        and overrule them. `breaker` holds the task back while it keeps failing.
+        and overrule them. `breaker` holds the task back while it keeps failing. `aliases` are names
+        that the task had before: jobs that wait under one of them still find it.
         """
         call: Any = self._tasks.task
         answer: Any = call(
             func,
             name=name,
+            aliases=aliases,
             retry=retry,
             executor=executor,
             permanent=permanent,
@@ -174,10 +181,10 @@ class QueueCalls:
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,
@@ -204,10 +211,10 @@ class QueueCalls:
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,
@@ -234,10 +241,10 @@ class QueueCalls:
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,
@@ -435,7 +442,7 @@ class QueueCalls:
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Decorator:
-        """Make a function a task that runs at an interval: `@queue.every(60)`.
+        """Make a function a task that runs at an interval: `@queue.every(60)`, `every("1h")`.
 
         It may stand above `@queue.task(...)`. The schedule has the task's name unless told
         otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
@@ -501,12 +508,12 @@ class QueueCalls:
 
     @overload
     def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.
-        self, jobs: JobRef, timeout: float | None = None
+        self, jobs: JobRef, timeout: Seconds | None = None
     ) -> Job: ...
     @overload
-    def wait(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]: ...
+    def wait(self, jobs: Iterable[JobRef], timeout: Seconds | None = None) -> list[Job]: ...
     def wait(
-        self, jobs: JobRef | Iterable[JobRef], timeout: float | None = None
+        self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
         """Block until a job, or all of several, have ended, well or badly.
 
@@ -515,7 +522,7 @@ class QueueCalls:
         """
         return self._results.wait(jobs, timeout)
 
-    def get_result(self, job: JobRef, timeout: float | None = None) -> Any:
+    def get_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
         """What the job's task returned. Waits for it.
 
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
@@ -536,7 +543,7 @@ class QueueCalls:
         """
         return self._results.dependency_results(job)
 
-    async def aget_result(self, job: JobRef, timeout: float | None = None) -> Any:
+    async def aget_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
         """`get_result`, to be awaited: no thread waits."""
         return await self._results.aget_result(job, timeout)
 
@@ -544,13 +551,25 @@ class QueueCalls:
         """`result_of`, to be awaited: a result in a blob store is read on another thread."""
         return await self._results.aresult_of(job, codec)
 
-    async def await_end(self, job: JobRef, timeout: float | None = None) -> Job:
+    async def await_end(self, job: JobRef, timeout: Seconds | None = None) -> Job:
         """`wait` for one job, to be awaited: no thread waits."""
         return await self._results.await_end(job, timeout)
 
-    async def await_ends(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
+    async def await_ends(self, jobs: Iterable[JobRef], timeout: Seconds | None = None) -> list[Job]:
         """`wait` for several jobs, to be awaited: no thread waits."""
         return await self._results.await_ends(jobs, timeout)
+
+    def join(self, timeout: Seconds | None = None) -> None:
+        """Block until no job of this TaskQueue's queues waits or runs any more.
+
+        Delayed jobs, retries and jobs that others submit meanwhile are waited for, too. Raises
+        ResultTimeoutError, which says why one of them has not ended, after `timeout`.
+        """
+        self._joining.join(timeout)
+
+    async def ajoin(self, timeout: Seconds | None = None) -> None:
+        """`join`, to be awaited: no thread waits."""
+        await self._joining.ajoin(timeout)
 
     def get(self, job: JobRef) -> Job:
         """A snapshot of a job; raises JobNotFoundError for an unknown id, or an archived job's."""
@@ -769,14 +788,6 @@ class QueueCalls:
     def reprioritize_each(self, jobs: Iterable[JobRef], priority: PriorityLike) -> list[Answer]:
         """`reprioritize` several jobs; one answer each, in order."""
         return self._orders.reprioritize_each(jobs, priority)
-
-    def begin_anew_in_fork(self) -> None:
-        """Said in a forked child: what was leased and kept before is the parent's."""
-        self._consuming.begin_anew_in_fork()
-
-    def close(self) -> None:
-        """Keep no lease alive any longer, and count as a worker no more."""
-        self._consuming.close()
 
     def lease(
         self,

@@ -19,6 +19,7 @@ from leasehold.core.contract.completeness import whole_store
 from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
 from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE, Draft, Job
 from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import JobError
@@ -34,16 +35,20 @@ from leasehold.queue.arguments import (
     default_queue,
     folder_for_output,
     given,
+    given_durations,
     names,
     open_blobs,
 )
+from leasehold.queue.autostart import Autostart
 from leasehold.queue.calls import QueueCalls
 from leasehold.queue.codecs import Codecs
 from leasehold.queue.consumer import Consuming
 from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.drafting import Drafting
 from leasehold.queue.elsewhere import no_attribute_of_queue
+from leasehold.queue.joining import Joining
 from leasehold.queue.large import bytes_max
+from leasehold.queue.leftovers import tell_of_leftovers
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
@@ -75,6 +80,19 @@ if TYPE_CHECKING:
     from leasehold.worker.worker import Worker
 
 SHUTDOWN_SECONDS: Final = 30.0
+WORKER_NAMES: Final = {
+    "poll_interval": "poll_interval_seconds",
+    "heartbeat_interval": "heartbeat_interval_seconds",
+    "sweep_interval": "sweep_interval_seconds",
+}
+"""What a worker calls the settings of the same meaning."""
+INTERNAL: Final = frozenset(
+    {
+        *("bridge", "codec_for", "registry", "ready"),
+        *("submit_call", "asubmit_call", "result_of", "aresult_of", "lease_request", "try_lease"),
+    }
+)
+"""What stands on a TaskQueue for its own faces only."""
 
 
 class TaskQueue(QueueCalls):
@@ -91,9 +109,10 @@ class TaskQueue(QueueCalls):
 
     `url` is a path or a URL (see `leasehold.connect`), or a store. `num_workers` jobs run at a time
     in this process; 0 means that it only submits. The workers start with the first use of the queue
-    (a submit, a look at a job, a wait, or `with`), not when it is made: by then its tasks are
-    known. They serve `queues` ("*" for all of the store), or, if none are given, "default" and the
-    queues of its tasks. Jobs go to the first of `queues` unless told otherwise.
+    (a submit, a look at a job, a wait, or `with`) or a second after its first task was defined, not
+    when it is made: by then its tasks are known. They serve `queues` ("*" for all of the store),
+    or, if none are given, "default" and the queues of its tasks. Jobs go to the first of `queues`
+    unless told otherwise.
 
     `client` names who submits, for queues that limit the rate of each client; `actor` names who
     gives orders, in audit records.
@@ -117,11 +136,11 @@ class TaskQueue(QueueCalls):
         *,
         num_workers: int = 4,
         queues: str | Sequence[str] | None = None,
-        poll_interval: float | None = None,
-        lease_seconds: float | Literal["auto"] | None = None,
-        heartbeat_interval: float | None = None,
+        poll_interval: Seconds | None = None,
+        lease_seconds: Seconds | Literal["auto"] | None = None,
+        heartbeat_interval: Seconds | None = None,
         heartbeat_failure_threshold: int | None = None,
-        sweep_interval: float | None = None,
+        sweep_interval: Seconds | None = None,
         enable_recovery: bool = True,
         durability: Durability | None = None,
         retention: RetentionPolicy | None = None,
@@ -147,77 +166,90 @@ class TaskQueue(QueueCalls):
             raise ValueError("queues must name at least one queue")
         if pickle_key is not None:
             check_key(pickle_key)
-        self._owns_store = isinstance(url, str | os.PathLike)
-        store = (
-            connect(url, env=env, durability=durability, retention=retention)
-            if isinstance(url, str | os.PathLike)
-            else whole_store(url)
-        )
         self.url = os.fspath(url) if isinstance(url, str | os.PathLike) else None
         """The path or URL it was made with; None if that was a store."""
-        self.store = store
-        self.blobs = open_blobs(store, blobs, env, close=self._owns_store)
-        """Where large payloads and results are kept; None if they are refused."""
-        self.registry = TaskRegistry(allow_import=names(import_tasks), pickle_key=pickle_key)
-        self.ready = Ready(store, env)
-        """Tells when jobs may be available."""
+        self._given_store = None if isinstance(url, str | os.PathLike) else whole_store(url)
+        self._durability: Durability | None = durability
+        self._blob_place = blobs
+        self._policy = retention
         self._env = env
         self._actor = actor
         self._hooks = Hooks(
             on_submit, on_start, on_success, on_failure, on_dead, on_lease_lost, on_progress
         )
         self._num_workers = num_workers
-        queue_names = (DEFAULT_QUEUE,) if queues is None else names(queues)
+        self._queue_names = None if queues is None else names(queues)
+        durations = given_durations(
+            poll_interval=poll_interval,
+            lease_seconds=lease_seconds,
+            heartbeat_interval=heartbeat_interval,
+            sweep_interval=sweep_interval,
+        )
+        threshold = given(heartbeat_failure_threshold=heartbeat_failure_threshold)
         self._given_settings = {
-            **given(
-                poll_interval=poll_interval,
-                lease_seconds=None if lease_seconds == "auto" else lease_seconds,
-                heartbeat_interval=heartbeat_interval,
-                heartbeat_failure_threshold=heartbeat_failure_threshold,
-                sweep_interval=sweep_interval,
-            ),
+            **{name: value for name, value in durations.items() if value != "auto"},
+            **threshold,
             **({} if retention is None else retention_values(retention)),
         }
-        worker_options = given(
-            poll_interval_seconds=poll_interval,
-            lease_seconds=lease_seconds,
-            heartbeat_interval_seconds=heartbeat_interval,
-            heartbeat_failure_threshold=heartbeat_failure_threshold,
-            sweep_interval_seconds=sweep_interval,
-            enable_recovery=enable_recovery,
-            retention=retention,
-            allow_commands=allow_commands,
-            output_dir=folder_for_output(store, output_dir) if allow_commands else None,
-        )
+        self._worker_options = {
+            **{WORKER_NAMES.get(name, name): value for name, value in durations.items()},
+            **threshold,
+            **given(enable_recovery=enable_recovery, retention=retention),
+        }
+        self._allow_commands = allow_commands
         self._output_dir = output_dir
-        self._closed = False
         self._lock = threading.Lock()
-        self._worker: Worker | None = None
-        self._bridge_made: Bridge | None = None
-        self._waiters = Waiters(store, env)
-
-        lifecycle = Lifecycle(self._check_open, self._ensure_workers, self.bridge)
+        self._lifecycle = Lifecycle(self._check_open, self._ensure_workers, self.bridge)
+        self.registry = TaskRegistry(allow_import=names(import_tasks), pickle_key=pickle_key)
         self._codecs = Codecs(self.registry, pickle_key)
+        default = default_queue(self._queue_names or (DEFAULT_QUEUE,))
         self._tasks = Tasks(
             self.registry,
             self._codecs,
-            default_fields={"queue": default_queue(queue_names), **given(client=client)},
+            default_fields={"queue": default, **given(client=client)},
             pickle_key=pickle_key,
             runs_here=num_workers > 0,
         )
+        self._autostart = Autostart(self._ensure_workers)
+        if num_workers and env is SYSTEM:  # No time passes by itself for an injected clock.
+            self._tasks.on_task = self._autostart.begin
+        self._submitting = Submitting(self, self._tasks, self.bridge)
+        self._tasks.submitting = self._submitting
+        self._open()
+        _queues_here.add(self)
+
+    def _open(self) -> None:
+        """Open the store and make everything that works on it; tasks outlive it."""
+        env, actor, lifecycle = self._env, self._actor, self._lifecycle
+        store = self._given_store
+        if store is None:
+            assert self.url is not None
+            store = connect(self.url, env=env, durability=self._durability, retention=self._policy)
+        self.store = store
+        self.blobs = open_blobs(store, self._blob_place, env, close=self._given_store is None)
+        """Where large payloads and results are kept; None if they are refused."""
+        self.ready = Ready(store, env)
+        """Tells when jobs may be available."""
+        self._worker: Worker | None = None
+        self._bridge_made: Bridge | None = None
+        self._waiters = Waiters(store, env)
+        commands = {
+            "allow_commands": True, "output_dir": folder_for_output(store, self._output_dir)
+        } if self._allow_commands else {}  # fmt: skip
         self._workers = WorkerMaker(
             store,
             self.registry,
             self._tasks,
             env=env,
             blobs=self.blobs,
-            queues=None if queues is None else queue_names,
-            options=worker_options,
+            queues=self._queue_names,
+            options={**self._worker_options, **commands},
         )
         self._drafting = Drafting(self._tasks, env, bytes_max(self.blobs))
-        self._storing = Storing(store, env, self.blobs, self.ready, lifecycle, on_submit)
-        self._submitting = Submitting(self, self._tasks, self._drafting, self._storing)
-        self._tasks.submitting = self._submitting
+        self._storing = Storing(
+            store, env, self.blobs, self.ready, lifecycle, self._hooks.on_submit
+        )
+        self._submitting.work_with(self._drafting, self._storing)
         self._scheduling = Scheduling(
             store, actor, self.blobs, self._tasks, self._drafting, lifecycle
         )
@@ -232,7 +264,11 @@ class TaskQueue(QueueCalls):
             lifecycle,
             self._queues.why,
         )
+        self._joining = Joining(
+            store, env, lifecycle, lambda: self._results, lambda: self._workers.queues_served(None)
+        )
         self._orders = Orders(store, actor, self.blobs)
+        served = self._queue_names or (DEFAULT_QUEUE,)
         self._consuming = Consuming(
             store,
             env=env,
@@ -243,15 +279,22 @@ class TaskQueue(QueueCalls):
             orders=self._orders,
             ready=self.ready,
             lifecycle=lifecycle,
-            queues=(default_queue(queue_names),) if ALL_QUEUES in queue_names else queue_names,
-            lease_seconds=None if lease_seconds == "auto" else lease_seconds,
-            enable_recovery=enable_recovery,
+            queues=(default_queue(served),) if ALL_QUEUES in served else served,
+            lease_seconds=self._given_settings.get("lease_seconds"),
+            enable_recovery=self._worker_options["enable_recovery"],
             given_settings=self._given_settings,
         )
         self._metrics = Metrics(store, self._looking)
-        self._retention = Retention(store, env, actor, self.blobs, retention)
+        self._retention = Retention(store, env, actor, self.blobs, self._policy)
         self._upkeep = Upkeep(store, actor)
-        _queues_here.add(self)
+        for name in ("dead_letters", "archive", "settings", "schedules"):
+            self.__dict__.pop(name, None)  # Each is made for the store, when it is first asked for.
+        self._closed = False
+
+    def __dir__(self) -> list[str]:
+        """What an application may use; the parts behind it only clutter a prompt."""
+        public = (name for name in super().__dir__() if not name.startswith("_"))
+        return [name for name in public if name not in INTERNAL]
 
     def __repr__(self) -> str:
         state = ", shut down" if self._closed else ""
@@ -282,8 +325,13 @@ class TaskQueue(QueueCalls):
     # -- workers -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the workers now. The first use of the queue does it anyway."""
-        self._check_open()
+        """Start the workers now; the first use of the queue does it anyway.
+
+        A queue that was shut down is opened again. One in memory is empty then.
+        """
+        with self._lock:
+            if self._closed:
+                self._open()
         self._ensure_workers()
 
     def run_worker(
@@ -293,12 +341,12 @@ class TaskQueue(QueueCalls):
         queues: str | Sequence[str] | None = None,
         max_jobs: int | None = None,
         max_memory_mb: float | None = None,
-        grace_seconds: float | None = None,
+        grace_seconds: Seconds | None = None,
         tasks: str | Sequence[str] | None = None,
         executor: Literal["thread", "process"] | None = None,
         until_empty: bool = False,
         on_ready: Callable[[str], None] | None = None,
-        lease_seconds: float | Literal["auto"] | None = None,
+        lease_seconds: Seconds | Literal["auto"] | None = None,
         allow_commands: bool | None = None,
         log_level: int | str = "INFO",
         log_format: str | None = None,
@@ -326,10 +374,9 @@ class TaskQueue(QueueCalls):
         limits = given(
             max_jobs=max_jobs,
             max_memory_mb=max_memory_mb,
-            grace_seconds=grace_seconds,
             tasks=None if tasks is None else names(tasks),
             until_empty=until_empty,
-            lease_seconds=lease_seconds,
+            **given_durations(grace_seconds=grace_seconds, lease_seconds=lease_seconds),
             allow_commands=allow_commands,
             output_dir=folder_for_output(self.store, self._output_dir) if allow_commands else None,
         )
@@ -353,7 +400,7 @@ class TaskQueue(QueueCalls):
             self._workers.warn_of_gaps(queues, tasks, allow_commands=allow_commands)
             return worker.run(on_ready, lines)
 
-    def shutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
+    def shutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:
         """Take nothing more, let what runs finish within `timeout`, hand back the rest, and close.
 
         Without `wait`, what runs is handed back at once, with no attempt spent. Jobs that were not
@@ -364,22 +411,23 @@ class TaskQueue(QueueCalls):
                 return
             self._closed = True
             worker = self._worker
+        self._autostart.cancel()
         atexit.unregister(self.shutdown)
         if worker is not None:
-            worker.stop(timeout=timeout if wait else 0)
+            worker.stop(timeout=given_seconds("timeout", timeout) if wait else 0)
+            if self._num_workers:
+                tell_of_leftovers(self.store, self._workers.queues_served(None))
         self._consuming.close()
         if self._bridge_made is not None:
             self._bridge_made.close()
         self.ready.close()
         self._waiters.close()
-        if self._owns_store:
+        if self._given_store is None:
             self.store.close()
 
     def _check_open(self) -> None:
         if self._closed:
-            raise QueueClosedError(
-                "this TaskQueue was shut down: nothing can be submitted any more"
-            )
+            raise QueueClosedError("this TaskQueue was shut down: queue.start() opens it again")
 
     def _ensure_workers(self) -> None:
         """Start the workers of this process, if it should have any and has none yet."""
@@ -413,7 +461,8 @@ class TaskQueue(QueueCalls):
         together with what is written there, or not at all. With SQLite it is an apsw connection;
         close it when you are done, and let one thread at a time use it.
         """
-        self.start()
+        self._check_open()
+        self._ensure_workers()
         return local_part(self.store, "a connection of your own").connect()
 
     # -- parts with a name of their own ----------------------------------------------------------
@@ -452,7 +501,7 @@ class TaskQueue(QueueCalls):
         """`cancel`, to be awaited."""
         return await self.bridge().call(self.cancel, job, reason)
 
-    async def ashutdown(self, wait: bool = True, timeout: float = SHUTDOWN_SECONDS) -> None:
+    async def ashutdown(self, wait: bool = True, timeout: Seconds = SHUTDOWN_SECONDS) -> None:
         """`shutdown`, to be awaited."""
         import asyncio
 

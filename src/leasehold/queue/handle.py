@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from leasehold.codec import CallCodec
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 
@@ -59,14 +60,14 @@ class JobHandle(Generic[R]):
     def status(self) -> Status:
         return self._queue.get_status(self._id)
 
-    def wait(self, timeout: float | None = None) -> Job:
+    def wait(self, timeout: Seconds | None = None) -> Job:
         """Block until the job has ended, well or badly, and answer with its last snapshot.
 
         Raises ResultTimeoutError when it has not ended after `timeout` seconds.
         """
         return self._queue.wait(self._id, timeout)
 
-    def result(self, timeout: float | None = None) -> R:
+    def result(self, timeout: Seconds | None = None) -> R:
         """What the task returned. Waits for it.
 
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled, and
@@ -94,11 +95,11 @@ class JobHandle(Generic[R]):
         """`status()`, to be awaited."""
         return await self._queue.aget_status(self._id)
 
-    async def await_end(self, timeout: float | None = None) -> Job:
+    async def await_end(self, timeout: Seconds | None = None) -> Job:
         """`wait()`, to be awaited: no thread waits."""
         return await self._queue.await_end(self._id, timeout)
 
-    async def aresult(self, timeout: float | None = None) -> R:
+    async def aresult(self, timeout: Seconds | None = None) -> R:
         """`result()`, to be awaited: no thread waits."""
         return cast("R", await self._queue.aresult_of(await self.await_end(timeout), self._codec))
 

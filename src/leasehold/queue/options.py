@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
 from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.durations import Seconds, given_seconds, plain_seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
 from leasehold.core.model.numbers import plain_number
 from leasehold.core.model.retry import Constant, Delays, Exponential, Linear, RetryPolicy
@@ -28,9 +29,8 @@ class HasId(Protocol):
 JobRef = str | HasId
 """Whatever takes a job id takes a handle or a snapshot too."""
 
-Seconds = float | timedelta
-RetryLike = RetryPolicy | Sequence[float] | float
-"""A policy, a list of delays, or the same delay every time, in seconds."""
+RetryLike = RetryPolicy | Sequence[Seconds] | Seconds
+"""A policy, a list of delays, or the same delay every time."""
 
 
 class JobOptions(TypedDict, total=False):
@@ -44,10 +44,10 @@ class JobOptions(TypedDict, total=False):
     run_at: datetime
     delay: Seconds
     deadline: datetime
-    timeout_seconds: float
-    lease_seconds: float
-    start_within_seconds: float
-    result_ttl_seconds: float
+    timeout_seconds: Seconds
+    lease_seconds: Seconds
+    start_within_seconds: Seconds
+    result_ttl_seconds: Seconds
     metadata: Mapping[str, MetadataValue]
     idempotency_key: str
     parent_id: JobRef
@@ -145,11 +145,8 @@ def draft_fields(options: JobOptions) -> dict[str, Any]:
         if translate is not None:
             field, convert = translate
             fields[field] = convert(value)
-        elif name in _NUMBERS:
-            number = plain_number(value)
-            if number is None:
-                raise InvalidJobError(f"{name} must be a number, not {value!r}")
-            fields[name] = number
+        elif name in _DURATIONS:
+            fields[name] = _seconds(name, value)
         else:
             fields[name] = value
     return fields
@@ -168,16 +165,17 @@ def merged(defaults: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
 def retry_policy(value: RetryLike) -> RetryPolicy:
     """A policy, from a policy, a list of delays or one delay.
 
-    >>> retry_policy([1, 10])
+    >>> retry_policy([1, "10s"])
     Delays(seconds=(1, 10))
     """
     try:
         if isinstance(value, Exponential | Linear | Constant | Delays):
             return value
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return Constant(value)
         if isinstance(value, list | tuple):
-            return Delays(tuple(value))
+            return Delays(tuple(given_seconds("each delay", each) for each in value))
+        seconds = plain_seconds(value)
+        if seconds is not None:
+            return Constant(seconds)
     except (TypeError, ValueError) as error:
         raise InvalidJobError(f"retry={value!r}: {error}") from error
     raise InvalidJobError(
@@ -186,12 +184,18 @@ def retry_policy(value: RetryLike) -> RetryPolicy:
     )
 
 
-def _seconds(value: Seconds) -> float:
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidJobError(f"delay must be seconds or a timedelta, not {value!r}")
-    return value
+def _seconds(name: str, value: Any) -> float:
+    try:
+        return given_seconds(name, value)
+    except ValueError as error:
+        raise InvalidJobError(str(error)) from None
+
+
+def _count(value: object) -> int | float:
+    number = plain_number(value)
+    if number is None:
+        raise InvalidJobError(f"max_retries must be a number, not {value!r}")
+    return number
 
 
 def _moment(value: datetime) -> datetime:
@@ -212,17 +216,12 @@ _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "retry": ("retry", retry_policy),
     "run_at": ("run_at", _moment),
     "deadline": ("deadline", _moment),
-    "delay": ("delay_seconds", _seconds),
+    "delay": ("delay_seconds", lambda value: _seconds("delay", value)),
+    "max_retries": ("max_retries", _count),
     "metadata": ("metadata", dict),
     "parent_id": ("parent_id", id_of),
     "depends_on": ("depends_on", _ids),
 }
-_NUMBERS: Final = frozenset(
-    {
-        "max_retries",
-        "timeout_seconds",
-        "lease_seconds",
-        "start_within_seconds",
-        "result_ttl_seconds",
-    }
+_DURATIONS: Final = frozenset(
+    {"timeout_seconds", "lease_seconds", "start_within_seconds", "result_ttl_seconds"}
 )

@@ -9,6 +9,7 @@ from typing import Any, overload
 from leasehold.blobs.blobs import Blobs
 from leasehold.codec import CallCodec
 from leasehold.core.model.blob import BLOB_CODEC
+from leasehold.core.model.durations import Seconds, given_seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.reason import Reason
 from leasehold.core.model.status import Status
@@ -51,12 +52,12 @@ class Results:
 
     @overload
     def wait(  # type: ignore[overload-overlap]  # A string is one id, not many letters.
-        self, jobs: JobRef, timeout: float | None = None
+        self, jobs: JobRef, timeout: Seconds | None = None
     ) -> Job: ...
     @overload
-    def wait(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]: ...
+    def wait(self, jobs: Iterable[JobRef], timeout: Seconds | None = None) -> list[Job]: ...
     def wait(
-        self, jobs: JobRef | Iterable[JobRef], timeout: float | None = None
+        self, jobs: JobRef | Iterable[JobRef], timeout: Seconds | None = None
     ) -> Job | list[Job]:
         """Block until a job, or all of several, have ended, well or badly.
 
@@ -67,7 +68,7 @@ class Results:
             return self.wait_for([id_of(jobs)], timeout)[0]
         return self.wait_for([id_of(job) for job in jobs], timeout)
 
-    def get_result(self, job: JobRef, timeout: float | None = None) -> Any:
+    def get_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
         """What the job's task returned. Waits for it.
 
         Raises JobFailedError if the job is dead, JobCancelledError if it was cancelled,
@@ -94,7 +95,7 @@ class Results:
             fetch_results(self._looking.store, id_of(job), self.blobs), self._codecs.codec_for
         )
 
-    async def aget_result(self, job: JobRef, timeout: float | None = None) -> Any:
+    async def aget_result(self, job: JobRef, timeout: Seconds | None = None) -> Any:
         """`get_result`, to be awaited: no thread waits."""
         return await self.aresult_of(await self.await_end(job, timeout))
 
@@ -104,27 +105,29 @@ class Results:
             return await self._bridge().call(self.result_of, job, codec)
         return self.result_of(job, codec)
 
-    async def await_end(self, job: JobRef, timeout: float | None = None) -> Job:
+    async def await_end(self, job: JobRef, timeout: Seconds | None = None) -> Job:
         """`wait` for one job, to be awaited: no thread waits."""
         [ended] = await self.await_ends([job], timeout)
         return ended
 
-    async def await_ends(self, jobs: Iterable[JobRef], timeout: float | None = None) -> list[Job]:
+    async def await_ends(self, jobs: Iterable[JobRef], timeout: Seconds | None = None) -> list[Job]:
         """`wait` for several jobs, to be awaited: no thread waits."""
         return await self.await_for([id_of(job) for job in jobs], timeout)
 
     # -- inside ------------------------------------------------------------------------------
 
-    def wait_for(self, job_ids: list[str], timeout: float | None) -> list[Job]:
+    def wait_for(self, job_ids: list[str], timeout: Seconds | None) -> list[Job]:
         """Block until all of these have ended."""
+        timeout = None if timeout is None else given_seconds("timeout", timeout)
         self._ensure_workers()
         return self._all_ended(job_ids, self._waiters.wait(job_ids, timeout), timeout)
 
-    async def await_for(self, job_ids: list[str], timeout: float | None) -> list[Job]:
+    async def await_for(self, job_ids: list[str], timeout: Seconds | None) -> list[Job]:
         """`wait_for`, to be awaited: no thread waits."""
         import_whole("leasehold.queue.awaiting")
         from leasehold.queue.awaiting import wait_for_end
 
+        timeout = None if timeout is None else given_seconds("timeout", timeout)
         self._ensure_workers()
         ended = await wait_for_end(self._waiters, job_ids, timeout)
         return await self._bridge().call(self._all_ended, job_ids, ended, timeout)
@@ -136,9 +139,10 @@ class Results:
         found = {job_id: ended.get(job_id) or self._looking.get(job_id) for job_id in job_ids}
         late = [job for job in found.values() if isinstance(job, Job) and not job.is_terminal]
         if late:
+            within = "" if timeout is None else f" within {round(timeout, 3):g} seconds"
             others = f", nor have {len(late) - 1} others" if len(late) > 1 else ""
             raise ResultTimeoutError(
-                f"job {late[0].id} has not ended within {timeout} seconds "
+                f"job {late[0].id} has not ended{within} "
                 f"(it is {late[0].status.value}){others}{self._reason(late[0])}"
             )
         return [_ended_job(found[job_id]) for job_id in job_ids]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule, ScheduleDraft
 from leasehold.core.model.timing import Cron, Every, Timing
@@ -16,7 +17,7 @@ from leasehold.queue.commands import command_job
 from leasehold.queue.drafting import Drafting
 from leasehold.queue.large import has_large
 from leasehold.queue.lifecycle import Lifecycle
-from leasehold.queue.options import JobRef, NewJob, RetryLike, Seconds, draft_safe
+from leasehold.queue.options import JobRef, NewJob, RetryLike, draft_safe
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import Decorator, Tasks
 from leasehold.worker.executors.role import is_child_process
@@ -27,16 +28,16 @@ class ScheduleOptions(TypedDict, total=False):
 
     misfire: Misfire
     catch_up_max: int
-    grace_seconds: float
+    grace_seconds: Seconds
     overlap: Overlap
     queue: str
     priority: PriorityLike
     max_retries: int
     retry: RetryLike
     delay: Seconds
-    timeout_seconds: float
-    lease_seconds: float
-    start_within_seconds: float
+    timeout_seconds: Seconds
+    lease_seconds: Seconds
+    start_within_seconds: Seconds
     metadata: Mapping[str, MetadataValue]
     parent_id: JobRef
     on_dependency_failure: DependencyPolicy
@@ -122,13 +123,12 @@ class Scheduling:
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Decorator:
-        """Make a function a task that runs at an interval: `@queue.every(60)`.
+        """Make a function a task that runs at an interval: `@queue.every(60)`, `every("1h")`.
 
         It may stand above `@queue.task(...)`. The schedule has the task's name unless told
         otherwise, and is in the store as soon as the function is defined; options as in `schedule`.
         """
-        interval = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-        return self._decorator(name, Every(interval, starting), args, kwargs, options)
+        return self._decorator(name, Every(seconds, starting), args, kwargs, options)
 
     def cron(
         self,

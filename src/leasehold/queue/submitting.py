@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 import msgspec
 
 from leasehold.core.contract.transactions import Connection
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
 from leasehold.core.model.records import Submitted
 from leasehold.errors import InvalidJobError, LeaseholdError
@@ -21,7 +22,6 @@ from leasehold.queue.options import (
     JobRef,
     NewJob,
     RetryLike,
-    Seconds,
     split_options,
 )
 from leasehold.queue.room import Block
@@ -30,6 +30,7 @@ from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import Tasks
 
 if TYPE_CHECKING:
+    from leasehold.queue.awaiting import Bridge
     from leasehold.queue.facade import TaskQueue
 
 R = TypeVar("R")
@@ -45,16 +46,18 @@ class Submitting:
         self,
         queue: TaskQueue,
         tasks: Tasks,
-        drafting: Drafting,
-        storing: Storing,
+        bridge: Callable[[], Bridge],
     ) -> None:
         self._queue = queue
         """To which the handles speak."""
         self._tasks = tasks
+        self.bridge = bridge
+        """What carries the awaitable calls."""
+
+    def work_with(self, drafting: Drafting, storing: Storing) -> None:
+        """Said when the queue is opened, and opened again: tasks go on with the same submits."""
         self._drafting = drafting
         self._storing = storing
-        self.bridge = storing.bridge
-        """What carries the awaitable calls."""
 
     @overload
     def submit(
@@ -71,10 +74,10 @@ class Submitting:
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,
@@ -101,10 +104,10 @@ class Submitting:
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,
@@ -131,10 +134,10 @@ class Submitting:
         run_at: datetime | None = None,
         delay: Seconds | None = None,
         deadline: datetime | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         idempotency_key: str | None = None,
         parent_id: JobRef | None = None,

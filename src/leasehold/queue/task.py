@@ -148,7 +148,7 @@ def name_for(func: Callable[..., Any]) -> str:
     name = task_name(func)
     if not name.startswith("__main__:"):
         return name
-    return f"{_main_module()}:{name.partition(':')[2]}"
+    return f"{main_module()}:{name.partition(':')[2]}"
 
 
 TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
@@ -167,7 +167,8 @@ def is_of_main(func: Callable[..., Any]) -> bool:
     return getattr(func, "__module__", None) == "__main__"
 
 
-def _main_module() -> str:
+def main_module() -> str:
+    """The name by which the script that was started could be imported."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     if spec is not None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from leasehold.codec import CallCodec
 from leasehold.core.model.breaker import Breaker
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import MetadataValue, PriorityLike
 from leasehold.core.model.retry import PERMANENT, RETRYABLE, Backoff
 from leasehold.errors import InvalidJobError, TaskNotImportableError
 from leasehold.queue.codecs import Codecs
+from leasehold.queue.misnamed import refuse_misnamed
 from leasehold.queue.options import JobOptions, RetryLike, draft_safe
 from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
 from leasehold.worker.describe import describe_briefly
@@ -64,6 +66,8 @@ class Tasks:
         self._pickle_key = pickle_key
         self.runs_here = runs_here
         """Whether jobs run in this process."""
+        self.on_task: Callable[[], None] | None = None
+        """Told when a function was made a task by a decorator."""
         self.queues: dict[str, str] = {}
         """By task, to which queue its jobs go unless told otherwise."""
         self._by_name: dict[str, BaseTask[..., Any]] = {}
@@ -81,14 +85,15 @@ class Tasks:
         /,
         *,
         name: str | None = None,
+        aliases: str | Iterable[str] = (),
         queue: str | None = None,
         priority: PriorityLike | None = None,
         max_retries: int | None = None,
         retry: Backoff | RetryLike | None = None,
-        timeout_seconds: float | None = None,
-        lease_seconds: float | None = None,
-        start_within_seconds: float | None = None,
-        result_ttl_seconds: float | None = None,
+        timeout_seconds: Seconds | None = None,
+        lease_seconds: Seconds | None = None,
+        start_within_seconds: Seconds | None = None,
+        result_ttl_seconds: Seconds | None = None,
         metadata: Mapping[str, MetadataValue] | None = None,
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
@@ -101,6 +106,7 @@ class Tasks:
         /,
         *,
         name: str | None = None,
+        aliases: str | Iterable[str] = (),
         retry: Any = None,
         executor: ExecutorKind | None = None,
         permanent: Errors = (),
@@ -112,7 +118,8 @@ class Tasks:
 
         `retry` is a policy, a list of delays, seconds, or a function of (attempt, error) that the
         worker asks. `permanent` and `retryable` are exception classes that join the default lists,
-        and overrule them. `breaker` holds the task back while it keeps failing.
+        and overrule them. `breaker` holds the task back while it keeps failing. `aliases` are names
+        that the task had before: jobs that wait under one of them still find it.
         """
         backoff: Any = retry if callable(retry) else None
         options["retry"] = None if backoff is not None else retry
@@ -130,9 +137,12 @@ class Tasks:
                 again,
                 backoff,
                 breaker,
+                (aliases,) if isinstance(aliases, str) else tuple(aliases),
             )
             task = self._new_task(definition, safe)
             self._by_function[function] = task
+            if self.on_task is not None:
+                self.on_task()
             return task
 
         return Decorator(make) if func is None else make(func)
@@ -201,6 +211,8 @@ class Tasks:
         known = self._by_name.get(name)
         if known is not None:
             return known
+        if name not in self.registry:
+            refuse_misnamed(name, self._by_name, runs_here=self.runs_here)
         # Its code may be in another process only, so there is no signature to check against.
         definition = TaskDefinition(name, _unknown_code, self._codecs.codec_for(name))
         return Task(self.submitting, definition, self._default_fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
@@ -131,12 +132,12 @@ class WorkflowRun(Mapping[str, JobHandle[Any]]):
         """Its jobs, and all others that they depend on or that depend on them."""
         return self._queue.graph(*self._handles.values())
 
-    def wait(self, timeout: float | None = None) -> dict[str, Job]:
+    def wait(self, timeout: Seconds | None = None) -> dict[str, Job]:
         """Block until every job has ended, well or badly; their last snapshots, by name."""
         jobs = self._queue.wait(self._handles.values(), timeout)
         return dict(zip(self._handles, jobs, strict=True))
 
-    async def await_end(self, timeout: float | None = None) -> dict[str, Job]:  # noqa: ASYNC109
+    async def await_end(self, timeout: Seconds | None = None) -> dict[str, Job]:  # noqa: ASYNC109
         """`wait()`, to be awaited: no thread waits."""
         jobs = await self._queue.await_ends(self._handles.values(), timeout)
         return dict(zip(self._handles, jobs, strict=True))

@@ -27,6 +27,7 @@ from typing import Any, Final, Unpack
 import msgspec
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, Settled
@@ -133,6 +134,9 @@ class InlineQueue(TaskQueue):
         super().__init__("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
         self._is_draining = False
         self._tasks.runs_here = True
+
+    def _open(self) -> None:
+        super()._open()
         self._storing.on_stored = self._drain
         lifecycle = Lifecycle(self._check_open, self._drain, self.bridge)
         self._results = _InlineResults(
@@ -161,7 +165,7 @@ class _InlineResults(Results):
     def wait_for(
         self,
         job_ids: list[str],
-        timeout: float | None,  # noqa: ARG002 - nothing is worth waiting for here.
+        timeout: Seconds | None,  # noqa: ARG002 - nothing is worth waiting for here.
     ) -> list[Job]:
         self._ensure_workers()
         jobs = [self._looking.get(job_id) for job_id in job_ids]
@@ -176,7 +180,7 @@ class _InlineResults(Results):
     async def await_for(
         self,
         job_ids: list[str],
-        timeout: float | None,  # noqa: ASYNC109 - as in the queue it stands for.
+        timeout: Seconds | None,  # noqa: ASYNC109 - as in the queue it stands for.
     ) -> list[Job]:
         return await self._bridge().call(self.wait_for, job_ids, timeout)
 

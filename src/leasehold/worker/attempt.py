@@ -31,6 +31,7 @@ from leasehold.worker.describe import (
     type_name,
 )
 from leasehold.worker.large import is_large, with_payload, with_result_kept
+from leasehold.worker.printed import keep_rest
 from leasehold.worker.task import TaskDefinition
 
 BROKE_OFF: Final = Fail(
@@ -93,8 +94,10 @@ async def _whole(coroutine: CoroutineType[Any, Any, Any]) -> Any:
 def conclude(outcome: Outcome, context: JobContext) -> Outcome:
     """End the task's own transaction, if it has one open: complete the job in it, or roll back.
 
-    From now on the context opens no other one.
+    From now on the context opens no other one. What the code has printed last is kept.
     """
+    if context.unfinished_line:
+        keep_rest(context)
     transaction = context.close_transactions()
     if transaction is None:
         return outcome

@@ -80,6 +80,7 @@ class JobContext:
         "note",
         "pid",
         "settled",
+        "unfinished_line",
     )
 
     def __init__(
@@ -108,6 +109,8 @@ class JobContext:
         """What keeps payloads and results that are too large for a row; None for nothing."""
         self.settled: Settled | None = None
         """The store's answer, once the attempt has completed in its own transaction."""
+        self.unfinished_line = ""
+        """What the code has printed after its last line end."""
 
     @property
     def lease(self) -> Lease:

@@ -37,6 +37,8 @@ class TaskDefinition:
     """A retry delay worked out by the worker; policies that are data travel with the job."""
     breaker: Breaker | None = None
     """When to hold the task back because it keeps failing."""
+    aliases: tuple[str, ...] = ()
+    """Names that it had before, under which jobs may still wait."""
 
     def judge(self, outcome: Outcome) -> Outcome:
         """An outcome as the store is to hear it: a failure carries the task's circuit breaker."""
@@ -105,12 +107,16 @@ class TaskRegistry:
 
     def register(self, definition: TaskDefinition) -> None:
         """Add a task; a second one under the same name is refused unless it is the same code."""
-        known = self._tasks.get(definition.name)
-        if known is not None and not _same_code(known.func, definition.func):
-            raise InvalidJobError(
-                f"a task named {definition.name!r} is registered already: give one another name"
-            )
+        for name in (definition.name, *definition.aliases):
+            known = self._tasks.get(name)
+            if known is not None and not _same_code(known.func, definition.func):
+                raise InvalidJobError(
+                    f"a task named {name!r} is registered already: give one another name"
+                )
         self._tasks[definition.name] = self._placed(definition)
+        for alias in definition.aliases:
+            codec = definition.codec.for_task(alias)
+            self._tasks[alias] = self._placed(replace(definition, name=alias, codec=codec))
 
     def allow_import_of(self, modules: tuple[str, ...]) -> None:
         """Let jobs name functions of these modules too."""

@@ -39,6 +39,7 @@ from leasehold.worker.loop import (
 )
 from leasehold.worker.measured import MeasuredLeases
 from leasehold.worker.prefetch import Prefetch
+from leasehold.worker.printed import begin_keeping, end_keeping
 from leasehold.worker.pruner import Pruner, PrunerStatistics
 from leasehold.worker.safelog import safe_logger
 from leasehold.worker.stopping import LAST_SECONDS, Stopping, StopReason
@@ -353,6 +354,7 @@ class Worker:
                 heartbeat_at=now,
             )
         )
+        begin_keeping()
         setup = Setup(self.id, self._rules.slots, self._env, self._output_dir, life.lock_fd)
         self._thread = threading.Thread(
             target=self._main,
@@ -402,6 +404,7 @@ class Worker:
         finally:
             # Whatever happens, whoever waits for its end hears of it.
             self._shut_down(team, life, unsubscribe)
+            end_keeping()
             with self._ended:
                 self._stop_reason = reason
                 self._ended.notify_all()

@@ -15,6 +15,7 @@ from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.workers.application import check_same_store, queues_in, store_of
 from leasehold.cli.workers.plan import Plan, read_plan, start_python
 from leasehold.errors import LeaseholdError
+from leasehold.queue.autostart import only_on_demand
 from leasehold.worker.joblines import logger
 from leasehold.worker.loglines import log_to_stderr
 
@@ -48,6 +49,7 @@ def main() -> None:
     """Import the modules of the plan, and write the store of their queue, if they have one."""
     plan, link_fd = read_plan()
     log_to_stderr(quiet=False)
+    only_on_demand()
     sys.path.insert(0, os.getcwd())
     try:
         queues = queues_in(plan.modules)

@@ -20,6 +20,7 @@ from leasehold.cli.workers.pidfile import HeldPidFile, PidRecord
 from leasehold.cli.workers.plan import READY, RECYCLED, Plan, make_folder, read_plan
 from leasehold.env import SYSTEM
 from leasehold.errors import LeaseholdError, StoreBusyError
+from leasehold.queue.autostart import only_on_demand
 from leasehold.queue.facade import TaskQueue
 from leasehold.worker.joblines import logger
 from leasehold.worker.loglines import log_to_stderr
@@ -37,6 +38,7 @@ def main() -> None:
     plan, link_fd = read_plan()
     link = socket.socket(fileno=link_fd)
     log_to_stderr(quiet=plan.quiet, log_format=plan.log_format)
+    only_on_demand()
     # Tasks stand in modules of the folder in which the worker was started.
     sys.path.insert(0, os.getcwd())
     try:

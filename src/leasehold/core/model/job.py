@@ -253,6 +253,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     limit_key: str | None = None
     """For whom it is done, in a queue that limits what each of them may have."""
 
+    def __repr__(self) -> str:
+        """In a line, what tells it from others; `msgspec.structs.asdict` has all of it."""
+        error = "" if self.error is None else f", error={self.error.type!r}"
+        return (
+            f"Job({self.id!r}, task={self.task!r}, queue={self.queue!r}, "
+            f"status={self.status.value!r}, attempts={self.attempts}{error})"
+        )
+
     @property
     def payload(self) -> Any:
         """The payload as plain JSON data."""

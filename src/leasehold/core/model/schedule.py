@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from leasehold.core.model.durations import plain_seconds
 from leasehold.core.model.job import Draft
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.numbers import plain_number, whole_number
@@ -59,7 +60,8 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("catch_up_max", "grace_seconds"):
-            number = plain_number(getattr(self, name))
+            as_number = plain_seconds if name == "grace_seconds" else plain_number
+            number = as_number(getattr(self, name))
             if number is not None:
                 msgspec.structs.force_setattr(self, name, number)
 

@@ -23,12 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from leasehold.core.model.durations import Seconds, plain_seconds
 from leasehold.core.model.limits import SECONDS_MAX
-from leasehold.core.model.numbers import plain_number
 from leasehold.env import from_micros, to_micros
 from leasehold.errors import InvalidScheduleError
 
@@ -51,15 +51,20 @@ _ANY_TIME: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - a time on the wall, in
 class Every(msgspec.Struct, frozen=True, tag="every", forbid_unknown_fields=True):
     """A tick every so many seconds, counted from `starting`, or from 1970 (UTC) without it.
 
-    So `Every(900)` ticks on every quarter of an hour, in every process and after every restart.
+    So `Every(900)`, or `Every("15m")`, ticks on every quarter of an hour, in every process and
+    after every restart.
     """
 
     seconds: float
     starting: datetime | None = None
     """The first tick; none comes before it."""
 
+    if TYPE_CHECKING:
+
+        def __init__(self, seconds: Seconds, starting: datetime | None = None) -> None: ...
+
     def __post_init__(self) -> None:
-        seconds = plain_number(self.seconds)
+        seconds = plain_seconds(self.seconds)
         # The comparison also refuses NaN, which is neither above nor below anything.
         if seconds is None or not EVERY_SECONDS_MIN <= seconds <= SECONDS_MAX:
             raise InvalidScheduleError(

@@ -61,6 +61,7 @@ from leasehold.worker.executors.wire import (
     Setup,
     Stop,
 )
+from leasehold.worker.printed import begin_keeping
 from leasehold.worker.task import TaskDefinition
 
 T = TypeVar("T", Answer, Leave, Kept)
@@ -243,6 +244,7 @@ def main() -> None:
         worker = ChildEnd(socket.socket(fileno=worker_fd))
         setup = worker.receive()
         if isinstance(setup, Setup):
+            begin_keeping()
             _prepare(setup)
             Child(worker).serve()
     except BaseException as error:  # noqa: BLE001 - the worker hears of it by this child's end.

@@ -1,0 +1,46 @@
+"""Durations as people give them: seconds, a timedelta, or text such as "90s", "5m" and "2h30m"."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from leasehold.core.model.numbers import plain_number
+
+Seconds = float | timedelta | str
+"""Whatever takes a duration takes seconds, a timedelta, or text with units: "5m", "2h30m", "7d"."""
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+|\d+(?:\.\d+)?", re.IGNORECASE)
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.IGNORECASE)
+
+
+def plain_seconds(value: object) -> int | float | None:
+    """A duration in seconds; None if it is none.
+
+    >>> plain_seconds("2h30m"), plain_seconds(timedelta(minutes=5)), plain_seconds(1.5)
+    (9000, 300.0, 1.5)
+    >>> plain_seconds("soon"), plain_seconds(True)
+    (None, None)
+    """
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if not isinstance(value, str):
+        return plain_number(value)
+    text = value.strip()
+    if not _DURATION.fullmatch(text):
+        return None
+    parts = _PART.findall(text)
+    if not parts:
+        return float(text)
+    seconds = sum(float(number) * _UNITS[unit.lower()] for number, unit in parts)
+    return int(seconds) if seconds == int(seconds) else seconds
+
+
+def given_seconds(name: str, value: Seconds) -> float:
+    """A duration in seconds; raises ValueError, which names the argument, if it is none."""
+    seconds = plain_seconds(value)
+    if seconds is None:
+        raise ValueError(f'{name} must be seconds, a timedelta or text such as "5m", not {value!r}')
+    return seconds

@@ -1,0 +1,121 @@
+"""What a task prints or logs is kept with its job, beside what it says by `current_job().log`.
+
+While a worker of this process runs, standard output passes through here on its way, and so does
+every record that somebody logs: in the code of a job its lines go to the job's log too. Nothing is
+held back and no handler is added, so an application's own logging stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import traceback
+from typing import Any, Final
+
+from leasehold.core.model.limits import LOG_LINE_LENGTH_MAX
+from leasehold.worker.context import JobContext, running_job
+from leasehold.worker.copies import here
+from leasehold.worker.describe import guarded
+
+SWITCH: Final = "LEASEHOLD_KEEP_OUTPUT"
+"""Set to 0 in a worker's environment, nothing is kept but what tasks log by their context."""
+
+
+class _Printed:
+    """Standard output: everything is written as before, and lines of jobs are kept."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        written: int = self._stream.write(text)
+        context = running_job()
+        if context is not None and isinstance(text, str):
+            guarded(lambda: _keep_printed(context, text), None)
+        return written
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+
+def _keep_printed(context: JobContext, text: str) -> None:
+    if here() != context.pid:
+        return  # A forked copy may not speak for the job.
+    *ended, context.unfinished_line = (context.unfinished_line + text).split("\n")
+    for line in ended:
+        context.log(line)
+    if len(context.unfinished_line) > LOG_LINE_LENGTH_MAX:
+        keep_rest(context)
+
+
+def keep_rest(context: JobContext) -> None:
+    """Keep what was printed after the last line end; said when the code has ended."""
+    line, context.unfinished_line = context.unfinished_line, ""
+    if line and here() == context.pid:
+        guarded(lambda: context.log(line), None)
+
+
+def _keep_record(context: JobContext, record: logging.LogRecord) -> None:
+    if here() != context.pid or record.name.partition(".")[0] == "leasehold":
+        return
+    text = f"{record.levelname} {record.name}: {record.getMessage()}"
+    if record.exc_info and record.exc_info[1] is not None:
+        text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
+    for line in text.rstrip("\n").split("\n"):
+        context.log(line)
+
+
+class _Keeping:
+    """Installed by the first worker of the process, and taken away by the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers = 0
+        self._printed: _Printed | None = None
+        self._make_record = logging.getLogRecordFactory()
+
+    def begin(self) -> None:
+        with self._lock:
+            self._workers += 1
+            if self._workers > 1 or os.environ.get(SWITCH) == "0":
+                return
+            if sys.stdout is not None:
+                self._printed = _Printed(sys.stdout)
+                sys.stdout = self._printed
+            self._make_record = logging.getLogRecordFactory()
+            logging.setLogRecordFactory(self._record)
+
+    def end(self) -> None:
+        with self._lock:
+            self._workers -= 1
+            if self._workers:
+                return
+            # What others have put in its place since then is theirs.
+            if self._printed is not None and sys.stdout is self._printed:
+                sys.stdout = self._printed._stream  # noqa: SLF001 - it is this file's own class.
+            self._printed = None
+            if logging.getLogRecordFactory() == self._record:
+                logging.setLogRecordFactory(self._make_record)
+
+    def begin_in_fork(self) -> None:
+        """Said in a forked child: its parent's workers are not here, and their lock may be held."""
+        self._lock = threading.Lock()
+
+    def _record(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make_record(*args, **kwargs)
+        context = running_job()
+        if context is not None:
+            guarded(lambda: _keep_record(context, record), None)
+        return record
+
+
+_keeping: Final = _Keeping()
+begin_keeping: Final = _keeping.begin
+end_keeping: Final = _keeping.end
+os.register_at_fork(after_in_child=_keeping.begin_in_fork)

@@ -1,0 +1,228 @@
+"""What a newcomer expects of a queue in the first hour."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from leasehold import (
+    AsyncTaskQueue,
+    Every,
+    InvalidJobError,
+    NewJob,
+    QueueClosedError,
+    ResultTimeoutError,
+    TaskQueue,
+    UnknownTaskError,
+)
+from leasehold.testing import InlineQueue
+
+from .conftest import MakeQueue
+
+Script = Callable[[str], "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """Runs the lines of a program in a folder of their own."""
+
+    def run(lines: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "shop.py").write_text(textwrap.dedent(lines))
+        return subprocess.run(
+            [sys.executable, "shop.py"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+
+    return run
+
+
+# -- durations ---------------------------------------------------------------------------------
+
+
+def test_durations_are_seconds_timedeltas_or_text(still: TaskQueue) -> None:
+    for five_minutes in (300, timedelta(minutes=5), "5m", "300", "4m60s"):
+        job = still.submit(
+            "work",
+            delay=five_minutes,
+            timeout_seconds=five_minutes,
+            lease_seconds=five_minutes,
+            start_within_seconds=five_minutes,
+            result_ttl_seconds=five_minutes,
+            retry=[five_minutes],
+        ).job()
+        assert (job.run_at - job.created_at).total_seconds() == 300
+        assert job.timeout_seconds == job.lease_seconds == job.result_ttl_seconds == 300
+        assert repr(job.retry) in ("Delays(seconds=(300,))", "Delays(seconds=(300.0,))")
+    assert (
+        still.task(name="hourly", timeout_seconds="1h")(print).submit().job().timeout_seconds
+        == 3600
+    )
+    with pytest.raises(InvalidJobError, match=r'timeout_seconds must be seconds, .* "5m", not'):
+        still.submit("work", timeout_seconds="soon")
+
+
+def test_intervals_and_waits_take_them_too(still: TaskQueue) -> None:
+    still.every("1h", name="hourly")(still.task(name="tick")(print))
+    assert still.schedules.get("hourly").draft.timing == Every(3600) == Every(timedelta(hours=1))
+    with pytest.raises(ResultTimeoutError, match="has not ended within 0 seconds"):
+        still.submit("work").result(timeout="0s")
+
+
+# -- small things ------------------------------------------------------------------------------
+
+
+def test_a_job_is_shown_in_a_line(still: TaskQueue) -> None:
+    job = still.submit("mail", "x" * 1000, job_id="m-1").job()
+    assert repr(job) == "Job('m-1', task='mail', queue='default', status='pending', attempts=0)"
+
+
+def test_a_prompt_completes_what_an_application_may_use(still: TaskQueue) -> None:
+    names = dir(still)
+    assert {"submit", "join", "start", "dead_letters", "schedules", "task"} <= set(names)
+    assert not [name for name in names if name.startswith("_")]
+    assert not {"bridge", "registry", "submit_call", "close"} & set(names)
+
+
+def test_a_queue_that_was_shut_down_can_be_started_again(make_queue: MakeQueue, url: str) -> None:
+    queue = make_queue(num_workers=1)
+
+    @queue.task(name="double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    first = double.submit(1)
+    assert first.result(timeout=60) == 2
+    queue.shutdown()
+    with pytest.raises(QueueClosedError, match=r"queue.start\(\) opens it again"):
+        double.submit(2)
+    queue.start()
+    assert double.submit(3).result(timeout=60) == 6
+    assert len(queue.schedules) == 0
+    if url != "memory://":
+        assert queue.get_result(first) == 2
+
+
+# -- names -------------------------------------------------------------------------------------
+
+
+def test_a_misspelled_task_is_refused_at_once(make_queue: MakeQueue) -> None:
+    queue = make_queue(num_workers=1)
+    queue.task(name="send_mail")(print)
+    with pytest.raises(UnknownTaskError, match="did you mean 'send_mail'"):
+        queue.submit("send_mial")
+    with pytest.raises(UnknownTaskError, match=r"'json' has no 'dmps'.*did you mean 'json:dumps'"):
+        queue.submit("json:dmps", [])
+    with pytest.raises(UnknownTaskError, match="'json' has no 'dmps'"):
+        queue.submit_many([NewJob("json:dmps")])
+    # Another program may have it.
+    assert queue.submit("resize", "cat.png").job().task == "resize"
+    assert queue.submit("elsewhere.tasks:resize", "cat.png").job().task == "elsewhere.tasks:resize"
+
+
+def test_a_process_that_runs_nothing_may_name_any_task(make_queue: MakeQueue) -> None:
+    producer = make_queue(num_workers=0)
+    producer.task(name="report_v1")(print)
+    assert producer.submit("report_v2").job().task == "report_v2"
+
+
+def test_a_renamed_task_runs_jobs_that_bear_its_old_name() -> None:
+    queue = InlineQueue()
+
+    @queue.task(name="greet", aliases=["hello", "old.module:hello"])
+    def greet(name: str) -> str:
+        return f"hello {name}"
+
+    assert queue.submit("hello", "Ada").result() == "hello Ada"
+    assert queue.submit("old.module:hello", "Ada").result() == "hello Ada"
+    assert greet.submit("Ada").job().task == "greet"
+    with pytest.raises(InvalidJobError, match="a task named 'hello' is registered already"):
+        queue.task(name="other", aliases="hello")(print)
+
+
+# -- the end of a program ----------------------------------------------------------------------
+
+
+def test_join_waits_until_all_is_done(queue: TaskQueue) -> None:
+    done: list[int] = []
+
+    @queue.task(name="more")
+    def more(left: int) -> None:
+        done.append(left)
+        if left:
+            more.submit(left - 1)
+
+    more.submit(3)
+    more.options(delay=0.01).submit(0)
+    queue.join(timeout="60s")
+    assert sorted(done) == [0, 0, 1, 2, 3]
+    more.options(delay="1h").submit(0)
+    with pytest.raises(ResultTimeoutError, match=r"is scheduled.*not due before"):
+        queue.join(timeout=0.01)
+
+
+async def _joined(url: str) -> int:
+    async with AsyncTaskQueue(url, num_workers=1) as queue:
+
+        @queue.task(name="count")
+        def count() -> int:
+            return 1
+
+        for _ in range(3):
+            await count.submit()
+        await queue.join(timeout=60)
+        return (await queue.get_queue_stats())["completed"]
+
+
+def test_join_can_be_awaited(url: str) -> None:
+    import asyncio
+
+    assert asyncio.run(_joined(url)) == 3
+
+
+def test_jobs_that_stay_behind_are_counted(
+    make_queue: MakeQueue, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_queue(num_workers=1)
+    queue.submit("elsewhere", delay="1h")
+    with caplog.at_level(logging.WARNING, "leasehold"):
+        queue.shutdown()
+    expected = "its jobs end with this process" if url == "memory://" else "the next run of this"
+    assert "1 job that has not run stays in" in caplog.text
+    assert expected in caplog.text
+
+
+def test_an_application_that_submits_nothing_runs_what_an_earlier_run_left(
+    script: Script, tmp_path: Path
+) -> None:
+    script(
+        """
+        from leasehold import TaskQueue
+        TaskQueue("jobs.db", num_workers=0).submit("note", "left", delay=0.001)
+        """
+    )
+    script(
+        """
+        import threading
+        from leasehold import TaskQueue
+        queue = TaskQueue("jobs.db", num_workers=1)
+        ran = threading.Event()
+        @queue.task(name="note")
+        def note(text: str) -> None:
+            open("note.json", "w").write('{"text": "%s"}' % text)
+            ran.set()
+        assert ran.wait(60)
+        """
+    )
+    assert json.loads((tmp_path / "note.json").read_text()) == {"text": "left"}
