@@ -14,7 +14,7 @@ help:            ## Show what can be made
 $(VENV)/run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cli,service]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[cli,dashboard]"
 	@touch $@
 
 $(VENV)/test: $(VENV)/run

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +23,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Stores sync each write, and thousands are opened here: in memory that costs nothing. TMPDIR names
+# another place, if a disk is to be tried.
+IN_MEMORY = "/dev/shm"
+ROOM_NEEDED = 4 << 30
+ROOM = shutil.disk_usage(IN_MEMORY).free if os.path.isdir(IN_MEMORY) else 0
+if "TMPDIR" not in os.environ and ROOM >= ROOM_NEEDED:
+    os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
+
 # No timing assertions, here neither: a machine that is busy fails no property.
 hypothesis.settings.register_profile("leasehold", deadline=None)
 hypothesis.settings.load_profile("leasehold")
@@ -34,3 +45,15 @@ def schemas() -> Iterator[Schemas]:
         lent = Schemas(url, f"test_{os.getpid()}")
         yield lent
         lent.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says what was left out and why, a line per reason: failures are the last words of a run."""
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ").partition(": ")[0]
+        for report in terminalreporter.stats.get("skipped", [])
+    )
+    if reasons:
+        terminalreporter.section("left out")
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count:5}  {reason}")

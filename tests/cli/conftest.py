@@ -41,7 +41,9 @@ class Shell:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name != "LEASEHOLD_STORE"}
-        return {**kept, "NO_COLOR": "1", "COLUMNS": "100", "TZ": "UTC"}
+        state = self.folder.with_name(f"{self.folder.name}-state")
+        said = {"NO_COLOR": "1", "COLUMNS": "100", "TZ": "UTC", "XDG_STATE_HOME": str(state)}
+        return {**kept, **said}
 
     def command(self, *arguments: str) -> list[str]:
         """The argument list that starts the command line."""

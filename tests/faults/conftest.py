@@ -10,14 +10,11 @@ import pytest
 
 from support.acknowledged import Acknowledged
 
-IN_MEMORY = Path("/dev/shm")
-
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where syncing costs nothing, for thousands of stores are opened."""
-    place = IN_MEMORY if IN_MEMORY.is_dir() else None
-    with TemporaryDirectory(dir=place, prefix="leasehold-") as name:
+    """Gone after each test, for thousands of stores are opened."""
+    with TemporaryDirectory(prefix="leasehold-") as name:
         yield Path(name)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from leasehold import ReasonKind, TaskQueue
-from leasehold.cli.doctor import figures_of
 from leasehold.core.model.lease import Consumer, Exchange, LeaseRequest, Settlement
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.env import Env, ManualClock
 from leasehold.observe.alerts import no_worker
 from leasehold.observe.findings import Level
+from leasehold.queue.health import figures_of
 from leasehold.queue.presence import TELL_SECONDS
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import BaseRoute
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.connect import connect
@@ -90,6 +91,7 @@ def serving(
     hosts: tuple[str, ...] = (),
     port: int = 0,
     grpc_port: int | None = None,
+    beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
 ) -> Iterator[Service]:
     """Serve a store until the block ends; over gRPC, too, on any port if that is 0."""
     listener = bind("127.0.0.1", port)
@@ -99,13 +101,18 @@ def serving(
     def run() -> None:
         async def main() -> None:
             api = Api(store, blobs=Blobs(store), insecure=insecure)
-            beside = None
+            grpc_server = None
             if grpc_port is not None:
-                beside = GrpcServer(api, GrpcAddress("127.0.0.1", grpc_port))
+                grpc_server = GrpcServer(api, GrpcAddress("127.0.0.1", grpc_port))
             server, sockets = make_server(
-                api, listener, hosts=hosts, on_started=started.set, grpc_server=beside
+                api,
+                listener,
+                hosts=hosts,
+                beside=beside,
+                on_started=started.set,
+                grpc_server=grpc_server,
             )
-            grpc_url = "" if beside is None else f"grpc://127.0.0.1:{beside.port}"
+            grpc_url = "" if grpc_server is None else f"grpc://127.0.0.1:{grpc_server.port}"
             made.extend((api, server, grpc_url))
             await server.serve(sockets)
             api.close()

@@ -146,7 +146,6 @@ def sampled(case: Case, number: int) -> tuple[str, ...]:
     return (*(rest[turn:] + rest[:turn])[: KINDS_AT_ONCE - bool(special)], *special[:1])
 
 
-_IN_MEMORY: Final = Path("/dev/shm")
 _NOW: Final = Scope(force=True)
 _KEEP_ALL: Final = RetentionPolicy(completed_seconds=None, cancelled_seconds=None)
 _KEEP_NOTHING: Final = RetentionPolicy(
@@ -158,8 +157,7 @@ TURNS: Final = 4
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """In memory where there is such a thing: hundreds of stores are written here."""
-    with TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as made:
+    with TemporaryDirectory() as made:
         yield Path(made)
 
 

@@ -225,7 +225,7 @@ def test_versions_grow_when_the_server_is_another_one(url: str) -> None:
         (before,) = store.exchange(request=LeaseRequest(worker="w")).leases
         # As if this were a copy that was promoted, and had lost the sequence's last numbers.
         store._database.write(
-            lambda step: step.execute("UPDATE store_state SET timeline = timeline - 1")
+            lambda step: step.execute("UPDATE store_state SET server_started_at = 'epoch'")
         )
         store._database.write(lambda step: step.execute("ALTER SEQUENCE lease_version RESTART"))
     with closing(PostgresStore(url)) as again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -10,8 +11,17 @@ import pytest
 import sqlalchemy
 from sqlalchemy import orm
 
-from leasehold import DuplicateJobError, TaskQueue, TransactionError, current_job
+from leasehold import (
+    DuplicateJobError,
+    StoreBusyError,
+    TaskQueue,
+    TransactionError,
+    current_job,
+)
 from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import LeaseRequest, Renewal, Renewed, Settlement
+from leasehold.core.model.outcome import Complete
+from leasehold.core.model.status import Status
 from support.servers import Schemas, needs_psycopg
 
 needs_psycopg()
@@ -126,3 +136,43 @@ def test_sqlalchemy_brings_its_connection(store: PostgresStore, url: str, kind: 
             assert own.exec_driver_sql("SELECT count(*) FROM app_row").scalar() == 1
     finally:
         engine.dispose()
+
+
+def test_nobody_waits_for_the_transaction_of_a_task(url: str) -> None:
+    with closing(PostgresStore(f"{url}&lock_timeout_seconds=0.5")) as store:
+        store.submit([draft()])
+        (lease,) = store.exchange(request=LeaseRequest(worker="w", lease_seconds=60)).leases
+        held = store.open_transaction("job", lease.version)
+        held.report_progress(b"{}")
+        (renewed,) = store.renew("w", [Renewal("job", lease.version, 60)])
+        assert isinstance(renewed, Renewed)
+        with pytest.raises(StoreBusyError, match="nothing was written"):
+            store.recover_one("job", lease.version, reset_attempts=False, reason="impatient")
+        (job,) = store.cancel(["job"], reason="too late", actor="me")
+        assert not isinstance(job, Exception)
+        assert job.status is Status.RUNNING
+        held.complete(Settlement("job", lease.version, Complete()))
+        assert store.stats().counts[Status.COMPLETED] == 1
+        assert store.check() == []
+
+
+def test_transactions_in_a_circle_are_told_so(url: str, store: PostgresStore, own: Any) -> None:
+    """One has the turn and wants a row, one has the row and wants the turn."""
+    own.execute("INSERT INTO app_row VALUES (1)")
+    own.commit()
+    keyed = draft(idempotency_key="key")
+    with (
+        psycopg.connect(url.partition("&schema")[0]) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        # The one that waits longer than this finds the circle.
+        other.execute("SET deadlock_timeout = '1min'")
+        own.execute("UPDATE app_row SET n = 2")
+        store.submit_within(other, [keyed])  # type: ignore[arg-type]
+        waiting = pool.submit(other.execute, "UPDATE app_row SET n = 3")
+        with pytest.raises(StoreBusyError, match="wait for each other"):
+            store.submit_within(own, [keyed])
+        own.rollback()
+        waiting.result(PATIENCE_SECONDS)
+        other.commit()
+    assert store.get("job") is not None

@@ -120,6 +120,19 @@ class Server:
         )
         _wait_for(self._programs, self._folder, self._process)
 
+    def back_up(self) -> None:
+        """Copy its files as they are now, while it runs."""
+        where = ["-h", str(self._folder), "-U", "postgres", "-D", str(self._folder / "copy")]
+        if not (self._programs / "pg_basebackup").exists():
+            _missing("this PostgreSQL has no pg_basebackup: install the whole of it")
+        program = [str(self._programs / "pg_basebackup"), *where, "-c", "fast", "--no-sync"]
+        subprocess.run(program, check=True, **self._how)
+
+    def restore(self) -> None:
+        """Put the copy in the place of the files, as they were then; it must be stopped."""
+        shutil.rmtree(self._folder / "data")
+        (self._folder / "copy").rename(self._folder / "data")
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT cuts connections and stops in order, SIGQUIT as a crash would."""
         self._process.send_signal(how)

@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 
 from leasehold.cli.output import Column, Document, cell, emit
 from leasehold.cli.session import Session
-from leasehold.cli.spans import took
 from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.span import BANDS
 from leasehold.documents.metrics import timeline_documents
 from leasehold.documents.records import document_of
+from leasehold.documents.spans import took
 
 ALL: Final = "(all)"
 """How a table calls the whole store; programs get null."""

@@ -16,6 +16,18 @@ class Entry(NamedTuple):
     help: str
 
 
+SECTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "Queue and run work": ("enqueue", "wait", "worker", "schedule", "serve"),
+    "Look": (
+        *("status", "list", "show", "logs", "history", "why"),
+        *("stats", "top", "metrics", "stuck", "audit"),
+    ),
+    "Change": ("cancel", "retry", "reprioritize", "queue", "dlq", "config", "token"),
+    "Operate": ("init", "doctor", "check", "sweep", "prune", "backup"),
+    "Try": ("demo", "bench", "completion"),
+}
+"""In which parts the help names them; any that stand in none come last."""
+
 COMMANDS: Final[dict[str, Entry]] = {
     "init": Entry("leasehold.cli.init", "init", "Make a store, or bring one up to date."),
     "enqueue": Entry("leasehold.cli.enqueue", "enqueue", "Submit jobs: commands, tasks, files."),

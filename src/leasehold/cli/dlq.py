@@ -13,7 +13,7 @@ from leasehold.cli.command import command, group
 from leasehold.cli.documents import full_document
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import job_id_of
-from leasehold.cli.listing import LIMIT, error_line
+from leasehold.cli.listing import LIMIT, error_line, with_command
 from leasehold.cli.orders import Answer, Chosen, Order, give, takes_jobs
 from leasehold.cli.output import Column, cell, emit, emit_one, print_fields
 from leasehold.cli.safe import safe
@@ -28,7 +28,7 @@ from leasehold.errors import InvalidTransitionError, LeaseholdError
 COLUMNS = (
     Column("id", "ID", fit="keep"),
     Column("queue", "QUEUE", fit="cut", spare=2),
-    Column("task", "TASK", fit="cut", least=12),
+    Column("what", "TASK", fit="cut", least=12),
     Column("attempts", "ATTEMPTS", right=True, spare=3),
     Column("failure_count", "FAILURES", right=True, spare=4),
     Column("first_failed_at", "FIRST FAILED", fit="keep", spare=5),
@@ -70,9 +70,10 @@ def list_letters(session: Session, *, where: JobFilter, limit: int) -> None:
     """
     letters = session.queue.dead_letters.list(where)
     shown = list(islice(letters, limit)) if limit > 0 else letters
+    letters_shown = map(letter_document, shown)
     emit(
         session,
-        map(letter_document, shown),
+        map(with_command, letters_shown) if session.format == "table" else letters_shown,
         COLUMNS,
         nothing="no dead letter fits" if not is_everything(where) else "there are no dead letters",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -12,23 +12,9 @@ from leasehold.cli.exits import Exit
 from leasehold.cli.leaving import leave_with
 from leasehold.cli.output import cell, emit
 from leasehold.cli.session import Session
-from leasehold.core.model.records import serves
 from leasehold.documents.records import document_of
-from leasehold.env import SYSTEM
 from leasehold.errors import StoreError
 from leasehold.observe.findings import Finding, Level, worst
-
-if TYPE_CHECKING:
-    from leasehold.core.model.queue_config import QueueInfo
-    from leasehold.core.model.records import WorkerInfo
-    from leasehold.observe.alerts import QueueFigures
-    from leasehold.observe.health import Facts
-    from leasehold.queue.facade import TaskQueue
-
-ALERT_SECONDS: Final = 300.0
-"""The time before now that the alert rules are about."""
-LOOKED_AT: Final = 1000
-"""How many delayed jobs are looked through for tasks that no worker knows."""
 
 _MARKS: Final = {
     Level.OK: ("ok", "green"),
@@ -62,83 +48,12 @@ def doctor(session: Session, *, verbose: bool) -> None:
 
 
 def _findings(session: Session) -> list[Finding]:
-    from leasehold.observe.alerts import alerts
-    from leasehold.observe.health import examine
+    from leasehold.queue.health import findings_of, unreadable
 
     try:
-        queue = session.queue
-        findings = examine(gather(queue, _stale_pids(session)))
-        workers = queue.workers()
-        for info in queue.list_queues():
-            findings += alerts(figures_of(info, workers, queue))
-    except StoreError as error:
-        return [
-            Finding(
-                check="store",
-                level=Level.CRITICAL,
-                found=str(error),
-                meaning="the store cannot be opened or read: nothing can be submitted or run",
-                advice="see what it says; a damaged file is replaced by the latest backup",
-            )
-        ]
-    return findings
-
-
-def gather(queue: TaskQueue, stale_pids: list[int]) -> Facts:
-    """The facts that the checks judge."""
-    from leasehold.cli.workers.overview import is_gone
-    from leasehold.observe.health import WORKER_SILENT_SECONDS, Facts
-
-    now = queue.now()
-    lost = queue.lost_workers()
-    workers = queue.workers()
-    return Facts(
-        store=queue.describe(),
-        now=now,
-        wall_clock=SYSTEM.now(),
-        workers=workers,
-        lost_workers=lost,
-        gone_consumers=[each for each in workers if each.is_consumer and is_gone(each)],
-        stale_pids=stale_pids,
-        stuck=[
-            job
-            for job in queue.stuck(0)
-            if job.lease_expires_at <= now
-            or job.worker in lost
-            or (now - job.heartbeat_at).total_seconds() >= WORKER_SILENT_SECONDS
-        ],
-        unrunnable=_unrunnable(queue),
-        schedules=queue.schedules.list(),
-        cleanup=next(iter(queue.cleanups(1)), None),
-        dead_letters=len(queue.dead_letters),
-    )
-
-
-def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue) -> QueueFigures:
-    """The figures of one queue that the alert rules judge: as it stands, and of the time before."""
-    from leasehold.core.model.queue_config import QueueState
-    from leasehold.observe.alerts import QueueFigures
-
-    lost = set(queue.lost_workers())
-    lately = queue.metrics(info.name, window_seconds=ALERT_SECONDS)
-    minutes = (lately.at - lately.since).total_seconds() / 60
-    return QueueFigures(
-        queue=info.name,
-        pending=info.pending,
-        workers=sum(
-            serves(worker.queues, info.name) and worker.id not in lost for worker in workers
-        ),
-        paused=info.state is QueueState.PAUSED,
-        max_depth=info.config.max_depth,
-        oldest_pending_seconds=lately.oldest_pending_age_seconds,
-        # The minute that is not over counts as one: one death in its first second is no flood.
-        dead_per_minute=lately.dead / max(1.0, minutes),
-        attempts=lately.completed + lately.failed,
-        failure_rate=lately.error_rate,
-        leased=lately.leased,
-        wait_p50_seconds=lately.wait.p50_seconds,
-        wait_p99_seconds=lately.wait.p99_seconds,
-    )
+        return findings_of(session.queue, _stale_pids(session))
+    except StoreError as error:  # It could not even be opened.
+        return [unreadable(error)]
 
 
 def _stale_pids(session: Session) -> list[int]:
@@ -147,18 +62,6 @@ def _stale_pids(session: Session) -> list[int]:
 
     files = pid_files(workers_folder(session.store_url))
     return [file.record.pid for file in files if file.is_stale]
-
-
-def _unrunnable(queue: TaskQueue) -> dict[str, str]:
-    """Tasks of jobs that were handed back because nobody could run them, with the reason."""
-    from leasehold.worker.unrunnable import UNRUNNABLE, is_handed_back
-
-    delayed = queue.search_page(status="scheduled", limit=LOOKED_AT).jobs
-    return {
-        job.task: (job.reason or "").removeprefix(UNRUNNABLE)
-        for job in delayed
-        if is_handed_back(job)
-    }
 
 
 def _print(findings: Sequence[Finding], *, verbose: bool) -> None:

@@ -14,6 +14,7 @@ from leasehold.cli.command import command
 from leasehold.cli.exits import Exit
 from leasehold.cli.jobdocument import JobDocument, read_document
 from leasehold.cli.jobref import job_id_of
+from leasehold.cli.lastjob import remember
 from leasehold.cli.options import DURATION, JSON, PRIORITY, TAG
 from leasehold.cli.output import Column, emit, emit_one, jobs_counted
 from leasehold.cli.safe import safe
@@ -111,12 +112,13 @@ def enqueue(
         document.depends_on = [job_id_of(session, one) for one in each]
     job = document.new_job()
     [handle] = queue.submit_many([job])
+    remember(session.last_job_store, handle.id)
     if handle.is_duplicate:
         session.tell(f"this key was used before: its job is {handle.id}")
     if wait or wait_timeout is not None:
-        from leasehold.cli.wait import show_end
+        from leasehold.cli.wait import show_end, wait_for_end
 
-        ended = handle.wait(wait_timeout)
+        ended = wait_for_end(session, handle, wait_timeout)
         show_end(session, queue, ended, is_duplicate=handle.is_duplicate)
         return
     if session.format == "table":

@@ -1,9 +1,10 @@
-"""Which job is meant: an id, or enough of its beginning to be the only one."""
+"""Which job is meant: an id, enough of its beginning or its end to be the only one, or @last."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from leasehold.cli.lastjob import LAST, recalled
 from leasehold.cli.session import Session
 from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.refusals import no_job
@@ -14,12 +15,20 @@ NEAR_LENGTH_MIN: Final = 3
 """Ids that have less than this in common have nothing in common."""
 
 
+TAIL_LENGTH_MIN: Final = 4
+TAIL_LOOKED_THROUGH: Final = 5000
+"""Among how many of the latest jobs an id is looked for by its end."""
+PAGE: Final = 500
+
+
 class AmbiguousIdError(LeaseholdError, ValueError):
-    """Raised when several jobs begin like what was typed."""
+    """Raised when several jobs begin, or end, like what was typed."""
 
 
 def job_id_of(session: Session, text: str) -> str:
     """The id of the job that is meant; raises JobNotFoundError or AmbiguousIdError."""
+    if text == LAST:
+        return _last(session)
     # An id that is exactly this one comes first, since nothing shorter begins like it.
     found = session.queue.find_ids(text, limit=NEAR_MAX + 1) if text else []
     if found and (found[0] == text or len(found) == 1):
@@ -28,7 +37,40 @@ def job_id_of(session: Session, text: str) -> str:
         raise AmbiguousIdError(
             f"several jobs begin with {text!r}: {_listed(found)}; type more of the one you mean"
         )
+    # Ids begin with the time, so those of one minute are alike; their ends are random.
+    ending = _ending(session, text)
+    if len(ending) == 1:
+        return ending[0]
+    if ending:
+        raise AmbiguousIdError(
+            f"several jobs end with {text!r}: {_listed(ending)}; type more of the one you mean"
+        )
     raise JobNotFoundError(_unknown(session, text))
+
+
+def _last(session: Session) -> str:
+    job_id = recalled(session.last_job_store)
+    if job_id is None:
+        raise JobNotFoundError(
+            f"{LAST} is the job that was submitted last from this shell to {session.shown_store}: "
+            "there is none yet"
+        )
+    return job_id
+
+
+def _ending(session: Session, text: str) -> list[str]:
+    """Those of the latest jobs whose ids end like this, at most NEAR_MAX + 1 of them."""
+    found: list[str] = []
+    cursor: str | None = None
+    for _ in range(TAIL_LOOKED_THROUGH // PAGE if len(text) >= TAIL_LENGTH_MIN else 0):
+        page = session.queue.search_page(
+            limit=PAGE, cursor=cursor, without=("payload", "result", "metadata")
+        )
+        found += [job.id for job in page.jobs if job.id.endswith(text)]
+        cursor = page.next_cursor
+        if cursor is None or len(found) > NEAR_MAX:
+            break
+    return found[: NEAR_MAX + 1]
 
 
 def _unknown(session: Session, text: str) -> str:

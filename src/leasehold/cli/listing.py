@@ -15,24 +15,26 @@ from leasehold.cli.filters import filter_options
 from leasehold.cli.options import DAY, DURATION
 from leasehold.cli.output import Column, Document, emit, emit_one
 from leasehold.cli.session import Session
-from leasehold.cli.spans import age_of
 from leasehold.core.model.search import HeavyField, JobFilter
+from leasehold.core.model.status import Status
 from leasehold.documents.archive import archived_document
 from leasehold.documents.jobs import job_document
 from leasehold.documents.records import document_of
+from leasehold.documents.spans import age_of
 from leasehold.worker.task import COMMAND_TASK
+from leasehold.worker.unrunnable import UNRUNNABLE
 
 LIMIT: Final = 50
 PAGE_SIZE: Final = 500
 
 
 def error_line(error: Any) -> str:
-    """An error in one line."""
-    return f"{error.type}: {error.message}"
+    """An error in one line; a text is one already."""
+    return error if isinstance(error, str) else f"{error.type}: {error.message}"
 
 
-def columns(now: datetime, *, archived: bool = False) -> list[Column]:
-    """What a table of jobs shows."""
+def columns(now: datetime, *, archived: bool = False, only_running: bool = False) -> list[Column]:
+    """What a table of jobs shows; of jobs that run, who holds them and until when."""
 
     def age(moment: datetime) -> str:
         return age_of((now - moment).total_seconds())
@@ -47,9 +49,15 @@ def columns(now: datetime, *, archived: bool = False) -> list[Column]:
         Column("created_at", "AGE", age, right=True, spare=2),
         Column("completed_at", "ENDED", age, right=True, spare=2),
         Column("run_seconds", "RAN", age_of, right=True, spare=1),
+        Column("worker", "WORKER", fit="cut", least=12),
+        Column("lease_expires_at", "LEASE UNTIL", fit="keep", spare=3),
         Column("error", "ERROR", error_line, fit="cut", spare=3),
     ]
-    hidden = ("priority", "created_at") if archived else ("completed_at", "run_seconds")
+    hidden = {"priority", "created_at"} if archived else {"completed_at", "run_seconds"}
+    if only_running:
+        hidden |= {"error", "priority"}
+    else:
+        hidden |= {"worker", "lease_expires_at"}
     return [column for column in shown if column.field not in hidden]
 
 
@@ -99,13 +107,14 @@ def list_jobs(
     if count:
         _print_count(session, where, archived=archived)
         return
-    shown = columns(session.queue.now(), archived=archived)
+    only_running = where.statuses == (Status.RUNNING,) and not archived
+    shown = columns(session.queue.now(), archived=archived, only_running=only_running)
     documents = (
         _archived(session, where, limit, **of_the_archive)
         if archived
         else _jobs(session, where, limit)
     )
-    told = map(_told, documents) if session.format == "table" else documents
+    told = map(with_command, documents) if session.format == "table" else documents
     emit(session, told, shown, nothing="no job fits")
 
 
@@ -116,10 +125,17 @@ def _print_count(session: Session, where: JobFilter, *, archived: bool) -> None:
     emit_one(session, document_of(found), show=lambda: click.echo(str(found)))
 
 
-def _told(document: Document) -> Document:
-    """As a table shows it: of commands what is run, for they are all of one task."""
+def with_command(document: Document) -> Document:
+    """As a table shows it: of commands what is run, for they are all of one task.
+
+    A job that workers hand back, because they do not know its task, says so in place of an error.
+    """
     text = command_text(document.get("payload")) if document["task"] == COMMAND_TASK else None
-    return {**document, "what": text or document["task"]}
+    told = {**document, "what": text or document["task"]}
+    reason = document.get("reason")
+    if reason is not None and reason.startswith(UNRUNNABLE) and document["status"] == "scheduled":
+        told["error"] = reason
+    return told
 
 
 def command_text(payload: Any) -> str | None:

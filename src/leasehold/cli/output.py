@@ -19,6 +19,23 @@ from leasehold.cli.times import time_text
 Document = Mapping[str, Any]
 
 CELL_LENGTH_MAX: Final = 200
+COLOURS: Final = {
+    "completed": "green",
+    "alive": "green",
+    "active": "green",
+    "failed": "yellow",
+    "silent": "yellow",
+    "overdue": "yellow",
+    "paused": "yellow",
+    "dead": "red",
+    "gone": "red",
+    "lost": "red",
+    "running": "cyan",
+    "cancelled": "bright_black",
+}
+"""Of statuses, states and outcomes, wherever they are shown to people."""
+COLOURED: Final = frozenset({"status", "state", "standing", "outcome"})
+"""The fields that hold one."""
 
 
 class Column(NamedTuple):
@@ -74,7 +91,10 @@ def print_fields(document: Document) -> None:
     shown = {name: value for name, value in document.items() if value not in (None, {}, [], (), "")}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
-        click.echo(f"{name.replace('_', ' '):<{width}}  {cell(value)}")
+        text = cell(value)
+        # Into a pipe click takes the colours away.
+        coloured = click.style(text, fg=_colour(name, text))
+        click.echo(f"{name.replace('_', ' '):<{width}}  {coloured}")
 
 
 def json_text(document: Any, *, indent: int = 0) -> str:
@@ -126,7 +146,11 @@ def _print_table(
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     # Text, never str: rich would read square brackets in it as markup.
-    rows = [[Text(_shown(each, row.get(each.field))) for each in columns] for row in documents]
+    rows = [
+        [Text(text := _shown(each, row.get(each.field)), _colour(each.field, text) or "")
+         for each in columns]
+        for row in documents
+    ]  # fmt: skip
     terminal = console()
     shown = laid_out(
         [_breadth(each, [row[n] for row in rows]) for n, each in enumerate(columns)],
@@ -144,6 +168,10 @@ def _print_table(
     for row in rows:
         table.add_row(*(row[place] for place in shown))
     terminal.print(table)
+
+
+def _colour(field: str, text: str) -> str | None:
+    return COLOURS.get(text) if field in COLOURED else None
 
 
 def _breadth(column: Column, cells: Sequence[Any]) -> Breadth:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from leasehold.cli.command import CONTEXT
-from leasehold.cli.commands import COMMANDS, Entry
+from leasehold.cli.commands import COMMANDS, SECTIONS, Entry
 from leasehold.cli.session import Session, common_options
 
 
@@ -47,8 +47,15 @@ class Lazy(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+        placed = {name for names in SECTIONS.values() for name in names}
+        others = tuple(name for name in COMMANDS if name not in placed)
+        # One width for all, so that the parts read as one list.
+        width = max(map(len, COMMANDS))
+        for title, names in {**SECTIONS, "More": others}.items():
+            rows = [(name.ljust(width), COMMANDS[name].help) for name in names if name in COMMANDS]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def load(entry: Entry) -> click.Command:

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from leasehold.cli.overview import Overview
 from leasehold.cli.safe import safe
-from leasehold.cli.spans import age_of, took
 from leasehold.cli.times import time_text
 from leasehold.core.model.queue_config import QueueState
 from leasehold.core.model.status import WAITING, Status
+from leasehold.documents.spans import age_of, took
 
 HELP: Final = "q quit  p hold  s sort  j/k select  space pause/resume queue"
 NAME_WIDTH_MIN: Final = 12

@@ -51,6 +51,7 @@ def serve(
 ) -> None:
     """Serve the store over HTTP, and gRPC if told so, until Ctrl-C or SIGTERM.
 
+    Programs use the API below /api/v1, people the dashboard at the address that is printed.
     Whoever calls needs a token (`token create`); only health and readiness are open. With
     --insecure, which is for this machine alone, no token is needed, and command jobs are refused.
 
@@ -93,6 +94,7 @@ def serve(
             listener,
             insecure=insecure,
             hosts=(host, *allow_host),
+            beside=_dashboard(session),
             tls=tls,
             grpc_address=grpc_address,
             on_started=show,
@@ -112,6 +114,18 @@ def _server_module() -> Any:
             "pip install 'leasehold[service]'"
         ) from None
     return server
+
+
+def _dashboard(session: Session) -> Any:
+    """What makes the dashboard's routes; none where it is not installed."""
+    try:
+        from leasehold.dashboard import dashboard_routes
+    except ImportError as error:
+        session.tell(
+            f"There is no dashboard ({error.name} is missing): pip install 'leasehold[dashboard]'."
+        )
+        return lambda _: ()
+    return dashboard_routes
 
 
 def _check(hosts: list[str], *, insecure: bool) -> None:

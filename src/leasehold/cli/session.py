@@ -43,6 +43,12 @@ class Session:
         place = rest.partition("?")[0]
         return f"{scheme}://{place.rpartition('@')[2]}"
 
+    @property
+    def last_job_store(self) -> str:
+        """The store as `@last` knows it: the same file from every folder, and no password."""
+        path = sqlite_path(self.store_url)
+        return self.shown_store if path is None else os.path.realpath(path)
+
     @cached_property
     def queue(self) -> TaskQueue:
         """The store, which must be there: a look at nothing makes no file."""

@@ -21,12 +21,12 @@ from leasehold.cli.complete import queue_names
 from leasehold.cli.options import DURATION, MOMENT, NAMES
 from leasehold.cli.output import Column, Document, emit
 from leasehold.cli.session import Session
-from leasehold.cli.spans import age_of, took
 from leasehold.cli.times import MINUTES, time_text
 from leasehold.core.model.span import DAYS_KEPT, MINUTES_KEPT, WORKERS_KEPT
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.documents.metrics import metrics_document, point_document
 from leasehold.documents.queues import totals_document
+from leasehold.documents.spans import age_of, took
 
 By = Literal["minute", "day", "priority", "attempt", "worker", "error"]
 WINDOW: Final = 3600.0

@@ -11,7 +11,9 @@ from leasehold.cli.command import command
 from leasehold.cli.output import Column, Document, cell, emit, emit_one, jobs_counted
 from leasehold.cli.overview import look, warnings_of
 from leasehold.cli.session import Session
+from leasehold.core.model.records import ALL_QUEUES
 from leasehold.core.model.status import Status
+from leasehold.worker.emptiness import Emptiness
 
 ALWAYS_SHOWN = (Status.PENDING, Status.RUNNING)
 WORKER_COLUMNS = (
@@ -51,6 +53,11 @@ def status(session: Session) -> None:
             emit(session, map(error_line, seen.failures), ERRORS_AT_A_GLANCE)
         for warning in warnings_of(seen):
             session.tell(f"note: {warning}")
+        for task, jobs in Emptiness(session.queue.store, (ALL_QUEUES,), None).handed_back().items():
+            session.tell(
+                f"note: {jobs_counted(jobs)} of task {task}, which no worker that met them knows: "
+                f"start one that does, or see `queuectl list --task {task}`"
+            )
 
     emit_one(session, document, show=show)
 

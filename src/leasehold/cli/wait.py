@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import click
 
 from leasehold.cli.command import command
@@ -9,13 +12,14 @@ from leasehold.cli.documents import full_document
 from leasehold.cli.exits import Exit
 from leasehold.cli.jobref import job_id_of
 from leasehold.cli.options import DURATION
-from leasehold.cli.output import Column, cell, emit, emit_one, json_text
+from leasehold.cli.output import Column, cell, console, emit, emit_one, json_text
 from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Status
 from leasehold.documents.jobs import job_document
 from leasehold.queue.facade import TaskQueue
+from leasehold.queue.handle import JobHandle
 from leasehold.worker.task import COMMAND_TASK
 
 COLUMNS = (
@@ -46,6 +50,24 @@ def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -
     emit(session, documents, COLUMNS)
     if not all(job.status is Status.COMPLETED for job in ended):
         raise click.exceptions.Exit(Exit.JOB_FAILED)
+
+
+def wait_for_end(session: Session, handle: JobHandle[Any], timeout: float | None) -> Job:
+    """For `enqueue --wait`: on a terminal it says for which job it waits.
+
+    Ctrl-C ends the wait, not the job, and says so.
+    """
+    try:
+        if session.format != "table" or not sys.stderr.isatty():
+            return handle.wait(timeout)
+        with console(stderr=True).status(f"waiting for job {safe(handle.id)}"):
+            return handle.wait(timeout)
+    except KeyboardInterrupt:
+        session.tell(
+            f"job {handle.id} goes on without you: `queuectl wait {handle.id}` waits for it again, "
+            f"`queuectl cancel {handle.id}` stops it"
+        )
+        raise
 
 
 def show_end(session: Session, queue: TaskQueue, job: Job, *, is_duplicate: bool) -> None:

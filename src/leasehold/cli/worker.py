@@ -1,7 +1,8 @@
-"""`worker start`, `worker stop`, `worker status`: the processes that run jobs."""
+"""`worker start`, `worker stop`, `worker status`, `worker logs`: the processes that run jobs."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from leasehold.cli.command import command, group
 from leasehold.cli.exits import Exit
 from leasehold.cli.options import DURATION, NAMES, LeaseLength
 from leasehold.cli.output import Column, Document, cell, emit, emit_one
+from leasehold.cli.safe import safe
 from leasehold.cli.session import Session
 from leasehold.cli.workers.pidfile import PidFile, pid_files
 from leasehold.cli.workers.plan import (
@@ -18,6 +20,7 @@ from leasehold.cli.workers.plan import (
     METRICS_HOST,
     SLOTS,
     Plan,
+    default_log,
     store_name,
     workers_folder,
 )
@@ -29,6 +32,7 @@ def _jobs(current: Sequence[Document]) -> str:
     return ", ".join(f"{job['task']} {job['id']}" for job in current) or "-"
 
 
+LOG_LINES = 20
 STATUS_COLUMNS = (
     Column("id", "WORKER", fit="cut", least=16),
     Column("kind", "KIND", fit="keep", spare=4),
@@ -222,6 +226,33 @@ def _named(session: Session, live: list[PidFile], ids: tuple[str, ...]) -> list[
             raise click.exceptions.Exit(Exit.NOT_FOUND)
         found += matching
     return found
+
+
+@command(of=worker)
+@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("--lines", "-n", type=click.IntRange(0), default=LOG_LINES, show_default=True,
+              help="How many of the last lines to begin with.")  # fmt: skip
+def logs(session: Session, /, *, follow: bool, lines: int) -> None:
+    """Show what workers in the background have logged.
+
+    \b
+    Example:
+      queuectl worker logs --follow
+    """
+    from leasehold.cli.workers.logfile import followed, last_lines
+
+    folder = workers_folder(session.store_url)
+    crews = [file.record.log_path for file in pid_files(folder) if not file.is_stale]
+    paths = [path for path in dict.fromkeys(crews) if path is not None] or [default_log(folder)]
+    if not any(os.path.exists(path) for path in paths):
+        session.tell("no worker of this store was started in the background here")
+        raise click.exceptions.Exit(Exit.NOT_FOUND)
+    for path in paths:
+        for line in last_lines(path, lines):
+            click.echo(safe(line, limit=None))
+    if follow:
+        for line in followed(paths):
+            click.echo(safe(line, limit=None))
 
 
 @command(of=worker)

@@ -43,3 +43,27 @@ def worst(findings: Iterable[Finding]) -> Level:
     """
     order = list(Level)
     return max((finding.level for finding in findings), key=order.index, default=Level.OK)
+
+
+def verdict(findings: Iterable[Finding]) -> str:
+    """All of them in one sentence: how it stands, and the most urgent first.
+
+    >>> verdict([Finding(check="disk", level=Level.OK, found="20 GiB free")])
+    'All is well.'
+    >>> verdict([Finding(check="no_worker", level=Level.CRITICAL, found="3 pending and no worker",
+    ...                  queue="mail"),
+    ...          Finding(check="dead_letters", level=Level.WARNING, found="7")])
+    'Jobs are held up: queue mail, no worker: 3 pending and no worker; 1 more needs attention.'
+    """
+    order = (Level.CRITICAL, Level.WARNING)
+    urgent = sorted(
+        (each for each in findings if each.level in order),
+        key=lambda each: order.index(each.level),
+    )
+    if not urgent:
+        return "All is well."
+    first, others = urgent[0], len(urgent) - 1
+    begin = "Jobs are held up" if first.level is Level.CRITICAL else "It works, but look at this"
+    about = "" if first.queue is None else f"queue {first.queue}, "
+    more = f"; {others} more {'needs' if others == 1 else 'need'} attention" if others else ""
+    return f"{begin}: {about}{first.check.replace('_', ' ')}: {first.found}{more}."

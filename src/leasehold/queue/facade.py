@@ -231,6 +231,8 @@ class TaskQueue(QueueCalls):
         self.ready = Ready(store, env)
         """Tells when jobs may be available."""
         self._worker: Worker | None = None
+        self._embedded_in: int | None = None
+        """The process in which its own workers run: one forked from it has none."""
         self._bridge_made: Bridge | None = None
         self._waiters = Waiters(store, env)
         commands = {
@@ -415,7 +417,7 @@ class TaskQueue(QueueCalls):
         atexit.unregister(self.shutdown)
         if worker is not None:
             worker.stop(timeout=given_seconds("timeout", timeout) if wait else 0)
-            if self._num_workers:
+            if self._embedded_in == os.getpid():
                 tell_of_leftovers(self.store, self._workers.queues_served(None))
         self._consuming.close()
         if self._bridge_made is not None:
@@ -440,6 +442,7 @@ class TaskQueue(QueueCalls):
             worker = self._workers.new(self._num_workers, self._hooks)
             worker.start()
             self._worker = worker
+            self._embedded_in = os.getpid()
             # A program that forgets to shut down still lets its running jobs finish.
             atexit.register(self.shutdown)
 

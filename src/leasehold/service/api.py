@@ -69,7 +69,7 @@ class Api(Producers, Consumers, Operators, Measures, QueueOperators, Admins):
         self.stopping = asyncio.Event()
         """Set when the service is about to end."""
         self.followers: set[object] = set()
-        """Those who follow the change feed."""
+        """Who follows what changes, over whichever face."""
         self._calls = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-api")
 
@@ -85,7 +85,10 @@ class Api(Producers, Consumers, Operators, Measures, QueueOperators, Admins):
                 "this needs a token: send it as `Authorization: Bearer lh_...`; `leasehold token "
                 "create` makes one"
             )
-        digest = digest_of(secret)
+        return self.caller_of(digest_of(secret))
+
+    def caller_of(self, digest: str) -> Caller:
+        """Who holds the token with this hash; raises UnauthenticatedError if it is not good."""
         token = self.guarded(lambda: self.store.find_token(digest))
         if token is None:
             raise token_has_ended()

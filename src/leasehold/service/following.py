@@ -6,13 +6,14 @@ Who comes back with a cursor misses nothing, or is told of a gap.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final
 
 from leasehold.core.model.changes import Changes
 from leasehold.errors import UnauthenticatedError
 from leasehold.service.api import Api
+from leasehold.service.caller import Caller
 
 LOOK_SECONDS: Final = 0.5
 """How often the feed is looked at."""
@@ -25,11 +26,11 @@ def has_room(api: Api) -> bool:
     return len(api.followers) < FOLLOWERS_MAX
 
 
-async def first_look(api: Api, secret: str | None, cursor: str | None) -> Changes:
+async def first_look(api: Api, authenticate: Callable[[], Caller], cursor: str | None) -> Changes:
     """What there is after a cursor; raises what refuses the caller."""
 
     def begin() -> Changes:
-        caller = api.authenticate(secret)
+        caller = authenticate()
         caller.check_role(("operator", "observer"))
         caller.check_unscoped()
         return api.guarded(lambda: api.store.changes(cursor))
@@ -37,8 +38,13 @@ async def first_look(api: Api, secret: str | None, cursor: str | None) -> Change
     return await api.on_thread(begin)
 
 
-async def follow(api: Api, secret: str | None, first: Changes) -> AsyncIterator[Changes]:
-    """The first changes, and those after them; also looks that have found nothing."""
+async def looks(
+    api: Api, authenticate: Callable[[], Caller], first: Changes
+) -> AsyncIterator[Changes]:
+    """The first changes, and what each later look finds, be it nothing.
+
+    It ends once `authenticate` lets its caller in no longer.
+    """
     follower = object()
     api.followers.add(follower)
     try:
@@ -50,7 +56,7 @@ async def follow(api: Api, secret: str | None, first: Changes) -> AsyncIterator[
                     await api.stopping.wait()
             except TimeoutError:
                 pass
-            news = await api.on_thread(partial(_look, api, secret, cursor))
+            news = await api.on_thread(partial(_look, api, authenticate, cursor))
             if news is None:
                 return
             cursor = news.cursor
@@ -59,10 +65,10 @@ async def follow(api: Api, secret: str | None, first: Changes) -> AsyncIterator[
         api.followers.discard(follower)
 
 
-def _look(api: Api, secret: str | None, cursor: str) -> Changes | None:
+def _look(api: Api, authenticate: Callable[[], Caller], cursor: str) -> Changes | None:
     """What is new; None once the token is not good any more."""
     try:
-        api.authenticate(secret)
+        authenticate()
     except UnauthenticatedError:
         return None
     return api.guarded(lambda: api.store.changes(cursor))

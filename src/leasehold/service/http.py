@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from leasehold.errors import CodedError
 from leasehold.observe.exposition import CONTENT_TYPE
@@ -45,8 +45,11 @@ from leasehold.service.waiting import answer_unless_gone
 ROOT: Final = "/api/v1"
 
 
-def http_app(api: Api, *, hosts: Sequence[str] = ()) -> Starlette:
-    """The service as an ASGI application, for requests that name one of these hosts."""
+def http_app(api: Api, *, hosts: Sequence[str] = (), beside: Sequence[BaseRoute] = ()) -> Starlette:
+    """The service as an ASGI application, for requests that name one of these hosts.
+
+    `beside` are routes of others that it serves, too.
+    """
     routes = [
         *_operation_routes(api),
         *event_routes(api, ROOT),
@@ -54,7 +57,7 @@ def http_app(api: Api, *, hosts: Sequence[str] = ()) -> Starlette:
         *_other_routes(api),
     ]
     app = Starlette(
-        routes=routes,
+        routes=[*routes, *beside],
         middleware=[
             Middleware(RequestMeter, figures=api.requests, routes=routes),
             Middleware(Guard, hosts=hosts),

@@ -6,7 +6,7 @@ back with `Last-Event-ID` misses nothing, or is told by `gap` to look at everyth
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import msgspec
@@ -16,7 +16,8 @@ from starlette.routing import Route
 
 from leasehold.core.model.changes import Changes
 from leasehold.service.api import Api
-from leasehold.service.following import LOOK_SECONDS, TOO_MANY, first_look, follow, has_room
+from leasehold.service.caller import Caller
+from leasehold.service.following import LOOK_SECONDS, TOO_MANY, first_look, has_room, looks
 from leasehold.service.http_answers import plain_problem
 from leasehold.service.http_request import bearer_of
 
@@ -29,17 +30,24 @@ def event_routes(api: Api, root: str) -> list[Route]:
 
     async def events(request: Request) -> Response:
         secret = bearer_of(request)
-        first = await first_look(api, secret, request.headers.get("last-event-id"))
-        if not has_room(api):
-            return plain_problem(429, "too_many_followers", TOO_MANY, {"Retry-After": "10"})
-        return StreamingResponse(_stream(api, secret, first), media_type="text/event-stream")
+        return await follow(api, lambda: api.authenticate(secret), request)
 
     return [Route(f"{root}/events", events)]
 
 
-async def _stream(api: Api, secret: str | None, first: Changes) -> AsyncIterator[bytes]:
+async def follow(api: Api, authenticate: Callable[[], Caller], request: Request) -> Response:
+    """The stream, for as long as `authenticate` lets in whoever asks; it is asked at each look."""
+    first = await first_look(api, authenticate, request.headers.get("last-event-id"))
+    if not has_room(api):
+        return plain_problem(429, "too_many_followers", TOO_MANY, {"Retry-After": "10"})
+    return StreamingResponse(_stream(api, authenticate, first), media_type="text/event-stream")
+
+
+async def _stream(
+    api: Api, authenticate: Callable[[], Caller], first: Changes
+) -> AsyncIterator[bytes]:
     quiet_seconds = 0.0
-    async for news in follow(api, secret, first):
+    async for news in looks(api, authenticate, first):
         if news is first or news.changes or news.gap:
             quiet_seconds = 0.0
             yield _event("gap" if news.gap else "changes", news)

@@ -47,7 +47,9 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *SECURITY_HEADERS]
+                said = {name.lower() for name, _ in message["headers"]}
+                more = [header for header in SECURITY_HEADERS if header[0] not in said]
+                message["headers"] = [*message["headers"], *more]
             await send(message)
 
         # Routes are found by the path as it was sent, in which a %2F is a part of a name: job `a/b`

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
+from starlette.routing import BaseRoute
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from leasehold.blobs.blobs import Blobs
@@ -128,13 +129,14 @@ def make_server(
     listener: socket.socket,
     *,
     hosts: tuple[str, ...] = (),
+    beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
     tls: dict[str, Any] | None = None,
     on_started: Callable[[], None] = lambda: None,
     grpc_server: GrpcServer | None = None,
 ) -> tuple[Server, list[socket.socket]]:
     """A server on a socket that is bound already; `tls` are uvicorn's ssl options."""
     config = uvicorn.Config(
-        http_app(api, hosts=hosts),
+        http_app(api, hosts=hosts, beside=beside(api)),
         http=BoundedProtocol,
         ws="none",
         lifespan="off",
@@ -171,12 +173,14 @@ def serve(
     env: Env = SYSTEM,
     insecure: bool = False,
     hosts: tuple[str, ...] = (),
+    beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
     tls: dict[str, Any] | None = None,
     grpc_address: GrpcAddress | None = None,
     on_started: Callable[[int | None], None] = lambda _: None,
 ) -> None:
     """Serve a store until a signal comes, then let everybody finish.
 
+    `beside` makes the routes that are served beside the API, such as the dashboard's.
     `on_started` is told the port of the gRPC face; raises OSError if that cannot be had.
     """
     blobs = Blobs(store, env=env)
@@ -190,6 +194,7 @@ def serve(
                 api,
                 listener,
                 hosts=hosts,
+                beside=beside,
                 tls=tls,
                 on_started=lambda: on_started(port),
                 grpc_server=grpc_server,

@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from leasehold.cli.workers.plan import READY, Plan, make_folder, start_python
+from leasehold.cli.workers.plan import READY, Plan, default_log, make_folder, start_python
 
 
 class Began(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ def begin(plan: Plan, log_path: str | None) -> Began:
     The fresh interpreter has nothing of this process but the plan: no open store, no lock.
     """
     folder = make_folder(plan.store_url)
-    path = os.path.abspath(log_path or os.path.join(folder, "workers.log"))
+    path = os.path.abspath(log_path or default_log(folder))
     ready_end, crew_end = os.pipe()
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     before = os.fstat(log).st_size

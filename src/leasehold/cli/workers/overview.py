@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +10,7 @@ from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.documents.records import document_of
 from leasehold.env import SYSTEM
 from leasehold.queue.facade import TaskQueue
+from leasehold.queue.health import is_gone
 
 
 def overview(queue: TaskQueue, files: Sequence[PidFile]) -> list[dict[str, Any]]:
@@ -64,19 +63,3 @@ def _state(worker: WorkerInfo, file: PidFile | None) -> str:
         return "gone" if worker.is_consumer else "dead"
     # A worker inside an application, or on another machine: its heartbeat must do.
     return "alive" if is_at_work(worker, SYSTEM.now()) else "silent"
-
-
-def is_gone(worker: WorkerInfo) -> bool:
-    """Whether it was a process of this machine that is not there any more."""
-    here = worker.host == socket.gethostname()
-    return here and worker.pid is not None and not _is_there(worker.pid)
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -79,6 +79,11 @@ def workers_folder(store_url: str) -> str:
     return os.path.join(state, "leasehold", f"{digest}-workers")
 
 
+def default_log(folder: str) -> str:
+    """Where workers in the background write unless told otherwise."""
+    return os.path.join(folder, "workers.log")
+
+
 def make_folder(store_url: str) -> str:
     """Make the folder for pid files and logs if need be, for its owner only; answers its path."""
     path = workers_folder(store_url)

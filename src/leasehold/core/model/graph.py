@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from leasehold.core.model.codes import POLICY_OF, STATUS_OF
 from leasehold.core.model.job import DependencyPolicy
 from leasehold.core.model.status import Status
 
@@ -70,6 +72,28 @@ def graph_of(nodes: Iterable[GraphNode]) -> Graph:
     by_id = {node.id: node for node in nodes}
     order = dependencies_first({node.id: node.depends_on for node in by_id.values()})
     return Graph({job_id: by_id[job_id] for job_id in order})
+
+
+def graph_of_rows(rows: Iterable[tuple[Any, ...]], links: Iterable[tuple[int, str]]) -> Graph:
+    """A graph as tables tell it: number, id, queue, task, policy, which dependency ended it, status
+    and reason of each job in order, and who depends on which id.
+    """
+    depends_on: dict[int, list[str]] = {}
+    for seq, needed_id in links:
+        depends_on.setdefault(seq, []).append(needed_id)
+    return graph_of(
+        GraphNode(
+            id=job_id,
+            queue=queue,
+            task=task,
+            status=STATUS_OF[status],
+            depends_on=tuple(depends_on.get(seq, ())),
+            on_dependency_failure=POLICY_OF[policy or 0],
+            reason=reason,
+            ended_by=ended_by,
+        )
+        for seq, job_id, queue, task, policy, ended_by, status, reason in rows
+    )
 
 
 def dependencies_first(depends_on: Mapping[str, Iterable[str]]) -> list[str]:

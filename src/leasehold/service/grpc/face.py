@@ -25,7 +25,7 @@ from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
 from leasehold.service.explaining import refusal
-from leasehold.service.following import TOO_MANY, first_look, follow, has_room
+from leasehold.service.following import TOO_MANY, first_look, has_room, looks
 from leasehold.service.grpc.errors import Refusal, refusal_of
 from leasehold.service.grpc.schema import method_name
 from leasehold.service.grpc.text import SERVICE, STORE_SERVICE
@@ -199,10 +199,14 @@ def _encoded(operation: Operation, answer: Any) -> bytes:
 async def _follow(call: _Call) -> bytes:
     """Send what changes until the caller hangs up, their token ends or the service does."""
     asked = value_of("FollowChanges", parsed("FollowChanges", await call.read()))
-    first = await first_look(call.api, call.secret, asked.get("cursor"))
+
+    def authenticate() -> Caller:
+        return call.api.authenticate(call.secret)
+
+    first = await first_look(call.api, authenticate, asked.get("cursor"))
     if not has_room(call.api):
         await call.context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
-    async for news in follow(call.api, call.secret, first):
+    async for news in looks(call.api, authenticate, first):
         if news is first or news.changes or news.gap:
             message = message_of("Changes", msgspec.to_builtins(news))
             await call.context.write(message.SerializeToString())

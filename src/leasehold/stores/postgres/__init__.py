@@ -15,8 +15,8 @@ the one place where a write is tried again after a deadlock or a serialization f
 *Counters.* Writes that go side by side each add a row of what they counted (`lane_delta`,
 `measured`); whoever is alone folds them in, and who reads sums them up.
 
-*Time* is the server's `clock_timestamp()`. *Lease versions* come from a sequence, with an epoch in
-front of them that is raised when the server is another one than before.
+*Time* is the server's `clock_timestamp()`. *Lease versions* come from a sequence, on a
+base that is raised after each start of the server, which may be another one than before.
 
 *Sessions* (`server/session.py`): NOTIFY as a hint beside the transactions, and a lock per worker
 that is free when its process is gone.

@@ -1,14 +1,15 @@
 """The transaction of one running job: the job's end and what its task wrote are one commit.
 
-While it is open the row of its lease is locked, and a sweep passes it over: nobody takes the job
-away. See `leasehold.core.contract.transactions.JobTransaction`.
+While it is open its row in `job` is locked, as a sweep wants it: a sweep passes it over, and nobody
+takes the job away. The row of its lease is not: renewals and cancellations do not wait for it. See
+`leasehold.core.contract.transactions.JobTransaction`.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -20,18 +21,16 @@ from leasehold.errors import LeaseLostError, StoreUnavailableError, TransactionE
 from leasehold.stores.postgres.leasing import renew
 from leasehold.stores.postgres.leasing.settle import settle
 from leasehold.stores.postgres.leasing.state import refuse
-from leasehold.stores.postgres.server.connection import Row, application_settings
+from leasehold.stores.postgres.server.connection import Row
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.writing.application import ApplicationConnection, within
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.step import Step
 
-T = TypeVar("T")
-
 HOLD: Final = """
     SELECT 1 FROM {0}.job JOIN {0}.running USING (seq)
-    WHERE job.id = %s AND running.version = %s FOR UPDATE OF running
+    WHERE job.id = %s AND running.version = %s FOR KEY SHARE OF job
 """
 
 ENDS: Final = frozenset(("COMMIT", "END", "ROLLBACK", "ABORT", "BEGIN", "START", "PREPARE"))
@@ -75,10 +74,9 @@ def open_transaction(database: Database, job_id: str, version: int) -> HeldTrans
     address = database.address
     database.check_open()
     with translated(address):
-        raw = TaskConnection.connect(
-            address.conninfo, cursor_factory=TaskCursor, **application_settings(address)
-        )
-        raw.store = address
+        raw = TaskConnection.open(address)
+        raw.autocommit = False
+        raw.cursor_factory = TaskCursor
         held = HeldTransaction(database, raw, job_id, version)
         try:
             found = raw.execute(HOLD.format(address.schema).encode(), (job_id, version)).fetchone()
@@ -100,6 +98,10 @@ class HeldTransaction:
         self._job_id = job_id
         self._version = version
         self._is_over = False
+        # What is said meanwhile is seen when it commits, and written then: to write it at once
+        # would hold the store's turn for as long as the task takes.
+        self._progress: bytes | None = None
+        self._log: list[tuple[Sequence[LogLine], int]] = []
 
     @property
     def connection(self) -> Connection:
@@ -114,14 +116,10 @@ class HeldTransaction:
 
     def report_progress(self, progress: bytes) -> None:
         check_progress(self._job_id, progress)
-        self._fenced(
-            lambda step: renew.report_progress(step, self._job_id, self._version, progress)
-        )
+        self._progress = progress
 
     def append_log(self, lines: Sequence[LogLine], *, dropped: int = 0) -> None:
-        self._fenced(
-            lambda step: renew.append_log(step, self._job_id, self._version, lines, dropped)
-        )
+        self._log.append((lines, dropped))
 
     def complete(self, settlement: Settlement) -> Settled:
         if self._raw.info.transaction_status is not TransactionStatus.INTRANS:
@@ -129,8 +127,7 @@ class HeldTransaction:
                 f"job {self._job_id} has no open transaction any more: a statement in it failed, "
                 "or it was ended inside the task. Nothing of it is kept"
             )
-        answer, step = self._fenced(lambda step: settle(step, [settlement])[0])
-        assert isinstance(answer, Settled)
+        answer, step = self._fenced(lambda step: self._end(step, settlement))
         outcome: Outcome[Settled] = Outcome()
         outcome.transaction, outcome.is_sent = step.found.transaction, True
         with translated(self._database.address):
@@ -156,7 +153,17 @@ class HeldTransaction:
         with contextlib.suppress(psycopg.Error):
             self._raw.close()
 
-    def _fenced(self, operation: Callable[[Step], T]) -> tuple[T, Step]:
+    def _end(self, step: Step, settlement: Settlement) -> Settled | LeaseLostError:
+        job = (self._job_id, self._version)
+        if self._progress is not None:
+            renew.report_progress(step, *job, self._progress)
+        for lines, dropped in self._log:
+            renew.append_log(step, *job, lines, dropped)
+        return settle(step, [settlement])[0]
+
+    def _fenced(
+        self, operation: Callable[[Step], Settled | LeaseLostError]
+    ) -> tuple[Settled, Step]:
         answer, step = within(self._database, self._raw, operation, _always)
         if isinstance(answer, LeaseLostError):
             raise answer

@@ -1,13 +1,13 @@
-"""What must always hold of the accounts of keys, seen from outside the code that keeps them."""
+"""What is kept about keys, for `core.rules.key_check` to look at."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
-from leasehold.core.model.key_limits import KeyLimits
-from leasehold.core.rules.key_accounts import NOTHING
+from leasehold.core.rules import key_check
+from leasehold.core.rules.key_accounts import Account
+from leasehold.core.rules.key_check import KeyFacts, PendingJob
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.connection import Connection
@@ -36,78 +36,21 @@ _UNSETTLED: Final = """
 
 def problems(db: Connection) -> Iterator[str]:
     """Whatever would let too many jobs of a key run, or keep one from running for ever."""
-    limits = load(db).key_limits
-    found = {
-        (queue, key, lane): n for queue, key, lane, n in db.execute(_RUNNING) if queue in limits
-    }
-    accounts: dict[int, tuple[str, str, int]] = {}
-    running: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for number, queue, key, lane, count in db.execute(_ACCOUNTS):
-        accounts[number] = (queue, key, lane)
-        running[queue, key] += count
-        n = found.pop((queue, key, lane), 0)
-        # Without a limit nothing is counted: what is left of an earlier one does not matter.
-        if n != count and queue in limits:
-            yield f"queue {queue!r}, key {key!r}: {count} jobs are counted as running, not {n}"
-    for queue, key, _ in found:
-        yield f"queue {queue!r}, key {key!r}: jobs run that are not counted"
-    if limits or accounts:
-        yield from _wrong_places(db, limits, accounts, running)
 
+    def rows(statement: str) -> list[Any]:
+        return db.execute(statement).fetchall()
 
-def _wrong_places(
-    db: Connection,
-    limits: Mapping[str, KeyLimits],
-    accounts: Mapping[int, tuple[str, str, int]],
-    running: Mapping[tuple[str, str], int],
-) -> Iterator[str]:
-    unsettled = {queue for (queue,) in db.execute(_UNSETTLED)}
-    shown: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    parked: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    used = set()
-    for job_id, queue, key, lane, account, where, *place in db.execute(_PENDING):
-        tier, turn, seq = place
-        if account is None:
-            if key is not None and queue in limits and queue not in unsettled:
-                yield f"job {job_id} is not counted for its key {key!r}"
-            continue
-        used.add(account)
-        if accounts.get(account) != (queue, key, lane) or where not in (None, -account):
-            yield f"job {job_id} is counted for another key than its own"
-        elif queue not in unsettled:
-            (shown if where is None else parked)[account, tier].append((turn, seq))
-            if queue not in limits:
-                yield f"job {job_id} is counted for key {key!r}, which nothing limits"
-    resting = set(db.execute(_RESTING))
-    for (account, tier), waiting in parked.items():
-        queue, key, _ = accounts[account]
-        if (queue, key) not in resting:
-            where = f"queue {queue!r}, key {key!r}"
-            stands = _stands(db, queue, key, running[queue, key])
-            known = limits.get(queue, NOTHING)
-            yield from _parked_wrongly(where, known, stands, waiting, shown[account, tier])
-    for number in accounts.keys() - used:
-        queue, key, _ = accounts[number]
-        if queue not in unsettled and not (queue in limits and running[queue, key]):
-            yield f"queue {queue!r}, key {key!r}: an account is kept of which there is nothing"
-
-
-def _parked_wrongly(
-    where: str,
-    limits: KeyLimits,
-    stands: tuple[int, int, int],
-    waiting: list[tuple[int, int]],
-    shown: list[tuple[int, int]],
-) -> Iterator[str]:
-    if limits.next_at(*stands) is not None:
-        yield f"{where}: nobody knows when its next job may start"
-    free = limits.to_show(*stands)
-    best = sorted(shown)[:free]
-    if len(best) < free or (best and min(waiting) < best[-1]):
-        yield f"{where}: a job is parked that may be leased"
-
-
-def _stands(db: Connection, queue: str, key: str, running: int) -> tuple[int, int, int]:
-    """What its limits ask of a key: how many run, when its bucket is full, and the time."""
-    ((now,),) = db.execute(_CLOCK)
-    return running, BucketBook(db, now).full_at(queue, key_starts(key)), now
+    ((now,),) = rows(_CLOCK)
+    buckets = BucketBook(db, now)
+    return key_check.problems(
+        KeyFacts(
+            limits=load(db).key_limits,
+            running={(queue, key, lane): n for queue, key, lane, n in rows(_RUNNING)},
+            accounts={Account(*account): count for *account, count in rows(_ACCOUNTS)},
+            unsettled={queue for (queue,) in rows(_UNSETTLED)},
+            resting={(queue, key) for queue, key in rows(_RESTING)},
+            pending=lambda: map(PendingJob._make, rows(_PENDING)),
+            full_at=lambda queue, key: buckets.full_at(queue, key_starts(key)),
+            now=now,
+        )
+    )

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.rules import key_accounts
+from leasehold.core.rules.measuring import count_entered, count_left
 from leasehold.core.rules.placing import Entry, RowKey, Standing, entering, moving
 from leasehold.stores.postgres.leasing import parking
 from leasehold.stores.postgres.leasing.parking import Shelf
-from leasehold.stores.postgres.reading.measuring import count_entered, count_left
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 

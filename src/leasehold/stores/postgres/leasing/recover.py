@@ -18,10 +18,11 @@ from leasehold.core.model.lives import Life
 from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.ends import Held
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import lease, people
-from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends, Held
+from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends
 from leasehold.stores.postgres.leasing.parking import Shelf
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
@@ -40,9 +41,10 @@ _HELD_JOB: Final = """
 """
 # A job in whose transaction its task is just now is not lost: it is passed over.
 STILL_LOST: Final = f"""
-    {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at, seq FOR UPDATE OF running SKIP LOCKED
+    {_HELD_JOB} WHERE seq = ANY($1) ORDER BY expires_at, seq FOR UPDATE OF job SKIP LOCKED
 """
-HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2"
+# Nor is it waited for: whoever asks is told to try again.
+HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = $1 AND running.version = $2 FOR UPDATE OF job NOWAIT"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
 STILL_HOLDING: Final = "SELECT DISTINCT worker, life FROM running"
 # A worker whose death cannot be proved is forgotten a day after its last sign of life, once it

@@ -42,7 +42,6 @@ Held = tuple[int, int, RunningLease]
 
 def renew(step: Step, worker: str, renewals: Sequence[Renewal]) -> list[Renewed | LeaseLostError]:
     """Renew what is still held and not expired, and the worker's own sign of life."""
-    step.execute(BEAT, (step.now, worker))
     held = _held(step, [renewal.job_id for renewal in renewals])
     answers: list[Renewed | LeaseLostError] = []
     extended: list[tuple[int, int, int, int]] = []
@@ -66,6 +65,8 @@ def renew(step: Step, worker: str, renewals: Sequence[Renewal]) -> list[Renewed 
         step.count(lane, "total_renewed")
         answers.append(answer)
     step.many(EXTEND, extended)
+    # After the leases, as in an exchange that notes who leases.
+    step.execute(BEAT, (step.now, worker))
     return answers
 
 

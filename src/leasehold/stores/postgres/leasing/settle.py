@@ -18,10 +18,11 @@ from leasehold.core.model.stored import (
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
+from leasehold.core.rules.ends import Held
 from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.postgres.leasing import breakers
-from leasehold.stores.postgres.leasing.ends import HELD, Ends, Held
+from leasehold.stores.postgres.leasing.ends import HELD, Ends
 from leasehold.stores.postgres.leasing.parking import Shelf
 from leasehold.stores.postgres.leasing.state import settle_stale
 from leasehold.stores.postgres.server.connection import columns, unnested

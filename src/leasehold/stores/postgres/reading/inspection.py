@@ -10,7 +10,7 @@ from leasehold.core.model.status import Status
 from leasehold.stores.postgres.leasing import key_check
 from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.reading import metrics
-from leasehold.stores.postgres.rules.known import unreadable_rules
+from leasehold.stores.postgres.rules import known
 from leasehold.stores.postgres.rules.settings import unreadable_settings
 from leasehold.stores.postgres.rules.tokens import unreadable_tokens
 from leasehold.stores.postgres.schema.schedule_row import unreadable_schedules
@@ -61,7 +61,7 @@ _DESCRIBED: Final = """
     SELECT store_id, current_setting('server_version'), (SELECT max(number) FROM migration),
            (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
             WHERE relnamespace = to_regnamespace($1) AND relkind = 'r'),
-           current_setting('synchronous_commit'), epoch
+           current_setting('synchronous_commit')
     FROM store_state
 """
 
@@ -109,7 +109,7 @@ _PARTS: Final[tuple[Callable[[Connection], Iterable[str]], ...]] = (
     metrics.problems,
     key_check.problems,
     _counters,
-    unreadable_rules,
+    lambda db: known.load(db).problems(),
     unreadable_settings,
     unreadable_schedules,
     unreadable_tokens,
@@ -119,7 +119,7 @@ _PARTS: Final[tuple[Callable[[Connection], Iterable[str]], ...]] = (
 def describe(db: Connection, address: Address) -> Mapping[str, Any]:
     """What this store is."""
     row: Any = db.execute(_DESCRIBED, (address.schema,)).fetchone()
-    store_id, version, schema_version, size, durability, epoch = row
+    store_id, version, schema_version, size, durability = row
     return {
         "kind": "postgresql",
         "store_id": store_id,
@@ -128,5 +128,5 @@ def describe(db: Connection, address: Address) -> Mapping[str, Any]:
         "server_version": version,
         "schema_version": schema_version,
         "size_bytes": size,
-        "epoch": epoch,
+        "is_pooled": db.raw.is_pooled,
     }

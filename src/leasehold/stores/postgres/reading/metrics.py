@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from leasehold.core.model.priority import FIRST_DEADLINE_TIER
 from leasehold.core.model.records import WorkerInfo
-from leasehold.core.model.span import BANDS, SUMMED, band_of
+from leasehold.core.model.span import BANDS
 from leasehold.core.model.status import Status
+from leasehold.core.rules import metrics_check
 from leasehold.core.rules.failures import ErrorType
-from leasehold.core.rules.sampling import Resolution, since_last_look
+from leasehold.core.rules.sampling import Resolution
 from leasehold.stores.postgres.reading.records import who_works
 from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.reading.tallies import failed_with, worker_totals
@@ -98,28 +98,7 @@ def _row(cursor: Cursor) -> Any:
 
 def problems(db: Connection) -> Iterator[str]:
     """What does not fit together, as sentences."""
-    found: Counter[tuple[str, str, str]] = Counter()
-    for queue, task, priority, jobs in db.execute(RECOUNT):
-        found[queue, task, band_of(priority)] += jobs
-    for queue, task, *counted in db.execute(COUNTED_BY_BAND):
-        for band, jobs in zip(BANDS, counted, strict=True):
-            if jobs != found[queue, task, band]:
-                yield (
-                    f"queue {queue!r}, task {task!r}: {jobs} pending jobs are counted as {band}, "
-                    f"but there are {found[queue, task, band]}"
-                )
-    spans = Spans(db)
-    for queue, span in since_last_look(spans, None).items():
-        lower = [name for name in SUMMED if getattr(span, name) < 0]
-        if lower:
-            names = ", ".join(lower)
-            yield f"queue {queue!r}: these totals are lower than at the last look: {names}"
-        if span.waits.count != span.leased:
-            yield f"queue {queue!r}: {span.leased} jobs were leased, not as many waits measured"
-        runs, ended = span.runs.count, span.completed + span.failed
-        if runs != ended:
-            yield f"queue {queue!r}: {runs} runs were measured, but {ended} attempts ended"
+    pending: list[Any] = db.execute(RECOUNT).fetchall()
+    counted: list[Any] = db.execute(COUNTED_BY_BAND).fetchall()
     latest: Any = db.execute(LATEST_MINUTE, (Resolution.MINUTE,)).fetchone()
-    opened = spans.open_minute()
-    if latest[0] is not None and latest[0] >= opened:
-        yield f"minute {latest[0]} was ended although minute {opened} is open"
+    return metrics_check.problems(Spans(db), pending, counted, latest[0])

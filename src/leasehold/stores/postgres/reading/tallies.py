@@ -19,6 +19,7 @@ from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.failures import ErrorType, StandingFailure, note
+from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, unnested
@@ -53,7 +54,6 @@ COUNT_TYPES: Final = f"""
 """  # noqa: S608  # our own names
 FORGET_TYPES: Final = "DELETE FROM error_total WHERE last_at < $1"
 
-WORKER_COUNTERS: Final = ("leased", "completed", "failed", "lost")
 WORKED: Final = f"""
     SELECT id, worker, queue, {", ".join(WORKER_COUNTERS)}, first_at, last_at FROM worker_total
 """  # noqa: S608  # our own names

@@ -28,17 +28,8 @@ REMEMBER: Final = """
 """
 APPLIED: Final = "INSERT INTO migration VALUES ($1, clock_timestamp())"
 FIRST_STATE: Final = """
-    INSERT INTO store_state (one, store_id, clock, epoch, system_identifier, timeline)
-    SELECT 1, $1, 0, 1, system_identifier::text, timeline_id
-    FROM pg_control_system(), pg_control_checkpoint()
-"""
-# Another server, or this one restored or failed over: it may have forgotten the last versions.
-NEXT_EPOCH: Final = """
-    UPDATE store_state SET epoch = epoch + 1, system_identifier = control.system_identifier::text,
-        timeline = checkpoint.timeline_id
-    FROM pg_control_system() AS control, pg_control_checkpoint() AS checkpoint
-    WHERE store_state.system_identifier <> control.system_identifier::text
-        OR timeline <> checkpoint.timeline_id
+    INSERT INTO store_state (one, store_id, clock, version_base, server_started_at)
+    VALUES (1, $1, 0, 0, pg_postmaster_start_time())
 """
 
 
@@ -52,10 +43,10 @@ def migrations() -> list[tuple[int, str]]:
 def migrate(db: Connection, address: Address, env: Env) -> None:
     """Make the schema or bring it up to date; refuses what is not ours, or newer than we are."""
     newest = migrations()[-1][0]
-    if version(db, address) == newest:
-        db.execute(NEXT_EPOCH)
-        return
-    with db.raw.transaction():
+    with db.transaction():
+        if version(db, address) == newest:
+            return
+    with db.transaction():
         db.execute(LOCK, (address.schema,))
         found = version(db, address)
         if found > newest:

@@ -3,6 +3,11 @@
 Statements are written with numbered placeholders ($1), prepared on their second use, and given
 their values in binary: whole numbers as bigint, lists as arrays. A statement about many rows is
 given one list per column (`many`), so that it is one round trip however many there are.
+
+Behind a pooler that lends connections of the server for one transaction each (PgBouncer), nothing
+outlasts a transaction: no setting, no prepared statement. Such a pooler answers with a number of
+its own for the server's process: by that it is told, connection by connection. Settings are made
+anew in each transaction then, and statements are planned anew.
 """
 
 from __future__ import annotations
@@ -10,7 +15,8 @@ from __future__ import annotations
 import select
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import psycopg
 from psycopg import RawCursor
@@ -24,12 +30,21 @@ from psycopg_pool import ConnectionPool
 from leasehold.stores.postgres.server.address import Address
 
 Row = tuple[Any, ...]
-Pool: TypeAlias = "ConnectionPool[psycopg.Connection[Row]]"
+Pool: TypeAlias = "ConnectionPool[RawConnection]"
 
 PREPARE_THRESHOLD: Final = 1
 CONNECT_TIMEOUT_SECONDS: Final = 10
 IDLE_IN_TRANSACTION_SECONDS: Final = 60
 """Our transactions wait for nothing but the server; one that does is of a process that hangs."""
+
+
+class RawConnection(psycopg.Connection[Row]):
+    """psycopg's own, which knows whether it is shared with others."""
+
+    is_pooled = False
+    """Whether nothing that is set on it outlasts a transaction."""
+    settings: dict[str, str]
+    """What it is to be set to."""
 
 
 class Cursor(Protocol):
@@ -65,9 +80,23 @@ class Connection:
     undo = "ROLLBACK"
     """The statement that undoes what was written on it."""
 
-    def __init__(self, raw: psycopg.Connection[Row]) -> None:
+    def __init__(self, raw: RawConnection) -> None:
         self.raw = raw
         self._pipeline: psycopg.Pipeline | None = None
+
+    def begin(self, how: str = "BEGIN") -> None:
+        """Begin a transaction, in which statements find what they expect."""
+        self.execute(how)
+        if self.raw.is_pooled:
+            self.execute(*_set(self.raw.settings, "true"))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit at the end of the block, roll back on an error; without a pipeline."""
+        with self.raw.transaction():
+            if self.raw.is_pooled:
+                self.execute(*_set(self.raw.settings, "true"))
+            yield
 
     @contextmanager
     def pipelined(self) -> Iterator[None]:
@@ -103,6 +132,9 @@ class BorrowedConnection(Connection):
 
     undo = "ROLLBACK TO SAVEPOINT leasehold"
 
+    def __init__(self, raw: psycopg.Connection[Row]) -> None:
+        super().__init__(cast("RawConnection", raw))
+
     def execute(self, statement: str, values: Sequence[Any] | None = None) -> Cursor:
         cursor = RawCursor(self.raw, row_factory=tuple_row)
         _adapt(cursor.adapters)
@@ -125,38 +157,27 @@ def unnested(types: str) -> str:
     return f"unnest({', '.join(f'${n}::{name}[]' for n, name in enumerate(names, start=1))})"
 
 
-def open_connection(address: Address, *, application_name: str) -> psycopg.Connection[Row]:
+def open_connection(address: Address, *, application_name: str) -> RawConnection:
     """A connection of our own, ready for use; raises what psycopg does."""
-    raw = psycopg.connect(
-        address.conninfo,
-        autocommit=True,
-        prepare_threshold=PREPARE_THRESHOLD,
-        **settings(address, application_name),
-    )
-    configure(raw)
+    raw = RawConnection.connect(address.conninfo, autocommit=True, **parameters(application_name))
+    try:
+        configure(raw, address)
+    except BaseException:
+        raw.close()
+        raise
     return raw
-
-
-def application_settings(address: Address) -> dict[str, Any]:
-    """What connections for applications are opened with: they find their own tables first."""
-    given = settings(address, f"leasehold {address.schema} application")
-    own = [each for each in given["options"].split("-c ") if each and "search_path" not in each]
-    return given | {"options": " ".join(f"-c {each.strip()}" for each in own)}
 
 
 def open_pool(address: Address) -> Pool:
     """Connections for transactions, lent to one at a time; raises what psycopg does."""
     pool: Pool = ConnectionPool(
         address.conninfo,
+        connection_class=RawConnection,
         min_size=1,
         max_size=address.pool_size,
         timeout=address.pool_timeout_seconds,
-        kwargs={
-            "autocommit": True,
-            "prepare_threshold": PREPARE_THRESHOLD,
-            **settings(address, f"leasehold {address.schema}"),
-        },
-        configure=configure,
+        kwargs={"autocommit": True, **parameters(f"leasehold {address.schema}")},
+        configure=partial(configure, address=address),
         check=check,
         open=False,
     )
@@ -168,36 +189,66 @@ def open_pool(address: Address) -> Pool:
     return pool
 
 
-def check(raw: psycopg.Connection[Row]) -> None:
+def check(raw: RawConnection) -> None:
     """Raise if a connection that was idle is dead; it is dropped then, and another one taken."""
     # A server that is gone has closed its end: there is something to read where nothing should be.
     if select.select([raw.fileno()], [], [], 0)[0]:
         ConnectionPool.check_connection(raw)
 
 
-def settings(address: Address, application_name: str) -> dict[str, Any]:
-    """What every connection of a store is opened with."""
-    options = {
-        "search_path": address.schema,
-        "statement_timeout": round(address.statement_timeout_seconds * 1000),
-        "lock_timeout": round(address.lock_timeout_seconds * 1000),
-        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_SECONDS * 1000,
-        # Of a table that was never analyzed the planner takes a bitmap scan and a sort to be cheap.
-        "enable_bitmapscan": "off",
-        "jit": "off",
-    }
+def parameters(application_name: str) -> dict[str, Any]:
+    """What every connection is opened with."""
     return {
-        "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
         "application_name": application_name,
         "connect_timeout": CONNECT_TIMEOUT_SECONDS,
         "client_encoding": "UTF8",
     }
 
 
-def configure(raw: psycopg.Connection[Row]) -> None:
+def configure(raw: RawConnection, address: Address) -> None:
     """Let a new connection speak as the statements of the store expect."""
     raw.cursor_factory = RawCursor
+    raw.prepare_threshold = PREPARE_THRESHOLD
     _adapt(raw.adapters)
+    settle_in(
+        raw,
+        timeouts(address)
+        | {
+            "search_path": address.schema,
+            # Of a table that was never analyzed, a bitmap scan and a sort are taken to be cheap.
+            "enable_bitmapscan": "off",
+            "jit": "off",
+        },
+    )
+
+
+def timeouts(address: Address) -> dict[str, str]:
+    """How long a statement, and a transaction that does nothing, may last."""
+    seconds = {
+        "statement_timeout": address.statement_timeout_seconds,
+        "lock_timeout": address.lock_timeout_seconds,
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_SECONDS,
+    }
+    return {name: f"{round(each * 1000)}ms" for name, each in seconds.items()}
+
+
+def settle_in(raw: RawConnection, settings: dict[str, str]) -> None:
+    """Make settings for good, if this connection is not shared; or else remember them."""
+    process = raw.info.backend_pid
+    # In one statement, so that nothing is set on a connection that others will be lent.
+    statement, values = _set(settings, f"pg_backend_pid() <> {process}")
+    cursor = RawCursor(raw, row_factory=tuple_row)
+    _adapt(cursor.adapters)
+    row: Any = cursor.execute(f"{statement}, pg_backend_pid()".encode(), values).fetchone()
+    raw.is_pooled, raw.settings = row[-1] != process, settings
+    if raw.is_pooled:
+        raw.prepare_threshold = None
+
+
+def _set(settings: dict[str, str], is_local: str) -> tuple[str, list[str]]:
+    """The statement that makes settings, and its values."""
+    each = [f"set_config('{name}', ${n}, {is_local})" for n, name in enumerate(settings, start=1)]
+    return f"SELECT {', '.join(each)}", list(settings.values())
 
 
 def _adapt(adapters: AdaptersMap) -> None:

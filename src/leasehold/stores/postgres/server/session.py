@@ -8,6 +8,9 @@ slow poll finds what a lost one did not tell.
 server frees it when that connection ends. That alone proves nothing, since a connection may be cut
 while the worker lives: it is taken again within a second, and only a lock that stays free for
 DEAD_SECONDS, on a server that was up all the while, proves a death.
+
+Behind a pooler (`connection`) there is no connection that lasts: listeners are told to look now and
+then, and no life is proved; leases run out instead.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any, Final
 
 import psycopg
 
+from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import StoreClosedError
@@ -39,6 +43,8 @@ CANCEL: Final = "c"
 LOOK_SECONDS: Final = 0.5
 """How often a process looks whether it still holds the locks of its workers."""
 RECONNECT_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 0.5
+"""How often listeners are told to look where there are no news: behind a pooler."""
 CLOSE_WAIT_SECONDS: Final = 5.0
 
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, $2)"
@@ -127,6 +133,8 @@ class Session:
         while not self._closed:
             try:
                 with open_connection(self._address, application_name="leasehold ears") as raw:
+                    if raw.is_pooled:
+                        break
                     raw.execute(f"LISTEN {channel}".encode())
                     if self._listening.is_set():
                         self._tell((READY, ENDED, CANCEL))
@@ -141,11 +149,15 @@ class Session:
                 self._listening.set()
                 if not self._closed:
                     logger.warning("news of other processes are not heard for now: %s", error)
-                    self._pause()
+                    self._pause(RECONNECT_SECONDS)
+        self._listening.set()
+        while not self._closed:
+            self._pause(POLL_SECONDS)
+            self._tell((READY, ENDED, CANCEL))
 
-    def _pause(self) -> None:
+    def _pause(self, seconds: float) -> None:
         with self._mutex:
-            self._something_to_do.wait_for(lambda: self._closed, RECONNECT_SECONDS)
+            self._something_to_do.wait_for(lambda: self._closed, seconds)
 
     # -- lives -------------------------------------------------------------------------------
 
@@ -153,6 +165,8 @@ class Session:
         """Hold the lock of a worker's new life from now on; raises what psycopg does."""
         with self._mutex:
             db = self._open()
+            if db.raw.is_pooled:
+                return NO_LIFE
             row: Any = db.execute(NEW_LIFE).fetchone()
             life: int = row[0]
             db.execute(HOLD, (self._address.schema, life))
@@ -164,13 +178,14 @@ class Session:
         """The worker of that life is no more."""
         with self._mutex, contextlib.suppress(psycopg.Error):
             self._lives.discard(life)
-            if self._connection is not None:
+            if self._connection is not None and life != NO_LIFE:
                 self._connection.execute(LET_GO, (self._address.schema, life))
 
     def fileno(self) -> int | None:
-        """The socket on which the locks are held."""
+        """The socket on which the locks are held, if there is one."""
         with self._mutex:
-            return None if self._connection is None else self._connection.raw.fileno()
+            db = self._connection
+            return None if db is None or db.raw.is_pooled else db.raw.fileno()
 
     # -- the thread that speaks --------------------------------------------------------------
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from leasehold.core.model.codes import POLICY_OF, STATUS_OF
-from leasehold.core.model.graph import Graph, GraphNode, graph_of
+from leasehold.core.model.graph import Graph, graph_of_rows
 from leasehold.stores.postgres.server.connection import Connection
 
 # Not by way of a job that is gone: its dependents have nothing to do with each other.
@@ -65,22 +64,7 @@ def graph(db: Connection, job_ids: Sequence[str]) -> Graph:
     wanted = (list(job_ids),)
     rows = db.execute(_NODES, wanted).fetchall()
     links = db.execute(_LINKS, wanted).fetchall()
-    depends_on: dict[int, list[str]] = {}
-    for seq, needed_id in links:
-        depends_on.setdefault(seq, []).append(needed_id)
-    return graph_of(
-        GraphNode(
-            id=job_id,
-            queue=queue,
-            task=task,
-            status=STATUS_OF[status],
-            depends_on=tuple(depends_on.get(seq, ())),
-            on_dependency_failure=POLICY_OF[policy or 0],
-            reason=reason,
-            ended_by=ended_by,
-        )
-        for seq, job_id, queue, task, policy, ended_by, status, reason in rows
-    )
+    return graph_of_rows(rows, links)
 
 
 def problems(db: Connection) -> Iterator[str]:

@@ -37,10 +37,14 @@ LaneName = tuple[str, str]
 
 
 class Lanes:
-    """Remembers lane numbers, which never change once they are committed."""
+    """Remembers lane numbers, which never change once they are committed on a server that lasts."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], int] = {}
+
+    def forget(self) -> None:
+        """What was committed may be lost."""
+        self._known = {}
 
     def numbers(self, step: Step, wanted: Collection[LaneName]) -> Mapping[LaneName, int]:
         """The numbers of lanes; those that are not there are made."""

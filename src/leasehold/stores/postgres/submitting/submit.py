@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -86,6 +87,7 @@ SUBMITTED_COLUMN: Final = tuple(
 
 _SCHEDULED = STATUS_CODE[Status.SCHEDULED]
 _BLOCKED = STATUS_CODE[Status.BLOCKED]
+_ID = itemgetter(1)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -217,6 +219,8 @@ def insert(
         step.count(lane, in_band, count)
         step.count(lane, status.value, count)
         step.count(lane, "total_submitted", count)
+    # In one order, or two submits of the same ids could wait for each other.
+    jobs.sort(key=_ID)
     stored = step.many(INSERT_AND_COUNT if step.alone else INSERT_JOBS, jobs)
     ready.enter_new(step, newcomers)
     if entries:

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 import psycopg
 from psycopg.errors import UniqueViolation
 from psycopg.pq import TransactionStatus
 
 from leasehold.core.contract.transactions import Connection
-from leasehold.errors import TransactionError
+from leasehold.errors import StoreBusyError, TransactionError
 from leasehold.stores.postgres.server.address import Address
 from leasehold.stores.postgres.server.connection import (
     BorrowedConnection,
+    RawConnection,
     Row,
-    application_settings,
+    parameters,
+    settle_in,
+    timeouts,
 )
-from leasehold.stores.postgres.server.failures import translated
+from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
 from leasehold.stores.postgres.writing.database import Database, MaySideBySide
 from leasehold.stores.postgres.writing.step import NotAlone, Step
 
@@ -40,11 +43,23 @@ STORE_ID: Final = "SELECT store_id FROM {}.store_state"
 NOTIFY: Final = "SELECT pg_notify('leasehold_' || $1, 'application r')"
 
 
-class ApplicationConnection(psycopg.Connection[Row]):
+class ApplicationConnection(RawConnection):
     """A psycopg connection that can do what every store's `connect` promises."""
 
     store: Address
     """The store that has opened it."""
+
+    @classmethod
+    def open(cls, address: Address) -> Self:
+        """One that finds the application's own tables, and waits no longer than the store does."""
+        raw = cls.connect(
+            address.conninfo,
+            autocommit=True,
+            **parameters(f"leasehold {address.schema} application"),
+        )
+        settle_in(raw, timeouts(address))
+        raw.store = address
+        return raw
 
     @property
     def in_transaction(self) -> bool:
@@ -61,10 +76,7 @@ def connect(database: Database) -> Connection:
     database.check_open()
     address = database.address
     with translated(address):
-        raw = ApplicationConnection.connect(
-            address.conninfo, autocommit=True, **application_settings(address)
-        )
-    raw.store = address
+        raw = ApplicationConnection.open(address)
     return cast("Connection", raw)
 
 
@@ -130,6 +142,12 @@ def within(
                 if side_by_side is None:
                     raise
                 side_by_side = None
+            except TRY_AGAIN as error:
+                # Another one has what this transaction waits for, and waits for what it has.
+                raise StoreBusyError(
+                    f"{database.address.shown}: this transaction and another one wait for each "
+                    "other; roll it back, and do all of it again"
+                ) from error
 
 
 def _check_open_transaction(raw: psycopg.Connection[Row]) -> None:

@@ -4,9 +4,16 @@ The order of locks, the same in every write, so that none waits for another in a
 
 1. the *turn* of the store, an advisory lock that ends with the transaction: alone (exclusive) or
    side by side with others (shared);
-2. in a write that is alone, nothing more: nobody else writes;
-3. in one that is side by side: rows of `running` in the order of their numbers, then rows of
-   `waiting` and `ready` that nobody has locked (SKIP LOCKED).
+2. in a write that is alone, nothing more is waited for: nobody else writes;
+3. in one that is side by side: rows of `running` in the order of the jobs' ids, then the row of one
+   worker, then rows of `waiting` and `ready` that nobody has locked (SKIP LOCKED); or, in a submit,
+   the ids of new jobs in their own order.
+
+The transaction of a task (`leasing.held`) is open for long, and before its turn: it holds nothing
+but its row of `job`, FOR KEY SHARE. Only who takes a job from its holder wants more of that row,
+and never waits for it. An application's own transaction may hold rows of its own before its turn;
+when two of them wait for each other in a circle, one is told so (StoreBusyError).
+`tests/stores/test_postgres_lock_order.py` runs every pair of verbs against each other.
 
 Submits, leases, settlements and renewals go side by side, as long as nothing that they touch has an
 invariant across jobs: each says so by `side_by_side`, and by `Step.must_be_alone` where it finds
@@ -43,7 +50,7 @@ from leasehold.stores.postgres.server.connection import (
     Connection,
     Cursor,
     Pool,
-    Row,
+    RawConnection,
     open_connection,
     open_pool,
 )
@@ -88,13 +95,15 @@ class Database:
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
         self._remembered = Remembered()
+        self._version_base = 0
         self._unresolved = False
         self._closed = False
         self._begin()
         try:
             with translated(self.address), self._connection() as db:
                 migrate(db, self.address, env)
-                row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
+                with db.transaction():
+                    row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
                 self._turn: int = row[0]
                 self.store_id: str = row[1]
         except BaseException:
@@ -200,7 +209,7 @@ class Database:
         outcome.has_begun = True
         try:
             with db.pipelined():
-                db.execute("BEGIN")
+                db.begin()
                 answer, step = self.carry_out(db, operation, side_by_side, ahead)
                 outcome.transaction = step.found.transaction
                 outcome.send(db, answer, step.hints)
@@ -227,7 +236,9 @@ class Database:
         step = self._step(db, looked, sent, alone=alone)
         if side_by_side is None:
             self._prepare(step)
-        elif not (self._is_of_open_minute(step) and side_by_side(step)):
+        elif step.found.server_was_started or not (
+            self._is_of_open_minute(step) and side_by_side(step)
+        ):
             step.must_be_alone()
         answer = operation(step)
         dependents.resolve(step)
@@ -246,13 +257,25 @@ class Database:
     ) -> Step:
         row: Any = looked.fetchone()
         found = Found(*row)
+        if found.server_was_started or found.version_base != self._version_base:
+            # What this process remembers may be what the server has lost.
+            self.lanes.forget()
+            self._remembered = Remembered()
+            self._version_base = found.version_base
         known = self._remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)
         numbers = self._remembered.worker_numbers(now // MINUTE_MICROS)
         return Step(db, self.env, now, found, known, numbers, sent, alone=alone)
 
     def _prepare(self, step: Step) -> None:
-        """Before anything is changed: fold in what was counted, and end a minute that is over."""
+        """Before anything is changed: fold in what was counted, and end a minute that is over.
+
+        The first write after a start of the server raises the versions of leases above all that
+        were ever granted, also those that the server has lost.
+        """
+        if step.found.server_was_started:
+            row: Any = step.execute(state.RAISE_VERSIONS).fetchone()
+            step.found = step.found._replace(version_base=row[0], server_was_started=False)
         if step.found.has_deltas:
             deltas.fold(step.db)
         minute = step.now // MINUTE_MICROS
@@ -297,7 +320,7 @@ class Database:
         with translated(self.address), self._connection() as db:
             try:
                 with db.pipelined():
-                    db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    db.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     yield db
                     db.execute("COMMIT")
             except BaseException:
@@ -318,7 +341,7 @@ class Database:
         finally:
             pool.putconn(raw)
 
-    def _take_connection(self) -> tuple[Pool, psycopg.Connection[Row]]:
+    def _take_connection(self) -> tuple[Pool, RawConnection]:
         pool = self._open_pool()
         try:
             return pool, pool.getconn()

@@ -1,7 +1,7 @@
 """The state of the store as a write finds it, and what a process remembers of it between writes.
 
-Generations, epoch and the open minute change rarely: the rules of queues and the settings that were
-read at a generation are still true while it is the same.
+Generations, the base of versions and the open minute change rarely: the rules of queues and the
+settings that were read at a generation are still true while it is the same.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import threading
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules import settings
-from leasehold.stores.postgres.rules.known import RuleBook, load
+from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.clock import SERVER_MICROS
 from leasehold.stores.postgres.server.connection import Connection
 
 READ: Final = f"""
-    SELECT pg_current_xact_id()::text, clock, {SERVER_MICROS}, epoch, queue_generation,
+    SELECT pg_current_xact_id()::text, clock, {SERVER_MICROS}, version_base, queue_generation,
            settings_generation, open_minute,
            EXISTS (SELECT 1 FROM blocker), EXISTS (SELECT 1 FROM resolving),
            EXISTS (SELECT 1 FROM inheriting),
@@ -26,9 +27,18 @@ READ: Final = f"""
            (SELECT min(due_at) FROM schedule WHERE due_at IS NOT NULL),
            (SELECT min(due) FROM waiting WHERE due IS NOT NULL),
            EXISTS (SELECT 1 FROM lane WHERE held_until IS NOT NULL),
-           EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at')
+           EXISTS (SELECT 1 FROM meta WHERE key = 'followed_at'),
+           server_started_at <> pg_postmaster_start_time()
     FROM store_state
 """  # noqa: S608  # our own names
+# A server that was started may be another one, or restored, and have forgotten the last versions.
+# The next ones begin at the time, in units of about a microsecond that stay exact where numbers are
+# doubles: no store grants leases as fast as that, so they are above all that were ever granted.
+RAISE_VERSIONS: Final = """
+    UPDATE store_state SET server_started_at = pg_postmaster_start_time(), version_base = greatest(
+        version_base, (extract(epoch FROM clock_timestamp()) * 1048576)::bigint - last.number)
+    FROM (SELECT nextval('lease_version') AS number) AS last RETURNING version_base
+"""
 
 
 class Found(NamedTuple):
@@ -38,7 +48,7 @@ class Found(NamedTuple):
     """By which the server can be asked what became of this write."""
     clock: int
     server: int
-    epoch: int
+    version_base: int
     queue_generation: int
     settings_generation: int
     open_minute: int
@@ -62,6 +72,8 @@ class Found(NamedTuple):
     """Whether circuit breakers may hold back a lane."""
     is_followed: bool
     """Whether the change feed is kept."""
+    server_was_started: bool
+    """Whether the server was started since the store was last written to."""
 
 
 class Known(NamedTuple):

@@ -12,8 +12,8 @@ from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
+from leasehold.core.rules.measuring import Measured
 from leasehold.env import Env
-from leasehold.stores.postgres.reading.measuring import Measured
 from leasehold.stores.postgres.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.postgres.rules import settings
 from leasehold.stores.postgres.rules.known import load
@@ -31,10 +31,11 @@ INSERT_EVENTS: Final = (
     "INSERT INTO event SELECT * FROM "  # noqa: S608  # our own names
     + unnested("bigint bigint bigint bigint bigint bigint bigint text bigint text")
 )
+# Rows are only added, and summed up by who reads: no write waits for another's.
+ADD_MEASURED: Final = (
+    f"INSERT INTO measured SELECT * FROM {unnested('bigint bigint bigint bigint bigint')}"  # noqa: S608  # our own names
+)
 TAKE_NUMBERS: Final = "SELECT nextval('job_seq') FROM generate_series(1, $1)"
-EPOCH_SHIFT: Final = 40
-"""The place of the epoch in a lease version: beneath it there is room for 10^12 versions."""
-
 
 Statement = tuple[str, Sequence[Any]]
 """A statement and its values."""
@@ -130,7 +131,7 @@ class Step:
 
     def version_of(self, number: int) -> int:
         """A lease version above all that were ever granted, from a new number of the sequence."""
-        return (self.found.epoch << EPOCH_SHIFT) + number
+        return self.found.version_base + number
 
     def first(self, statement: str, values: Sequence[Any]) -> Cursor:
         """Execute a statement that this write may have sent ahead, with its look at the state."""
@@ -198,7 +199,7 @@ class Step:
             note_failures(self.db, self.failed, self.now)
             self.failed.clear()
         self.write_counters()
-        self.measured.write(self.db)
+        self.many(ADD_MEASURED, self.measured.take())
 
     def write_counters(self) -> None:
         """Write the counters, for who reads them in this very write."""

@@ -26,12 +26,13 @@ from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import decision as decisions
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.ends import Held
+from leasehold.core.rules.measuring import count_left
 from leasehold.stores.sqlite.leasing import parking, ready
-from leasehold.stores.sqlite.leasing.ends import Ends, Held
+from leasehold.stores.sqlite.leasing.ends import Ends
 from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.state import WAIT_FOR_NOBODY, JobState, finish_waiting
-from leasehold.stores.sqlite.reading.sampling import count_left
-from leasehold.stores.sqlite.rules.known import unreadable_rules
+from leasehold.stores.sqlite.rules import known
 from leasehold.stores.sqlite.rules.settings import unreadable_settings
 from leasehold.stores.sqlite.rules.tokens import unreadable_tokens
 from leasehold.stores.sqlite.schema import damaged_cells
@@ -190,7 +191,7 @@ def told(db: apsw.Connection) -> Iterator[str]:
     """Every row that cannot be read, as sentences; also of jobs that were set aside."""
     yield from damaged_cells.told(db)
     yield from unreadable_schedules(db)
-    yield from unreadable_rules(db)
+    yield from known.load(db).problems()
     yield from unreadable_settings(db)
     yield from unreadable_tokens(db)
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.rules import key_accounts
+from leasehold.core.rules.measuring import count_entered, count_left
 from leasehold.core.rules.placing import Entry, RowKey, Standing, entering, moving
 from leasehold.stores.sqlite.leasing import parking
 from leasehold.stores.sqlite.leasing.parking import Shelf
-from leasehold.stores.sqlite.reading.sampling import count_entered, count_left
 from leasehold.stores.sqlite.writing.step import Step
 
 # A new job's place is the default one, unless it has a deadline or its queue a max_priority.

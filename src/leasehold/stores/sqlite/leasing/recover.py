@@ -34,6 +34,7 @@ from leasehold.core.model.records import SILENT_SECONDS
 from leasehold.core.model.status import Event
 from leasehold.core.rules import key_accounts, recovery
 from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.ends import Held
 from leasehold.core.rules.recovery import (
     WORKER_SILENT_MICROS_MAX,
     HeldJob,
@@ -41,7 +42,7 @@ from leasehold.core.rules.recovery import (
 )
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, lease
-from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
+from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
 from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.leasing.rebalance import rebalance

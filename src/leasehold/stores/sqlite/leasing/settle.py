@@ -21,6 +21,7 @@ from leasehold.core.model.stored import (
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.decision import Decision, completed, decide, failed_for_good
+from leasehold.core.rules.ends import Held
 from leasehold.core.rules.replies import (
     check_request_id,
     digest_of_exchange,
@@ -31,7 +32,7 @@ from leasehold.env import from_micros
 from leasehold.errors import LeaseLostError
 from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import queue_limits
-from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends, Held
+from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
 from leasehold.stores.sqlite.leasing.parking import Shelf
 from leasehold.stores.sqlite.leasing.registry import note_consumer
 from leasehold.stores.sqlite.leasing.state import settle_stale

@@ -12,28 +12,25 @@ anyway, the histogram by one statement of a few rows.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, repeat
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import apsw
 import msgspec
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
-from leasehold.core.model.histogram import Measurements, bucket_of
+from leasehold.core.model.histogram import Measurements
 from leasehold.core.model.span import (
     MINUTE_MICROS,
-    RETRY_ATTEMPT_MAX,
     SUMMED,
-    Measure,
     Span,
-    band_of,
 )
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.sampling import KeptSpan, Resolution
-from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS, WORKER_COUNTERS
+from leasehold.stores.sqlite.reading.tallies import ADD_WORKED, FORGET_WORKERS
 from leasehold.stores.sqlite.schema.damaged_cells import sound_row
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX, whole
 
@@ -157,84 +154,3 @@ def _check_counts(figures: Sequence[Any]) -> None:
 def _row(span: Span) -> tuple[Any, ...]:
     *figures, measures = msgspec.structs.astuple(span)
     return (*figures, msgspec.msgpack.encode(measures))
-
-
-T = TypeVar("T")
-
-FEW: Final = 4
-
-ADD: Final = """
-    INSERT INTO measured VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, micros = micros + excluded.micros
-"""
-
-_BAND_COLUMN: Final = tuple(f"pending_{band_of(priority)}" for priority in range(101))
-
-Count = Callable[[int, str, int], None]
-"""`Step.count`: change a lane's counter."""
-
-
-class Measured:
-    """What was measured in the operation under way."""
-
-    __slots__ = ("_found",)
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[int, int, int], list[int]] = {}
-        """By lane, measure and bucket: how many there are, and what they took together."""
-
-    def took(self, lane: int, measure: Measure, durations: Sequence[int]) -> None:
-        """What is measured took so long, each time, for jobs of a lane."""
-        gathered = self._found
-        for micros in durations:
-            key = (lane, measure, bucket_of(micros))
-            found = gathered.get(key)
-            if found is None:
-                gathered[key] = [1, micros]
-            else:
-                found[0] += 1
-                found[1] += micros
-
-    def retried(self, lane: int, attempt: int) -> None:
-        """An attempt of that number failed, and another one will follow."""
-        self._count((lane, Measure.RETRY, min(attempt, RETRY_ATTEMPT_MAX)), 1)
-
-    def worked(self, worker: int, names: Sequence[str], jobs: int) -> None:
-        """A worker did so many jobs of a queue; both are given by the number of their total."""
-        for name in names:
-            if name in WORKER_COUNTERS:
-                self._count((0, WORKER_COUNTERS.index(name), worker), jobs)
-
-    def _count(self, key: tuple[int, int, int], jobs: int) -> None:
-        self._found.setdefault(key, [0, 0])[0] += jobs
-
-    def write(self, db: apsw.Connection) -> None:
-        if self._found:
-            db.executemany(ADD, [(*key, *found) for key, found in self._found.items()])
-            self._found.clear()
-
-    def clear(self) -> None:
-        self._found.clear()
-
-
-def count_entered(count: Count, jobs: Sequence[tuple[Any, ...]]) -> None:
-    """Jobs became pending, each given by its lane and its own priority, whatever follows these."""
-    _count(count, jobs, 1)
-
-
-def count_left(count: Count, jobs: Sequence[tuple[Any, ...]]) -> None:
-    """Jobs, given in the same way, are not pending any more."""
-    _count(count, jobs, -1)
-
-
-_LANE_AND_PRIORITY: Final = itemgetter(0, 1)
-
-
-def _count(count: Count, jobs: Sequence[tuple[Any, ...]], by: int) -> None:
-    for (lane, priority), number in _counted(map(_LANE_AND_PRIORITY, jobs), len(jobs)):
-        count(lane, _BAND_COLUMN[priority], by * number)
-
-
-def _counted(items: Iterable[T], number: int) -> Iterable[tuple[T, int]]:
-    # To count a few one by one is faster than to set up for counting many.
-    return Counter(items).items() if number > FEW else zip(items, repeat(1))

@@ -20,6 +20,7 @@ from leasehold.core.model.records import WorkerTotals
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.failures import ErrorType, StandingFailure, note
+from leasehold.core.rules.measuring import WORKER_COUNTERS
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, whole
 
@@ -57,7 +58,6 @@ COUNT_TYPE: Final = f"""
 """  # noqa: S608  # our own name
 FORGET_TYPES: Final = "DELETE FROM error_total WHERE last_at < ?"
 
-WORKER_COUNTERS: Final = ("leased", "completed", "failed", "lost")
 WORKED: Final = Lenient(
     {
         "id": Kind.WHOLE,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import apsw
 import msgspec
 
-from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.model.queue_config import QueueConfig, QueueRule, QueueState
-from leasehold.core.model.stored import UNREADABLE, problem_of
-from leasehold.env import from_micros
+from leasehold.core.model.stored import UNREADABLE, moment, problem_of
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.sqlite.schema.damaged_cells import DELETED_BY
 from leasehold.stores.sqlite.schema.rows import Kind, Lenient, guarded, value_of
 
@@ -32,29 +29,6 @@ SIGNATURES: Final = Lenient(
 )
 
 _decode = msgspec.json.Decoder(QueueConfig).decode
-
-
-class RuleBook(dict[str, QueueRule]):
-    """The rules by queue."""
-
-    def __init__(self, rules: Mapping[str, QueueRule] = {}) -> None:
-        super().__init__(rules)
-        self.key_limits: Mapping[str, KeyLimits] = {
-            queue: rule.config.key_limits
-            for queue, rule in rules.items()
-            if rule.config.key_limits is not None
-        }
-        """The queues that limit how many jobs of one key run or start, with those limits."""
-        self.paced: Collection[str] = {
-            queue
-            for queue, rule in rules.items()
-            if rule.config.start_rate is not None or rule.config.key_start_rate is not None
-        }
-        """The queues whose jobs, or some of them, have a start rate."""
-        self.capped: Collection[str] = {
-            queue for queue, rule in rules.items() if rule.config.max_priority is not None
-        }
-        """The queues in which even a new job may not stand where its own priority says."""
 
 
 class RuleCache:
@@ -82,22 +56,12 @@ def load(db: apsw.Connection) -> RuleBook:
     for queue, created_at, created_by, changed_at, changed_by in SIGNATURES.rows(db):
         if queue in rules:
             rules[queue] = rules[queue]._replace(
-                created_at=_moment(created_at),
+                created_at=moment(created_at),
                 created_by=created_by,
-                changed_at=_moment(changed_at),
+                changed_at=moment(changed_at),
                 changed_by=changed_by,
             )
     return RuleBook(rules)
-
-
-def unreadable_rules(db: apsw.Connection) -> Iterator[str]:
-    """The queues whose rules cannot be read, as sentences."""
-    for queue, rule in load(db).items():
-        if rule.problem is not None:
-            yield (
-                f"the rules of queue {queue!r} cannot be read: {rule.problem}; nothing is leased "
-                "or accepted there until they are set again, or this process is upgraded"
-            )
 
 
 def _rule_of(row: tuple[Any, ...]) -> tuple[str, QueueRule]:
@@ -109,7 +73,3 @@ def _rule_of(row: tuple[Any, ...]) -> tuple[str, QueueRule]:
         return queue, QueueRule(QueueState(told), known, actor or None)
     except UNREADABLE as error:
         return queue, QueueRule(QueueState.PAUSED, QueueConfig(), problem=problem_of(error))
-
-
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)

@@ -16,10 +16,9 @@ import msgspec
 
 from leasehold.core.model.codes import (
     POLICY_CODE,
-    POLICY_OF,
     STATUS_OF,
 )
-from leasehold.core.model.graph import Graph, GraphNode, graph_of, order_of
+from leasehold.core.model.graph import Graph, graph_of_rows, order_of
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.status import Status
 from leasehold.core.rules.dependencies import still_to_wait_for
@@ -192,22 +191,7 @@ def graph(db: apsw.Connection, job_ids: Sequence[str]) -> Graph:
     with db:
         rows: list[tuple[Any, ...]] = db.execute(_NODES, wanted).fetchall()
         links: list[tuple[Any, ...]] = db.execute(_LINKS, wanted).fetchall()
-    depends_on: dict[int, list[str]] = {}
-    for seq, needed_id in links:
-        depends_on.setdefault(seq, []).append(needed_id)
-    return graph_of(
-        GraphNode(
-            id=job_id,
-            queue=queue,
-            task=task,
-            status=STATUS_OF[status],
-            depends_on=tuple(depends_on.get(seq, ())),
-            on_dependency_failure=POLICY_OF[policy or 0],
-            reason=reason,
-            ended_by=ended_by,
-        )
-        for seq, job_id, queue, task, policy, ended_by, status, reason in rows
-    )
+    return graph_of_rows(rows, links)
 
 
 def problems(db: apsw.Connection) -> Iterator[str]:

@@ -17,6 +17,7 @@ from leasehold.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from leasehold.stores.sqlite.disk.files import not_sqlite
 from leasehold.stores.sqlite.disk.holder import busy
 
 
@@ -26,7 +27,7 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
         case apsw.FullError():
             return StoreFullError(f"the disk that holds {path} is full: free some space")
         case apsw.NotADBError():
-            return StoreVersionError(f"{path} is not a SQLite database, so not a Leasehold store")
+            return StoreVersionError(not_sqlite(path))
         case apsw.CorruptError():
             return StoreCorruptError(
                 f"{path} is damaged ({error}): stop all workers and restore the latest backup"

@@ -16,8 +16,9 @@ import apsw
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.clock import ClockBasis
 from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.env import Env
-from leasehold.stores.sqlite.rules.known import RuleBook, RuleCache
+from leasehold.stores.sqlite.rules.known import RuleCache
 from leasehold.stores.sqlite.rules.settings import KnownSettings
 from leasehold.stores.sqlite.schema.rows import WHOLE_MAX
 from leasehold.stores.sqlite.writing import own_state

@@ -20,13 +20,15 @@ from leasehold.core.model.outcome import JobError
 from leasehold.core.model.span import MINUTE_MICROS
 from leasehold.core.model.status import Event, Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
+from leasehold.core.rules.measuring import Measured
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.env import Env
-from leasehold.stores.sqlite.reading.sampling import Measured, Spans
+from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.reading.tallies import FIND_WORKER, MAKE_WORKER, note_failures
 from leasehold.stores.sqlite.rules import settings
-from leasehold.stores.sqlite.rules.known import RuleBook, load
+from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.writing.clock import WRITE_BASIS, StoreClock, move_leases
 from leasehold.stores.sqlite.writing.remembered import Remembered
 
@@ -37,6 +39,10 @@ CLOSE_BREAKER: Final = "UPDATE lane SET failures_in_row = 0, held_until = NULL W
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
 ADD_AUDIT: Final = "INSERT INTO audit (at, actor, action, count, detail) VALUES (?, ?, ?, ?, ?)"
+ADD_MEASURED: Final = """
+    INSERT INTO measured VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET jobs = jobs + excluded.jobs, micros = micros + excluded.micros
+"""
 INSERT_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -237,7 +243,9 @@ class Step:
     def flush(self) -> None:
         """Write the counters, and what was measured."""
         self.write_counters()
-        self.measured.write(self.db)
+        measured = self.measured.take()
+        if measured:
+            self.executemany(ADD_MEASURED, measured)
         if self.failed:
             note_failures(self.db, self.failed, self.now)
             self.failed.clear()

@@ -11,17 +11,17 @@
 -- would otherwise read past.
 
 -- One row. It is read by every write and changed by few: when rules or settings change, when a minute
--- begins, when the server has become another one.
+-- begins, when the server was started.
 CREATE TABLE store_state (
     one                 bigint PRIMARY KEY CHECK (one = 1),
     store_id            text COLLATE "C" NOT NULL,
     -- A floor under the store's clock: what it showed when the store was last written to alone.
     clock               bigint NOT NULL,
-    -- The leading part of every lease version. It is raised when the server is another one than before
-    -- (a restored backup, a failover), which may have forgotten the last versions it granted.
-    epoch               bigint NOT NULL,
-    system_identifier   text COLLATE "C" NOT NULL,
-    timeline            bigint NOT NULL,
+    -- A lease version is this and a number of the sequence. It is raised, by the clock, by the first
+    -- write after each start of the server: that may be another one, or restored, and have forgotten
+    -- the last versions it granted.
+    version_base        bigint NOT NULL,
+    server_started_at   timestamptz NOT NULL,
     -- Raised with every change of a queue's rules or state, and of a setting, so that every process
     -- knows for nothing whether what it remembers of them is still true.
     queue_generation    bigint NOT NULL DEFAULT 0,

@@ -1,4 +1,5 @@
-"""What the hot paths say to the metrics: how long jobs waited and ran, and who is pending.
+"""What the hot paths of a store of tables say to the metrics: how long jobs waited and ran, and who
+is pending.
 
 Gathered in Python and written once per operation: the totals with the counters that are written
 anyway, the histogram by one statement of a few rows.
@@ -14,22 +15,17 @@ from typing import Any, Final, TypeVar
 
 from leasehold.core.model.histogram import bucket_of
 from leasehold.core.model.span import RETRY_ATTEMPT_MAX, Measure, band_of
-from leasehold.stores.postgres.reading.tallies import WORKER_COUNTERS
-from leasehold.stores.postgres.server.connection import Connection, unnested
 
 T = TypeVar("T")
 
 FEW: Final = 4
 
-# Rows are only added, and summed up by who reads: no write waits for another's.
-ADD: Final = f"""
-    INSERT INTO measured SELECT * FROM {unnested("bigint bigint bigint bigint bigint")}
-"""  # noqa: S608  # our own names
-
+WORKER_COUNTERS: Final = ("leased", "completed", "failed", "lost")
+"""What is counted of workers."""
 _BAND_COLUMN: Final = tuple(f"pending_{band_of(priority)}" for priority in range(101))
 
 Count = Callable[[int, str, int], None]
-"""`Step.count`: change a lane's counter."""
+"""Changes a lane's counter."""
 
 
 class Measured:
@@ -66,10 +62,10 @@ class Measured:
     def _count(self, key: tuple[int, int, int], jobs: int) -> None:
         self._found.setdefault(key, [0, 0])[0] += jobs
 
-    def write(self, db: Connection) -> None:
-        if self._found:
-            db.many(ADD, [(*key, *found) for key, found in self._found.items()])
-            self._found.clear()
+    def take(self) -> list[tuple[int, int, int, int, int]]:
+        """What was gathered: lane, measure, bucket, how many and how long together."""
+        found, self._found = self._found, {}
+        return [(*key, jobs, micros) for key, (jobs, micros) in found.items()]
 
     def clear(self) -> None:
         self._found.clear()

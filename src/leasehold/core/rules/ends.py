@@ -1,0 +1,184 @@
+"""The ends of attempts: what was decided of jobs that have just left `running`, as rows.
+
+Ends are gathered and written by one statement of each kind: a batch of settlements is the way
+nearly every job ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from leasehold.core.model.codes import EVENT_CODE, STATUS_CODE
+from leasehold.core.model.lease import Settled
+from leasehold.core.model.outcome import Complete, JobError
+from leasehold.core.model.span import Measure
+from leasehold.core.model.status import Status
+from leasehold.core.rules.decision import Decision
+from leasehold.core.rules.measuring import Measured
+from leasehold.env import to_micros
+
+# Enum members are slow to look up in Python 3.11.
+_RUN: Final = Measure.RUN
+_NO_RUN: Final = Measure.NO_RUN
+
+
+class Held(NamedTuple):
+    """A lease that was just ended: what END_LEASE returns."""
+
+    seq: int
+    version: int
+    worker: str
+    acquired_at: int
+    attempts: int
+    events: int
+    leased_event: int
+    available_at: int
+    cancel_reason: str | None
+    expires_at: int
+    heartbeat_at: int
+    lease_micros: int
+
+
+_Kind = tuple[int, Status, tuple[str, ...], bool, str]
+"""Ends that are counted together: lane, status after, totals, whether they have run, worker."""
+
+
+class Counters(Protocol):
+    """What is counted in one write."""
+
+    def move(self, lane: int, before: Status, after: Status, jobs: int) -> None:
+        """Count jobs of a lane from one status to another."""
+
+    def count(self, lane: int, name: str, by: int) -> None:
+        """Change a lane's counter."""
+
+    def worked(self, worker: str, lane: int, names: Sequence[str], jobs: int) -> None:
+        """Count jobs of a lane for a worker, under those names that are counted of workers."""
+
+
+class Ends:
+    """Ends of attempts of one write, gathered until they are written."""
+
+    __slots__ = (
+        "_counted", "_events_max", "_measured", "_now",
+        "again", "attempts", "ended", "errors", "failed", "finished", "surplus", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, now: int, records_max: int, measured: Measured) -> None:
+        self._now = now
+        self._measured = measured
+        self._events_max = 2 * records_max
+        """A job with no more events than that cannot have too many attempt records."""
+        self._counted: dict[_Kind, list[int]] = {}
+        """How long each attempt had its lease."""
+        self.attempts: list[tuple[Any, ...]] = []
+        """The rows of `attempt`."""
+        self.finished: list[tuple[Any, ...]] = []
+        """The rows of `finished`."""
+        self.waiting: list[tuple[Any, ...]] = []
+        """The rows of `waiting`."""
+        self.again: list[tuple[int, int, int, int]] = []
+        """Jobs that are pending again: number, lease version, attempts and events."""
+        self.ended: list[str] = []
+        """The ids of jobs that have ended."""
+        self.failed: list[tuple[int, int]] = []
+        """Jobs that have failed once more, and when."""
+        self.errors: list[tuple[int, str, JobError]] = []
+        """Attempts that failed: lane, job, and the error."""
+        self.surplus: list[int] = []
+        """Jobs that may have too many attempt records."""
+
+    def add(
+        self,
+        job_id: str,
+        held: Held,
+        lane: int,
+        decision: Decision,
+        complete: Complete | None = None,
+        *,
+        checkpoint: bool = False,
+    ) -> Settled:
+        """Let become of a job what was decided; the record of a lost attempt is a checkpoint."""
+        now = self._now
+        status, attempts, error = decision.status, decision.attempts, decision.error
+        code = STATUS_CODE[status]
+        (
+            seq, version, worker, acquired_at, number, events, leased_event, available_at, _,
+            expires_at, heartbeat_at, lease_micros,
+        ) = held  # fmt: skip
+        n = events + 1
+        self.attempts.append(
+            (
+                seq,
+                version,
+                number,
+                worker,
+                acquired_at,
+                now,
+                EVENT_CODE[decision.event],
+                code,
+                attempts,
+                leased_event,
+                n,
+                decision.message or None,
+                None if error is None else error.type,
+                None if error is None else error.message,
+                None if error is None else error.traceback,
+                None if complete is None else complete.note,
+                expires_at if checkpoint else None,
+                heartbeat_at if checkpoint else None,
+                lease_micros,
+            )
+        )
+        if error is not None and decision.is_failure:
+            self.failed.append((seq, now))
+        if n > self._events_max:
+            self.surplus.append(seq)
+        if status is Status.PENDING:
+            self.again.append((seq, version, attempts, n))
+        elif decision.run_at is not None:
+            due = to_micros(decision.run_at)
+            self.waiting.append((seq, code, due, now, version, attempts, n, decision.reason))
+        else:
+            if complete is None:
+                result, codec, reason = None, None, decision.reason
+            else:
+                codec = None if complete.codec == "json" else complete.codec
+                result, reason = complete.result, None
+            self.finished.append(
+                (
+                    seq,
+                    code,
+                    now,
+                    acquired_at,
+                    available_at,
+                    version,
+                    attempts,
+                    n,
+                    result,
+                    codec,
+                    reason,
+                )
+            )
+            self.ended.append(job_id)
+        if error is not None and status is not Status.CANCELLED:
+            self.errors.append((lane, job_id, error))
+            if status is Status.FAILED:
+                self._measured.retried(lane, attempts)
+        kind = (lane, status, decision.totals, decision.has_run, worker)
+        micros = self._counted.get(kind)
+        if micros is None:
+            self._counted[kind] = [now - acquired_at]
+        else:
+            micros.append(now - acquired_at)
+        return Settled(job_id, version, decision.event, status, attempts, decision.run_at)
+
+    def count(self, counters: Counters) -> None:
+        """Count them in their lanes and for their workers."""
+        for (lane, after, totals, has_run, worker), micros in self._counted.items():
+            counters.move(lane, Status.RUNNING, after, len(micros))
+            for name in totals:
+                counters.count(lane, f"total_{name}", len(micros))
+            self._measured.took(lane, _RUN if has_run else _NO_RUN, micros)
+            counters.worked(worker, lane, totals, len(micros))

@@ -1,0 +1,332 @@
+"""The dashboard as an ASGI application: routes, who may see what, and what every answer carries.
+
+All pages stand side by side under one folder and every link is relative to it, so that it works
+under any path, mounted or behind a proxy, without being told.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+
+from leasehold.core.contract.store import Store
+from leasehold.core.model.tokens import Role
+from leasehold.dashboard.orders import order_named, told
+from leasehold.dashboard.pages import failures, job, jobs, letters, overview, queues, tables
+from leasehold.dashboard.searching import SearchError
+from leasehold.dashboard.session import COOKIE, Sessions, forget, keep
+from leasehold.dashboard.shown import link, templates
+from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.env import SYSTEM
+from leasehold.errors import (
+    CodedError,
+    ForbiddenError,
+    InvalidRequestError,
+    StoreError,
+    UnauthenticatedError,
+)
+from leasehold.queue.facade import TaskQueue
+from leasehold.service.api import Api
+from leasehold.service.caller import Caller
+from leasehold.service.http_answers import failure as fault
+from leasehold.service.http_events import follow
+from leasehold.service.http_request import read_body
+from leasehold.service.problems import status_of
+
+View = Callable[[Desk, Visit], Page]
+FOLDER: Final = "/dashboard"
+FORM_BYTES_MAX: Final = 16 * 1024
+ANYBODY_KNOWN: Final[tuple[Role, ...]] = ("producer", "consumer", "operator")
+OPERATOR: Final[tuple[Role, ...]] = ("operator",)
+ADMIN: Final[tuple[Role, ...]] = ("admin",)
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+PAGES: Final[tuple[tuple[str, str, str, View, tuple[Role, ...]], ...]] = (
+    ("", "overview", "Overview", overview.overview, OPERATOR),
+    ("queues", "queues", "Queues", queues.queues, ANYBODY_KNOWN),
+    ("jobs", "jobs", "Jobs", jobs.jobs, ANYBODY_KNOWN),
+    ("failures", "failures", "Failures", failures.failures, OPERATOR),
+    ("dead-letters", "dead-letters", "Dead letters", letters.letters, OPERATOR),
+    ("schedules", "schedules", "Schedules", tables.schedules, OPERATOR),
+    ("workers", "workers", "Workers", tables.workers, OPERATOR),
+    ("health", "health", "Health", tables.health, OPERATOR),
+    ("settings", "settings", "Settings", tables.settings, OPERATOR),
+    ("audit", "audit", "Audit", tables.audit, ADMIN),
+    ("queue", "", "", queues.queue, ANYBODY_KNOWN),
+    ("job", "", "", job.job, ANYBODY_KNOWN),
+    ("failure", "", "", failures.failure, OPERATOR),
+)
+"""Path, name and title in the navigation (none for a page about one thing), view, and for whom.
+
+The roles are those for which the service answers the same over HTTP."""
+
+
+def dashboard(queue: TaskQueue | Store, *, insecure: bool = False) -> Starlette:
+    """The dashboard of a queue, to be mounted in any ASGI application.
+
+    People log in with a token of the store (`queuectl token create`); with `insecure`, whoever
+    reaches it may do everything.
+
+    >>> from leasehold import TaskQueue
+    >>> app = dashboard(TaskQueue("memory://", num_workers=0))
+    """
+    store = queue.store if isinstance(queue, TaskQueue) else queue
+    blobs = queue.blobs if isinstance(queue, TaskQueue) else None
+    return _app(Api(store, env=SYSTEM, blobs=blobs, insecure=insecure))
+
+
+def dashboard_routes(api: Api) -> list[BaseRoute]:
+    """What `leasehold serve` serves beside the API: the dashboard, and the way to it from /."""
+
+    async def to_folder(_: Request) -> Response:
+        return RedirectResponse(f"{FOLDER[1:]}/", 307, HEADERS)
+
+    return [Route("/", to_folder), Route(FOLDER, to_folder), Mount(FOLDER, _app(api))]
+
+
+def _app(api: Api) -> Starlette:
+    face = _Face(api)
+    routes: list[BaseRoute] = [
+        *(Route(f"/{path}", face.page(view, roles)) for path, _, _, view, roles in PAGES),
+        Route("/jobs.json", face.export("json")),
+        Route("/jobs.csv", face.export("csv")),
+        Route("/events", face.events),
+        Route("/login", face.login, methods=["GET", "POST"]),
+        Route("/logout", face.logout, methods=["POST"]),
+        Route("/confirm", face.confirm),
+        Route("/do", face.do, methods=["POST"]),
+        Route("/static/{name}", face.static),
+    ]
+    handlers: dict[Any, Any] = {
+        CodedError: face.refused,
+        SearchError: face.refused,
+        HTTPException: face.missing,
+        Exception: lambda _, error: fault(error),
+    }
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Face:
+    """The handlers. Each finds out who asks, and checks their role, before anything else."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.desk = Desk(api)
+        self.sessions = Sessions(api)
+        self.templates = templates()
+        folder = files("leasehold.dashboard") / "static"
+        self.files = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+    # -- reads -----------------------------------------------------------------------------------
+
+    def page(self, view: View, roles: tuple[Role, ...]) -> Callable[[Request], Awaitable[Response]]:
+        async def show(request: Request) -> Response:
+            return await self.api.on_thread(lambda: self._show(request, view, roles))
+
+        return show
+
+    def _show(self, request: Request, view: View, roles: tuple[Role, ...]) -> Response:
+        caller = self._caller(request)
+        visit = Visit(caller, request.query_params)
+        if view is overview.overview and not visit.may("operator"):
+            return _see("queues")
+        caller.check_role(roles)
+        return self._render(visit, self.api.guarded(lambda: view(self.desk, visit)))
+
+    def export(self, kind: str) -> Callable[[Request], Awaitable[Response]]:
+        def answer(request: Request) -> Response:
+            caller = self._caller(request)
+            caller.check_role(ANYBODY_KNOWN)
+            visit = Visit(caller, request.query_params)
+            body, media = self.api.guarded(lambda: jobs.export(self.desk, visit, kind))
+            attached = {"Content-Disposition": f'attachment; filename="jobs.{kind}"'}
+            return Response(body, 200, HEADERS | attached, media)
+
+        async def show(request: Request) -> Response:
+            return await self.api.on_thread(lambda: answer(request))
+
+        return show
+
+    async def events(self, request: Request) -> Response:
+        response = await follow(self.api, lambda: self._caller(request), request)
+        response.headers.update(HEADERS)
+        return response
+
+    async def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self.files:
+            raise HTTPException(404)
+        kept = {"Cache-Control": "public, max-age=31536000, immutable"}
+        media = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return Response(self.files[name], 200, HEADERS | kept, media)
+
+    # -- who is there ----------------------------------------------------------------------------
+
+    def _caller(self, request: Request) -> Caller:
+        caller = self.sessions.caller_of(request.cookies.get(COOKIE))
+        # Pages tell of the whole store.
+        caller.check_unscoped()
+        return caller
+
+    async def login(self, request: Request) -> Response:
+        if request.method == "GET":
+            return self._login_page(request, None, 200)
+        form = await self._form(request)
+
+        def enter() -> Response:
+            try:
+                cookie = self.sessions.begin(form.get("token", "").strip())
+            except UnauthenticatedError as error:
+                return self._login_page(request, str(error), 401, form.get("to", ""))
+            response = _see(_inside(form.get("to", "")))
+            keep(response, cookie, request)
+            return response
+
+        return await self.api.on_thread(enter)
+
+    async def logout(self, request: Request) -> Response:
+        await self._form(request)
+        response = _see("login")
+        forget(response)
+        return response
+
+    def _login_page(
+        self, request: Request, problem: str | None, status: int, to: str | None = None
+    ) -> Response:
+        asked = request.query_params.get("to", "") if to is None else to
+        values = {"title": "Log in", "problem": problem, "to": _inside(asked)}
+        return self._html("login.html", values, status)
+
+    # -- orders ----------------------------------------------------------------------------------
+
+    async def confirm(self, request: Request) -> Response:
+        fields = dict(request.query_params)
+
+        def ask(desk: Desk, _: Visit) -> Page:
+            question = action.ask(desk, fields) if action.ask else None
+            if question is None:
+                raise InvalidRequestError("this order is not asked about")
+            values = {"question": question, "fields": fields, "back": action.back(fields)}
+            return Page("confirm.html", {"title": question.title, "page": "", **values})
+
+        action = order_named(fields.get("order", ""))
+        return await self.api.on_thread(lambda: self._show(request, ask, action.roles))
+
+    async def do(self, request: Request) -> Response:
+        fields = await self._form(request)
+
+        def carry_out() -> Response:
+            caller = self._caller(request)
+            name = fields.get("order", "")
+            action = order_named(name)
+            caller.check_role(action.roles)
+            count = self.api.guarded(lambda: action.do(self.desk, caller, fields))
+            back = action.back(fields)
+            return _see(f"{back}{'&' if '?' in back else '?'}done={name}&n={count}")
+
+        return await self.api.on_thread(carry_out)
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        """The fields of a form that one of our own pages sent; raises ForbiddenError else."""
+        _check_same_origin(request)
+        body = await read_body(request, FORM_BYTES_MAX)
+        return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _render(self, visit: Visit, page: Page) -> Response:
+        may = [
+            (path or ".", name, title)
+            for path, name, title, _, roles in PAGES
+            if title and ("admin" in visit.caller.roles or not visit.caller.roles.isdisjoint(roles))
+        ]
+        done = told(visit.text("done"), visit.text("n"))
+        values = {
+            "navigation": may,
+            "caller": visit.caller,
+            "may_order": visit.may("operator"),
+            "may_follow": visit.may("operator"),
+            "store_name": str(self.desk.queue.describe().get("path") or "")[-60:],
+            "query": visit.query,
+            "done": done,
+            **page.values,
+        }
+        return self._html(page.template, values, page.status)
+
+    def _html(self, template: str, values: Any, status: int) -> Response:
+        text = self.templates.get_template(template).render(values)
+        return Response(text, status, HEADERS, "text/html; charset=utf-8")
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """An error as a page: what happened, and what to do."""
+        if isinstance(error, UnauthenticatedError):
+            return self._login_first(request)
+        known = status_of(error) if isinstance(error, CodedError) else 400
+        titles = {403: "Not for this token", 404: "Not found", 503: "The store does not answer"}
+        values = {
+            "title": titles.get(known, "That did not work"),
+            "error": str(error),
+            "can_retry": isinstance(error, StoreError),
+            "is_forbidden": isinstance(error, ForbiddenError),
+        }
+        return self._html("error.html", values, known)
+
+    async def missing(self, _: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        what = "there is no such page" if error.status_code == 404 else error.detail
+        values = {"title": "Not found", "error": what, "can_retry": False, "is_forbidden": False}
+        return self._html("error.html", values, error.status_code)
+
+    def _login_first(self, request: Request) -> Response:
+        if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+            # Who follows a link from another site sends no strict cookie; from here they do.
+            return self._html("again.html", {"title": "Leasehold"}, 200)
+        if request.method != "GET" or request.url.path.endswith("/events"):
+            return self._login_page(request, "this session has ended: log in again", 401, "")
+        page = request.url.path.rpartition("/")[2]
+        return _see(link("login", to=f"{page}?{request.url.query}" if request.url.query else page))
+
+
+def _check_same_origin(request: Request) -> None:
+    """Refuse what a page of another site made a browser send."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    ours = (
+        site == "same-origin"
+        if site is not None
+        else origin is not None and urlsplit(origin).netloc == request.headers.get("host")
+    )
+    if not ours:
+        raise ForbiddenError("forms are taken from the dashboard's own pages only")
+
+
+def _inside(page: str) -> str:
+    """A page of the dashboard to go to; the overview for anything else."""
+    name = page.partition("?")[0]
+    return page if name in {path for path, *_ in PAGES} - {""} else "."
+
+
+def _see(page: str) -> Response:
+    """Go on to another page, which is told relative to this one."""
+    return Response(None, 303, HEADERS | {"Location": page})

@@ -1,0 +1,90 @@
+"""The attempts of a job as one strip, to scale; long idle times are folded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from leasehold.core.model.job import Attempt, Job
+
+FOLDED_SHARE: Final = 4.0
+"""Idle time is folded when it would take so many times the room of everything that ran."""
+FOLD: Final = 0.08
+"""The room of a folded time, as a share of what is drawn to scale."""
+WIDTH: Final = 1000.0
+NARROWEST: Final = 6.0
+
+Kind = Literal["waiting", "running", "completed", "failed", "lost", "idle"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of the strip."""
+
+    kind: Kind
+    start: datetime
+    end: datetime
+    label: str
+    x: float = 0.0
+    width: float = 0.0
+    is_folded: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return (self.end - self.start).total_seconds()
+
+
+def strip(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Part]:
+    """What happened when, from the moment the job could run."""
+    parts: list[Part] = []
+    reached = min(max(job.created_at, min(job.run_at, now)), now)
+    if attempts:
+        reached = min(job.created_at, attempts[0].started_at)
+    for attempt in attempts:
+        if attempt.started_at > reached:
+            kind: Kind = "waiting" if not parts else "idle"
+            label = "waited for its first start" if not parts else "waited to be tried again"
+            parts.append(Part(kind, reached, attempt.started_at, label))
+        end = attempt.ended_at or now
+        outcome = "is running" if attempt.outcome is None else attempt.outcome.value
+        parts.append(
+            Part(_kind_of(attempt), attempt.started_at, end, f"attempt {attempt.number} {outcome}")
+        )
+        reached = end
+    if not job.is_terminal and (not attempts or attempts[-1].ended_at is not None):
+        parts.append(Part("waiting", reached, max(now, reached), "waits"))
+    return _to_scale(parts)
+
+
+def _kind_of(attempt: Attempt) -> Kind:
+    if attempt.outcome is None:
+        return "running"
+    if attempt.outcome.value == "completed":
+        return "completed"
+    return "lost" if attempt.outcome.value in ("recovered", "released", "snoozed") else "failed"
+
+
+def _to_scale(parts: Sequence[Part]) -> list[Part]:
+    ran = sum(part.seconds for part in parts if part.kind not in ("waiting", "idle"))
+    longest = FOLDED_SHARE * ran
+    folded = [
+        ran > 0 and part.kind in ("waiting", "idle") and part.seconds > longest for part in parts
+    ]
+    drawn = sum(part.seconds for part, fold in zip(parts, folded, strict=True) if not fold) or 1.0
+    room = [
+        FOLD * drawn if fold else part.seconds for part, fold in zip(parts, folded, strict=True)
+    ]
+    whole = sum(room) or 1.0
+    widths = [max(NARROWEST, WIDTH * each / whole) for each in room]
+    shrink = WIDTH / sum(widths) if widths else 1.0
+    placed: list[Part] = []
+    x = 0.0
+    for part, width, fold in zip(parts, widths, folded, strict=True):
+        wide = width * shrink
+        placed.append(
+            Part(part.kind, part.start, part.end, part.label, round(x, 2), round(wide, 2), fold)
+        )
+        x += wide
+    return placed

@@ -1,0 +1,192 @@
+"""Charts, drawn on the server: lines in a box of 100 units height, and the same as a table.
+
+The box is stretched to the room there is; labels stand around it as text, so they never are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeVar
+
+from leasehold.core.rules.timeline import Timeline
+from leasehold.dashboard.shown import compact
+from leasehold.documents.spans import took
+from leasehold.queue.facade import TaskQueue
+
+T = TypeVar("T")
+
+HEIGHT: Final = 100.0
+HEADROOM: Final = 4.0
+"""Above the highest value, so that its line is not cut."""
+
+TICKS: Final = 4
+
+Range = Literal["1h", "24h", "30d"]
+RANGES: Final[dict[Range, str]] = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}
+MINUTES_IN_A_STEP: Final = {"1h": 1, "24h": 10}
+Value = float | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart."""
+
+    name: str
+    colour: str
+    """A class of the stylesheet."""
+    values: Sequence[Value]
+    path: str
+    area: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, ready to be drawn."""
+
+    title: str
+    note: str
+    lines: Sequence[Line]
+    at: Sequence[datetime]
+    top: float
+    show: Callable[[Value], str]
+    by_day: bool
+
+    @property
+    def width(self) -> int:
+        return max(1, len(self.at) - 1)
+
+    @property
+    def ticks(self) -> list[int]:
+        """The steps whose times stand below the chart."""
+        last = len(self.at) - 1
+        return sorted({round(last * share / TICKS) for share in range(TICKS + 1)})
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(value for line in self.lines for value in line.values)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a chart shows: metrics of a timeline, and how several minutes become one step."""
+
+    title: str
+    note: str
+    metrics: dict[str, tuple[str, str]]
+    """By metric: its name for people, and its colour."""
+    together: Callable[[Sequence[float]], float]
+    show: Callable[[Value], str]
+
+
+def _count(value: Value) -> str:
+    return compact(value)
+
+
+def _seconds(value: Value) -> str:
+    return "–" if value is None else took(value)
+
+
+WANTED: Final = (
+    Wanted(
+        "Throughput",
+        "jobs that came in, and jobs that were completed",
+        {"submitted": ("submitted", "c-in"), "completed": ("completed", "c-completed")},
+        sum,
+        _count,
+    ),
+    Wanted(
+        "Failures",
+        "attempts that failed, and jobs that became dead letters",
+        {"failed": ("failed attempts", "c-failed"), "dead": ("dead letters", "c-dead")},
+        sum,
+        _count,
+    ),
+    Wanted(
+        "Waiting jobs",
+        "pending jobs at the end of each step",
+        {"pending": ("pending", "c-pending")},
+        lambda values: values[-1],
+        _count,
+    ),
+    Wanted(
+        "Wait and run time",
+        "95 of 100 waited, and ran, no longer; of several minutes, the worst counts",
+        {"wait_p95_seconds": ("wait p95", "c-wait"), "run_p95_seconds": ("run p95", "c-running")},
+        max,
+        _seconds,
+    ),
+)
+
+
+def charts(queue: TaskQueue, over: Range, name: str | None = None) -> list[Chart]:
+    """The four charts of a queue, or of the whole store."""
+    metrics = [metric for wanted in WANTED for metric in wanted.metrics]
+    if over == "30d":
+        since = timedelta(days=29)
+        line = queue.timeline(metrics, name, since=since, resolution="day")
+        return [_chart(wanted, line, 1, by_day=True) for wanted in WANTED]
+    step = MINUTES_IN_A_STEP[over]
+    since = timedelta(minutes=59) if over == "1h" else timedelta(minutes=24 * 60 - 1)
+    line = queue.timeline(metrics, name, since=since)
+    return [_chart(wanted, line, step, by_day=False) for wanted in WANTED]
+
+
+def _chart(wanted: Wanted, timeline: Timeline, step: int, *, by_day: bool) -> Chart:
+    at = [part[0] for part in _parts(timeline.at, step)]
+    values = {
+        metric: [_one(part, wanted.together) for part in _parts(timeline.values[metric], step)]
+        for metric in wanted.metrics
+    }
+    top = nice_top(max((value or 0 for each in values.values() for value in each), default=0))
+    lines = [
+        Line(name, colour, values[metric], *_paths(values[metric], top))
+        for metric, (name, colour) in wanted.metrics.items()
+    ]
+    return Chart(wanted.title, wanted.note, lines, at, top, wanted.show, by_day)
+
+
+def _parts(values: Sequence[T], step: int) -> list[Sequence[T]]:
+    return [values[start : start + step] for start in range(0, len(values), step)]
+
+
+def _one(values: Sequence[Value], together: Callable[[Sequence[float]], float]) -> Value:
+    known = [value for value in values if value is not None]
+    return together(known) if known else None
+
+
+def _paths(values: Sequence[Value], top: float) -> tuple[str, str]:
+    """A line, and the area below it. What is not known is a gap; a lone point is a dot."""
+    line, area = "", ""
+    start: int | None = None
+    for place, value in enumerate((*values, None)):
+        if value is not None:
+            line += f"{'M' if start is None else 'L'}{place} {_height(value, top)}"
+            start = place if start is None else start
+        elif start is not None:
+            last = place - 1
+            tops = "".join(f"L{n} {_height(values[n], top)}" for n in range(start, place))
+            area += f"M{start} {HEIGHT:g}{tops}L{last} {HEIGHT:g}Z"
+            if last == start:
+                line += "h0.01"
+            start = None
+    return line, area
+
+
+def _height(value: Value, top: float) -> str:
+    return f"{HEIGHT - (HEIGHT - HEADROOM) * (value or 0) / top:.4g}"
+
+
+def nice_top(highest: float) -> float:
+    """The end of a scale that people read easily: 1, 2 or 5 times a power of ten.
+
+    >>> nice_top(0), nice_top(7), nice_top(130), nice_top(0.03)
+    (1.0, 10.0, 200.0, 0.05)
+    """
+    if highest <= 0:
+        return 1.0
+    size = 10.0 ** (len(str(int(highest))) - 1) if highest >= 1 else 1.0
+    while size > highest:
+        size /= 10
+    return next(round(size * by, 9) for by in (1, 2, 5, 10) if size * by >= highest)

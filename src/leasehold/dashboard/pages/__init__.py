@@ -1,0 +1,1 @@
+"""One module per page: what it shows, from the store's own reads."""

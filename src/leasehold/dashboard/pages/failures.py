@@ -1,0 +1,103 @@
+"""Failures by fingerprint: one bug or many? And the jobs that died of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from leasehold.core.model.failure import FailedAttempt, Failure, what_failed
+from leasehold.core.model.job import Job
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.rules.failures import FAILURES_MAX
+from leasehold.dashboard.payloads import frames
+from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.errors import InvalidRequestError
+from leasehold.queue.filters import found
+
+NEW_SECONDS: Final = 3600
+QUIET_SECONDS: Final = 24 * 3600
+SHOWN_MAX: Final = 100
+AT_ONCE_MAX: Final = 10_000
+"""How many jobs of a group are acted on at once; the page says so before."""
+
+
+def failures(desk: Desk, visit: Visit) -> Page:
+    now = desk.queue.now()
+    known = desk.queue.failures(visit.text("queue") or None, limit=FAILURES_MAX)
+    order = visit.text("by") if visit.text("by") in ("new", "count") else "last"
+    keys = {
+        "last": lambda each: each.last_at,
+        "new": lambda each: each.first_at,
+        "count": lambda each: each.count,
+    }
+    known.sort(key=keys[order], reverse=True)
+    return Page(
+        "failures.html",
+        {
+            "title": "Failures",
+            "page": "failures",
+            "now": now,
+            "groups": [(each, age_of_group(each, now)) for each in known[:SHOWN_MAX]],
+            "left_out": max(0, len(known) - SHOWN_MAX),
+            "by": order,
+            "queue": visit.text("queue"),
+        },
+    )
+
+
+def failure(desk: Desk, visit: Visit) -> Page:
+    now = desk.queue.now()
+    group = group_of(desk, visit.text("fingerprint"))
+    jobs = [each for each in (desk.store.get(job_id) for job_id in group.jobs) if each is not None]
+    latest = next((each.error for each in jobs if each.error is not None), None)
+    dead = list(islice(dead_jobs(desk, group), AT_ONCE_MAX + 1))
+    return Page(
+        "failure.html",
+        {
+            "title": f"{group.error_type} in {group.task}",
+            "page": "failures",
+            "now": now,
+            "group": group,
+            "age": age_of_group(group, now),
+            "jobs": jobs,
+            "error": latest,
+            "frames": frames(latest.traceback) if latest else [],
+            "dead": len(dead),
+            "at_once_max": AT_ONCE_MAX,
+        },
+    )
+
+
+def age_of_group(group: Failure, now: datetime) -> str:
+    """Whether a failure is new, goes on, or has not been seen for a day."""
+    if now - group.first_at < timedelta(seconds=NEW_SECONDS):
+        return "new"
+    return "quiet" if now - group.last_at > timedelta(seconds=QUIET_SECONDS) else "recurring"
+
+
+def group_of(desk: Desk, fingerprint: str) -> Failure:
+    """The failure with this fingerprint; raises InvalidRequestError if none has it."""
+    for each in desk.queue.failures(limit=FAILURES_MAX):
+        if each.fingerprint == fingerprint:
+            return each
+    raise InvalidRequestError(
+        "no failure has this fingerprint: the 1,000 most telling ones are kept"
+    )
+
+
+def dead_jobs(desk: Desk, group: Failure) -> Iterator[Job]:
+    """The dead letters whose latest error is exactly this failure, the newest first."""
+    where = JobFilter(
+        queues=(group.queue,),
+        tasks=(group.task,),
+        statuses=(Status.DEAD,),
+        error_text=group.error_type,
+    )
+    for job in found(desk.store, where, ("payload", "result", "metadata")):
+        if job.error is not None:
+            what = what_failed(FailedAttempt(job.queue, job.task, job.id, job.error))
+            if what.fingerprint == group.fingerprint:
+                yield job

@@ -1,0 +1,146 @@
+"""Job: why is it not running, who holds it, and what became of each attempt?"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.status import WAITING, Status
+from leasehold.core.rules.failures import FAILURES_MAX
+from leasehold.dashboard.attempt_strip import strip
+from leasehold.dashboard.graph_picture import picture
+from leasehold.dashboard.payloads import document, frames
+from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.documents.jobs import why_given_up
+from leasehold.documents.spans import age_of
+from leasehold.errors import JobNotFoundError, LeaseholdError
+
+ATTEMPTS_SHOWN: Final = 25
+EVENTS_SHOWN: Final = 100
+LINES_SHOWN: Final = 200
+
+
+def job(desk: Desk, visit: Visit) -> Page:
+    job_id = visit.text("id")
+    try:
+        found = desk.queue.get(job_id)
+    except JobNotFoundError as error:
+        return _not_there(desk, job_id, error)
+    now = desk.queue.now()
+    attempts = desk.queue.attempts(found)
+    shown = attempts[::-1][:ATTEMPTS_SHOWN]
+    history = desk.queue.history(found)
+    log = desk.queue.job_log(found)
+    graph = desk.queue.graph(found)
+    return Page(
+        "job.html",
+        {
+            "title": f"Job {job_id}",
+            "page": "jobs",
+            "now": now,
+            "job": found,
+            "why": desk.queue.why(found).text,
+            "next": _next(desk, found, now),
+            "given_up": why_given_up(found),
+            "worker": _worker(desk, found),
+            "strip": strip(found, attempts, now),
+            "attempts": [
+                (each, frames(each.error.traceback if each.error else None)) for each in shown
+            ],
+            "attempts_left_out": len(attempts) - len(shown),
+            "payload": _document(desk.queue.payload_of, found),
+            "result": _document(lambda _: found.result, found)
+            if found.result_data is not None
+            else None,
+            "history": history[::-1][:EVENTS_SHOWN],
+            "history_left_out": max(0, len(history) - EVENTS_SHOWN),
+            "log": list(log.lines)[-LINES_SHOWN:],
+            "log_left_out": log.dropped + max(0, len(log.lines) - LINES_SHOWN),
+            "picture": picture(graph, found.id),
+            "failure": _failure(desk, found),
+            "can_cancel": found.status in WAITING or found.status is Status.RUNNING,
+            "can_replay": found.status in (Status.DEAD, Status.CANCELLED),
+            "can_discard": found.is_terminal,
+            "commands": _commands(found),
+        },
+    )
+
+
+def _not_there(desk: Desk, job_id: str, error: JobNotFoundError) -> Page:
+    """A page of its own: it may have been archived, or only a part of its id was typed."""
+    try:
+        archived: Any = desk.queue.archive.get(job_id)
+    except JobNotFoundError:
+        archived = None
+    near = desk.queue.find_ids(job_id, 5) if job_id and archived is None else []
+    values = {
+        "title": "Job not found",
+        "page": "jobs",
+        "now": desk.queue.now(),
+        "job_id": job_id,
+        "error": str(error),
+        "archived": archived,
+        "near": near,
+    }
+    return Page("job_gone.html", values, status=404)
+
+
+def _next(desk: Desk, found: Job, now: datetime) -> str:
+    """What happens next, if nobody does anything."""
+    status = found.status
+    if status is Status.PENDING:
+        start = desk.queue.estimated_start(found)
+        if start is None:
+            return "Nothing was leased from its queue lately, so nobody can say when it starts."
+        return f"At the rate of the last minutes it starts in about {_in(start, now)}."
+    if status is Status.RUNNING and found.lease_expires_at is not None:
+        left = found.allowance - found.attempts
+        then = f"{left} more attempt(s) are allowed" if left > 0 else "no attempt is left"
+        return (
+            "Its worker renews the lease as it works. Should it fall silent, the job is taken back "
+            f"when the lease ends, in {_in(found.lease_expires_at, now)}; {then}."
+        )
+    if status is Status.DEAD:
+        return "It stays a dead letter until somebody replays or discards it."
+    if status is Status.BLOCKED:
+        return "It starts when the jobs it depends on are completed."
+    if status in (Status.FAILED, Status.SCHEDULED):
+        return "It is offered to workers when that time has come."
+    return "Nothing: it is kept for as long as the retention rules say."
+
+
+def _in(moment: datetime, now: datetime) -> str:
+    return age_of(max(0.0, (moment - now).total_seconds()))
+
+
+def _worker(desk: Desk, found: Job) -> Any:
+    if found.status is not Status.RUNNING:
+        return None
+    return next((each for each in desk.queue.workers() if each.id == found.worker), None)
+
+
+def _document(read: Any, found: Job) -> Any:
+    """A payload or a result as text; as a sentence, why it cannot be read here."""
+    try:
+        return document(read(found))
+    except LeaseholdError as error:
+        return str(error)
+
+
+def _failure(desk: Desk, found: Job) -> Any:
+    """The group of failures that names this job, if it is among the latest of one."""
+    if found.error is None:
+        return None
+    known = desk.queue.failures(found.queue, task=found.task, limit=FAILURES_MAX)
+    return next((each for each in known if found.id in each.jobs), None)
+
+
+def _commands(found: Job) -> list[str]:
+    """The same on the command line."""
+    commands = [f"queuectl show {found.id}", f"queuectl why {found.id}"]
+    if found.status in (Status.DEAD, Status.CANCELLED):
+        commands.append(f"queuectl retry {found.id}")
+    elif not found.is_terminal:
+        commands.append(f"queuectl cancel {found.id}")
+    return [*commands, f"queuectl logs {found.id}"]

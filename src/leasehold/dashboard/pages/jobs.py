@@ -1,0 +1,127 @@
+"""Jobs: where is it? A search, kept in the address; pages by cursor; JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any, Final
+
+import msgspec
+
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.dashboard.searching import QUALIFIERS, Search, SearchError, parse
+from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.documents.jobs import job_document
+from leasehold.errors import InvalidJobError
+
+PAGE_SIZE: Final = 50
+EXPORT_MAX: Final = 10_000
+"""How many jobs an export has; the command line exports any number."""
+CSV_COLUMNS: Final = (
+    "id", "queue", "task", "status", "priority", "attempts", "created_at", "started_at",
+    "completed_at", "worker", "error_type", "error_message",
+)  # fmt: skip
+
+
+def jobs(desk: Desk, visit: Visit) -> Page:
+    query = visit.text("q").strip()
+    now = desk.queue.now()
+    values: dict[str, Any] = {
+        "title": "Jobs",
+        "page": "jobs",
+        "now": now,
+        "q": query,
+        "qualifiers": QUALIFIERS,
+        "tabs": _tabs(desk, query),
+        "problem": None,
+        "search": None,
+        "jobs": [],
+        "next_cursor": None,
+        "total": None,
+        "is_first": not visit.text("cursor"),
+        "export_max": EXPORT_MAX,
+    }
+    try:
+        search = parse(query, now)
+        found = desk.store.search(
+            search.where,
+            limit=PAGE_SIZE,
+            cursor=visit.text("cursor") or None,
+            without=("payload", "result"),
+        )
+        values |= {
+            "search": search,
+            "jobs": found.jobs,
+            "next_cursor": found.next_cursor,
+            "total": desk.store.count(search.where),
+        }
+    except (SearchError, InvalidJobError) as error:
+        values["problem"] = str(error)
+        return Page("jobs.html", values, status=400)
+    return Page("jobs.html", values)
+
+
+def export(desk: Desk, visit: Visit, kind: str) -> tuple[bytes, str]:
+    """The jobs of a search, without payloads, and the type of the file."""
+    where = parse(visit.text("q"), desk.queue.now()).where
+    documents = [_light(each) for each in _found(desk, where)]
+    if kind == "json":
+        return msgspec.json.encode(documents), "application/json"
+    told = io.StringIO()
+    writer = csv.DictWriter(told, CSV_COLUMNS, extrasaction="ignore")
+    writer.writeheader()
+    for document in documents:
+        error = document["error"]
+        row = {
+            **document,
+            "error_type": error.type if error else "",
+            "error_message": error.message if error else "",
+        }
+        writer.writerow({name: _harmless(row.get(name)) for name in CSV_COLUMNS})
+    return told.getvalue().encode(), "text/csv; charset=utf-8"
+
+
+def _found(desk: Desk, where: JobFilter) -> list[Any]:
+    found: list[Any] = []
+    cursor = None
+    while len(found) < EXPORT_MAX:
+        page = desk.store.search(
+            where,
+            limit=min(500, EXPORT_MAX - len(found)),
+            cursor=cursor,
+            without=("payload", "result"),
+        )
+        found += page.jobs
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _light(job: Any) -> dict[str, Any]:
+    document = job_document(job)
+    return {name: each for name, each in document.items() if name not in ("payload", "result")}
+
+
+def _harmless(value: Any) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    told = "" if value is None else str(value)
+    return f"'{told}" if told[:1] in ("=", "+", "-", "@", "\t", "\r") else told
+
+
+def _tabs(desk: Desk, query: str) -> list[tuple[str, str, int, bool]]:
+    """A tab for each status: its name, the search it leads to, how many jobs, whether it is on."""
+    counts = desk.store.stats().counts
+    kept = [term for term in query.split() if not term.lower().startswith("status:")]
+    chosen = [term for term in query.split() if term.lower().startswith("status:")]
+    tabs = [("all", " ".join(kept), sum(counts.values()), not chosen)]
+    for status in Status:
+        term = f"status:{status.value}"
+        tabs.append(
+            (status.value, " ".join((*kept, term)), counts.get(status, 0), chosen == [term])
+        )
+    return tabs
+
+
+__all__ = ["Search", "export", "jobs"]

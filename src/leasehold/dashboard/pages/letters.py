@@ -1,0 +1,44 @@
+"""Dead letters: what failed for good, and waits for a person."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.documents.jobs import why_dead
+
+PAGE_SIZE: Final = 50
+
+
+def letters(desk: Desk, visit: Visit) -> Page:
+    where = filter_of(visit)
+    cursor = visit.text("cursor") or None
+    found = desk.store.search(where, limit=PAGE_SIZE, cursor=cursor, without=("payload", "result"))
+    infos = [info for info in desk.queue.list_queues() if info.counts.get(Status.DEAD)]
+    return Page(
+        "letters.html",
+        {
+            "title": "Dead letters",
+            "page": "dead-letters",
+            "now": desk.queue.now(),
+            "letters": [(each, why_dead(each) or "no reason was given") for each in found.jobs],
+            "next_cursor": found.next_cursor,
+            "total": desk.store.count(where),
+            "queue": visit.text("queue"),
+            "task": visit.text("task"),
+            "queues": [(info.name, info.counts[Status.DEAD]) for info in infos],
+            "all": sum(info.counts[Status.DEAD] for info in infos),
+        },
+    )
+
+
+def filter_of(visit: Visit) -> JobFilter:
+    """Those that were asked for."""
+    queue, task = visit.text("queue"), visit.text("task")
+    return JobFilter(
+        statuses=(Status.DEAD,),
+        queues=(queue,) if queue else None,
+        tasks=(task,) if task else None,
+    )

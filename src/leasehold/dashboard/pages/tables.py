@@ -1,0 +1,82 @@
+"""Schedules, workers, audit, settings and health: one table each."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from leasehold.core.model.records import WorkerInfo, is_at_work
+from leasehold.dashboard.shown import json_text
+from leasehold.dashboard.visit import Desk, Page, Visit
+from leasehold.documents.schedules import schedule_document
+from leasehold.observe.findings import Level, verdict
+
+AUDIT_PAGE_SIZE: Final = 100
+TOTALS_SHOWN: Final = 50
+
+
+def schedules(desk: Desk, visit: Visit) -> Page:
+    now = desk.queue.now()
+    documents = [schedule_document(each, now) for each in desk.queue.schedules.list()]
+    documents.sort(key=lambda each: (each["error"] is None, not each["overdue"], each["name"]))
+    values = {"title": "Schedules", "page": "schedules", "now": now, "schedules": documents}
+    return Page("schedules.html", values)
+
+
+def workers(desk: Desk, visit: Visit) -> Page:
+    now = desk.queue.now()
+    lost = set(desk.queue.lost_workers())
+    known = [(each, _state(each, lost, now)) for each in desk.queue.workers()]
+    known.sort(key=lambda each: (each[1] == "at work", each[0].heartbeat_at))
+    alive = {each.id for each, _ in known}
+    totals = desk.queue.worker_totals(limit=TOTALS_SHOWN)
+    return Page(
+        "workers.html",
+        {
+            "title": "Workers",
+            "page": "workers",
+            "now": now,
+            "workers": known,
+            "totals": {each.worker: each for each in totals},
+            "gone": [each for each in totals if each.worker not in alive][:20],
+        },
+    )
+
+
+def _state(worker: WorkerInfo, lost: set[str], now: Any) -> str:
+    if worker.id in lost:
+        return "dead"
+    return "at work" if is_at_work(worker, now) else "silent"
+
+
+def audit(desk: Desk, visit: Visit) -> Page:
+    page = desk.queue.audit_page(limit=AUDIT_PAGE_SIZE, cursor=visit.text("cursor") or None)
+    return Page(
+        "audit.html",
+        {
+            "title": "Audit",
+            "page": "audit",
+            "now": desk.queue.now(),
+            "records": [(each, json_text(each.detail)) for each in page.records],
+            "next_cursor": page.next_cursor,
+        },
+    )
+
+
+def settings(desk: Desk, visit: Visit) -> Page:
+    values = {"title": "Settings", "page": "settings", "settings": desk.queue.settings.list()}
+    return Page("settings.html", values)
+
+
+def health(desk: Desk, visit: Visit) -> Page:
+    findings = desk.findings()
+    order = [Level.CRITICAL, Level.WARNING, Level.UNKNOWN, Level.OK]
+    return Page(
+        "health.html",
+        {
+            "title": "Health",
+            "page": "health",
+            "verdict": verdict(findings),
+            "findings": sorted(findings, key=lambda each: order.index(each.level)),
+            "store": desk.queue.describe(),
+        },
+    )

@@ -1,0 +1,73 @@
+"""Payloads, results and tracebacks as people may see them: bounded, and without secrets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from leasehold.core.model.failure import own_frame
+from leasehold.dashboard.shown import TEXT_LENGTH_MAX, json_text
+
+HIDDEN: Final = "•••••• hidden"
+DEPTH_MAX: Final = 40
+_SECRET: Final = re.compile(
+    r"passw|passphrase|secret|token|api_?key|apikey|authorization|credential|private_?key|cookie"
+    r"|^pin$|^cvv$|^cvc$|card_?number|iban",
+    re.IGNORECASE,
+)
+_FRAME: Final = '  File "'
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A document as text."""
+
+    text: str
+    is_cut: bool
+    characters: int
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame of a traceback, with its line of code."""
+
+    text: str
+    is_own: bool
+
+
+def document(value: Any) -> Shown:
+    """Data as text: what looks like a secret is hidden, what is long is cut."""
+    told = json_text(without_secrets(value))
+    return Shown(told[:TEXT_LENGTH_MAX], len(told) > TEXT_LENGTH_MAX, len(told))
+
+
+def without_secrets(value: Any, depth: int = 0) -> Any:
+    """The same data; values whose name says that they are secret are hidden.
+
+    >>> without_secrets({"user": "ada", "password": "x", "more": [{"api_key": 1}]})
+    {'user': 'ada', 'password': '•••••• hidden', 'more': [{'api_key': '•••••• hidden'}]}
+    """
+    if depth > DEPTH_MAX:
+        return "…"
+    if isinstance(value, dict):
+        return {
+            name: HIDDEN if _SECRET.search(str(name)) else without_secrets(each, depth + 1)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(each, depth + 1) for each in value]
+    return value
+
+
+def frames(traceback: str | None) -> list[Frame]:
+    """A traceback frame by frame, the application's own marked; of a long one, the end."""
+    if not traceback:
+        return []
+    told = traceback[-TEXT_LENGTH_MAX:]
+    parts = re.split(r'(?m)^(?=  File ")', told)
+    return [
+        Frame(part.rstrip("\n"), part.startswith(_FRAME) and bool(own_frame(part)))
+        for part in parts
+        if part.strip()
+    ]

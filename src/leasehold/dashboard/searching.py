@@ -1,0 +1,189 @@
+"""The search box: qualifiers such as `queue:mail status:dead priority>50`, and words.
+
+What it means is a `JobFilter`, the same as everywhere. A mistake is explained where it was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from typing import Any, Final
+
+from leasehold.core.model.job import priority_of
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.errors import InvalidJobError
+
+TEXT_SECONDS: Final = 24 * 3600
+"""Words are looked for in payloads and errors of jobs no older than this, unless a time is given:
+nothing but reading them finds them.
+"""
+_TERM: Final = re.compile(
+    r"""\s*(?:(?P<name>[A-Za-z_][\w.-]*)(?P<sign>:|>=|<=|>|<))?(?P<value>"[^"]*"|[^\s"]\S*)?"""
+)
+_SPAN: Final = re.compile(r"-?(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhdw])")
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+QUALIFIERS: Final = {
+    "queue": "queue:mail",
+    "task": "task:send_invoice",
+    "status": "status:dead",
+    "error": "error:Timeout",
+    "id": "id:0192ab…",
+    "key": "key:order-17",
+    "limit_key": "limit_key:acme",
+    "parent": "parent:0192ab…",
+    "priority": "priority>50",
+    "created": "created>-1h",
+    "meta.": "meta.tenant:acme",
+}
+"""Every qualifier, with an example; the help below the box and the completion show them."""
+
+
+class SearchError(ValueError):
+    """Raised for a search that means nothing; says which part and why."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was asked for."""
+
+    where: JobFilter
+    looks_back_to: datetime | None = None
+    """Words are looked for in jobs since then only."""
+
+
+def parse(query: str, now: datetime) -> Search:
+    """The filter that a search means; raises SearchError.
+
+    >>> noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
+    >>> parse("queue:mail status:dead priority>50 meta.tenant:acme", noon).where.metadata
+    {'tenant': 'acme'}
+    >>> parse("stauts:dead", noon)
+    Traceback (most recent call last):
+    leasehold.dashboard.searching.SearchError: no qualifier is “stauts”: did you mean “status”?
+    """
+    fields: dict[str, Any] = {}
+    words: list[str] = []
+    place = 0
+    query = query.rstrip()
+    while place < len(query):
+        term = _TERM.match(query, place)
+        if term is None or term.end() == place:
+            raise SearchError(f"a quote is not closed: {query[place:]}")
+        place = term.end()
+        name, sign, value = term["name"], term["sign"], (term["value"] or "").strip('"')
+        if name is None:
+            words.append(value)
+        elif not value:
+            raise SearchError(f"“{name}{sign}” needs a value, such as {_example(name)}")
+        else:
+            _take(fields, name.lower(), sign, value, now)
+    if words:
+        fields["text"] = " ".join(words)
+    since = None
+    if "text" in fields and "created_from" not in fields and "ids" not in fields:
+        since = fields["created_from"] = now - timedelta(seconds=TEXT_SECONDS)
+    return Search(JobFilter(**fields), since)
+
+
+def _take(fields: dict[str, Any], name: str, sign: str, value: str, now: datetime) -> None:
+    if name.startswith("meta."):
+        _only_equal(name, sign)
+        fields.setdefault("metadata", {})[name[5:]] = _plain(value)
+    elif name in _MANY:
+        _only_equal(name, sign)
+        field_name, convert = _MANY[name]
+        given = tuple(convert(each) for each in value.split(","))
+        fields[field_name] = (*fields.get(field_name, ()), *given)
+    elif name in _ONE:
+        _only_equal(name, sign)
+        if _ONE[name] in fields:
+            raise SearchError(f"“{name}:” is given twice")
+        fields[_ONE[name]] = value
+    elif name == "priority":
+        _take_priority(fields, sign, value)
+    elif name == "created":
+        _take_created(fields, sign, value, now)
+    else:
+        near = get_close_matches(name, [each for each in QUALIFIERS if each != "meta."], n=1)
+        meant = f"did you mean “{near[0]}”?" if near else f"there are {', '.join(QUALIFIERS)}"
+        raise SearchError(f"no qualifier is “{name}”: {meant}")
+
+
+def _take_priority(fields: dict[str, Any], sign: str, value: str) -> None:
+    try:
+        bound = priority_of(int(value) if value.isdecimal() else value)  # type: ignore[arg-type]
+    except InvalidJobError as error:
+        raise SearchError(str(error)) from None
+    if sign in (":", ">=", ">"):
+        fields["priority_min"] = bound + (sign == ">")
+    if sign in (":", "<=", "<"):
+        fields["priority_max"] = bound - (sign == "<")
+
+
+def _take_created(fields: dict[str, Any], sign: str, value: str, now: datetime) -> None:
+    if sign == ":":
+        raise SearchError("say created>… or created<…, such as created>-1h")
+    bound = "created_from" if sign in (">", ">=") else "created_before"
+    fields[bound] = _moment(value, now)
+
+
+def _moment(value: str, now: datetime) -> datetime:
+    span = _SPAN.fullmatch(value)
+    if span is not None:
+        return now - timedelta(seconds=float(span["number"]) * _UNIT_SECONDS[span["unit"]])
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise SearchError(
+            f"“{value}” is no time: say -1h, -2d, or 2030-01-31T12:00 (UTC)"
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _status(value: str) -> Status:
+    try:
+        return Status(value.lower())
+    except ValueError as error:
+        raise SearchError(str(error)) from None
+
+
+def _only_equal(name: str, sign: str) -> None:
+    if sign != ":":
+        raise SearchError(f"“{name}” is compared with a colon, such as {_example(name)}")
+
+
+def _example(name: str) -> str:
+    if name.startswith("meta."):
+        return f"{name}:acme"
+    return QUALIFIERS.get(name, QUALIFIERS["queue"])
+
+
+def _plain(value: str) -> str | int | float | bool:
+    """A value of metadata, which may be text, a number or a truth value."""
+    if value in ("true", "false"):
+        return value == "true"
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value
+
+
+_MANY: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "queue": ("queues", str),
+    "task": ("tasks", str),
+    "status": ("statuses", _status),
+    "id": ("ids", str),
+}
+_ONE: Final = {
+    "error": "error_text",
+    "key": "idempotency_key",
+    "limit_key": "limit_key",
+    "parent": "parent_id",
+}

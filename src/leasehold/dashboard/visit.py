@@ -1,0 +1,67 @@
+"""What every page works with: the store behind it, who looks, and what they asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final
+
+from starlette.datastructures import QueryParams
+
+from leasehold.core.model.tokens import Role
+from leasehold.observe.findings import Finding
+from leasehold.queue.facade import TaskQueue
+from leasehold.queue.health import findings_of
+from leasehold.service.api import Api
+from leasehold.service.caller import Caller
+
+FINDINGS_SECONDS: Final = 2.0
+"""So long, what the checks said is told again to whoever asks: many may have a page open."""
+
+
+class Desk:
+    """The store, as pages read it."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.store = api.store
+        self.env = api.env
+        self.queue = TaskQueue(api.store, num_workers=0, env=api.env, actor="dashboard")
+        self._lock = Lock()
+        self._findings: list[Finding] = []
+        self._findings_end = float("-inf")
+
+    def findings(self) -> list[Finding]:
+        """What `queuectl doctor` says, of this moment or the one before."""
+        with self._lock:
+            now = self.env.clock.monotonic()
+            if now >= self._findings_end:
+                self._findings = findings_of(self.queue)
+                self._findings_end = now + FINDINGS_SECONDS
+            return self._findings
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Who asks for what."""
+
+    caller: Caller
+    query: QueryParams
+
+    def may(self, role: Role) -> bool:
+        """Whether they have the role; an admin has all of them."""
+        return role in self.caller.roles or "admin" in self.caller.roles
+
+    def text(self, name: str) -> str:
+        """A parameter; empty if it was not given."""
+        return self.query.get(name, "")
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a view answers: a template and what it shows."""
+
+    template: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200

@@ -1,0 +1,129 @@
+"""What is known to be wrong with a store: the health checks and the alert rules of every queue."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core.model.queue_config import QueueInfo, QueueState
+from leasehold.core.model.records import WorkerInfo, serves
+from leasehold.env import SYSTEM
+from leasehold.errors import StoreError
+from leasehold.observe.alerts import QueueFigures, alerts
+from leasehold.observe.findings import Finding, Level
+from leasehold.observe.health import WORKER_SILENT_SECONDS, Facts, examine
+
+if TYPE_CHECKING:
+    from leasehold.queue.facade import TaskQueue
+
+ALERT_SECONDS: Final = 300.0
+"""The time before now that the alert rules are about."""
+LOOKED_AT: Final = 1000
+"""How many delayed jobs are looked through for tasks that no worker knows."""
+
+
+def findings_of(queue: TaskQueue, stale_pids: Sequence[int] = ()) -> list[Finding]:
+    """What every check and every alert rule says.
+
+    `stale_pids` are those of pid files on this machine whose process is gone.
+    """
+    try:
+        findings = examine(gather(queue, stale_pids))
+        workers = queue.workers()
+        for info in queue.list_queues():
+            findings += alerts(figures_of(info, workers, queue))
+    except StoreError as error:
+        return [unreadable(error)]
+    return findings
+
+
+def unreadable(error: StoreError) -> Finding:
+    """The only finding there can be about a store that does not answer."""
+    return Finding(
+        check="store",
+        level=Level.CRITICAL,
+        found=str(error),
+        meaning="the store cannot be opened or read: nothing can be submitted or run",
+        advice="see what it says; a damaged file is replaced by the latest backup",
+    )
+
+
+def gather(queue: TaskQueue, stale_pids: Sequence[int]) -> Facts:
+    """The facts that the checks judge."""
+    now = queue.now()
+    lost = queue.lost_workers()
+    workers = queue.workers()
+    return Facts(
+        store=queue.describe(),
+        now=now,
+        wall_clock=SYSTEM.now(),
+        workers=workers,
+        lost_workers=lost,
+        gone_consumers=[each for each in workers if each.is_consumer and is_gone(each)],
+        stale_pids=list(stale_pids),
+        stuck=[
+            job
+            for job in queue.stuck(0)
+            if job.lease_expires_at <= now
+            or job.worker in lost
+            or (now - job.heartbeat_at).total_seconds() >= WORKER_SILENT_SECONDS
+        ],
+        unrunnable=_unrunnable(queue),
+        schedules=queue.schedules.list(),
+        cleanup=next(iter(queue.cleanups(1)), None),
+        dead_letters=len(queue.dead_letters),
+    )
+
+
+def figures_of(info: QueueInfo, workers: Sequence[WorkerInfo], queue: TaskQueue) -> QueueFigures:
+    """The figures of one queue that the alert rules judge: as it stands, and of the time before."""
+    lost = set(queue.lost_workers())
+    lately = queue.metrics(info.name, window_seconds=ALERT_SECONDS)
+    minutes = (lately.at - lately.since).total_seconds() / 60
+    return QueueFigures(
+        queue=info.name,
+        pending=info.pending,
+        workers=sum(
+            serves(worker.queues, info.name) and worker.id not in lost for worker in workers
+        ),
+        paused=info.state is QueueState.PAUSED,
+        max_depth=info.config.max_depth,
+        oldest_pending_seconds=lately.oldest_pending_age_seconds,
+        # The minute that is not over counts as one: one death in its first second is no flood.
+        dead_per_minute=lately.dead / max(1.0, minutes),
+        attempts=lately.completed + lately.failed,
+        failure_rate=lately.error_rate,
+        leased=lately.leased,
+        wait_p50_seconds=lately.wait.p50_seconds,
+        wait_p99_seconds=lately.wait.p99_seconds,
+    )
+
+
+def _unrunnable(queue: TaskQueue) -> dict[str, str]:
+    """Tasks of jobs that were handed back because nobody could run them, with the reason."""
+    from leasehold.worker.unrunnable import UNRUNNABLE, is_handed_back
+
+    delayed = queue.search_page(status="scheduled", limit=LOOKED_AT).jobs
+    return {
+        job.task: (job.reason or "").removeprefix(UNRUNNABLE)
+        for job in delayed
+        if is_handed_back(job)
+    }
+
+
+def is_gone(worker: WorkerInfo) -> bool:
+    """Whether it was a process of this machine that is not there any more."""
+    here = worker.host == socket.gethostname()
+    return here and worker.pid is not None and not _is_there(worker.pid)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

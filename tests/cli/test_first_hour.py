@@ -1,0 +1,134 @@
+"""What a newcomer types at a prompt in the first hour."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cli.conftest import Shell
+from cli.terminal import Terminal
+from leasehold import TaskQueue
+from leasehold.cli.commands import COMMANDS, SECTIONS
+from leasehold.cli.exits import Exit
+from leasehold.cli.jobref import AmbiguousIdError, job_id_of
+from leasehold.cli.lastjob import recalled, remember
+from leasehold.cli.session import Session
+from leasehold.errors import JobNotFoundError
+
+
+@pytest.fixture
+def session(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A session on a store with two jobs whose ids begin alike."""
+    monkeypatch.setenv("XDG_STATE_HOME", shell.environment["XDG_STATE_HOME"])
+    session = Session()
+    session.store_url = str(shell.folder / "leasehold.db")
+    with TaskQueue(session.store_url, num_workers=0) as queue:
+        for tail in ("a1b2c3", "d4b2c3"):
+            queue.submit("work", job_id=f"0199c0de-{tail}")
+    session.__dict__["queue"] = TaskQueue(session.store_url, num_workers=0)
+    return session
+
+
+def test_a_job_is_named_by_the_end_of_its_id(session: Session) -> None:
+    assert job_id_of(session, "a1b2c3") == "0199c0de-a1b2c3"
+    assert job_id_of(session, "0199c0de-d") == "0199c0de-d4b2c3"
+    with pytest.raises(AmbiguousIdError, match="several jobs end with 'b2c3'"):
+        job_id_of(session, "b2c3")
+    with pytest.raises(JobNotFoundError):
+        job_id_of(session, "2c3")  # Too little to be meant as an end.
+
+
+def test_last_is_the_job_that_this_shell_submitted(session: Session) -> None:
+    with pytest.raises(JobNotFoundError, match="submitted last from this shell"):
+        job_id_of(session, "@last")
+    remember(session.last_job_store, "0199c0de-a1b2c3")
+    assert job_id_of(session, "@last") == "0199c0de-a1b2c3"
+    assert recalled("another store") is None
+
+
+def test_enqueue_remembers_its_job(shell: Shell) -> None:
+    job_id = shell.ok("enqueue", "--task", "work").out.strip()
+    assert shell.ok("why", "@last", "-o", "json").json["id"] == job_id
+
+
+def test_the_help_names_every_command_once_under_what_it_is_for() -> None:
+    placed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(placed) == sorted(COMMANDS)
+
+
+def test_python_runs_the_package(shell: Shell) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "leasehold", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith("Usage: leasehold ")
+    assert "\nLook:\n" in done.stdout
+
+
+def test_dead_letters_and_running_jobs_say_what_matters_in_colour(shell: Shell) -> None:
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit_command("convert cat.png", job_id="picture", max_retries=0)
+        letter = queue.lease(worker="w1", wait=0)
+        assert letter is not None
+        queue.nack(letter, "no such file", requeue=False)
+        queue.submit("work", job_id="busy")
+        queue.lease(worker="w2", wait=0)
+    assert "$ convert cat.png" in shell.ok("dlq", "list").out
+    busy = shell.ok("list", "--state", "running").out
+    assert "w2" in busy
+    assert "LEASE UNTIL" in busy
+    env = {name: value for name, value in shell.environment.items() if name != "NO_COLOR"}
+    shown = subprocess.run(
+        shell.command("list"),
+        cwd=shell.folder,
+        env={**env, "FORCE_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "\x1b[31mdead" in shown.stdout
+    assert "\x1b[36mrunning" in shown.stdout
+
+
+def test_ctrl_c_ends_the_wait_and_not_the_job(shell: Shell) -> None:
+    command = shell.command("enqueue", "--task", "work", "--id", "slow", "--wait")
+    with Terminal(command, cwd=shell.folder, env=shell.environment) as terminal:
+        terminal.see("waiting for job slow")
+        terminal.press("\x03")
+        terminal.see("job slow goes on without you")
+        assert terminal.end() == Exit.INTERRUPTED
+    assert shell.ok("show", "slow", "-o", "json").json["job"]["status"] == "pending"
+
+
+def test_nothing_is_put_beside_a_file_that_is_no_store(shell: Shell) -> None:
+    (shell.folder / "notes.txt").write_text("no store")
+    done = shell.run("list", "--store", "notes.txt")
+    assert done.code == Exit.STORE
+    assert "notes.txt is not a SQLite database" in done.err
+    assert [path.name for path in shell.folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_job_whose_task_no_worker_knows_says_so(shell: Shell) -> None:
+    url = shell.folder / "leasehold.db"
+    with TaskQueue(url, num_workers=0) as queue:
+        queue.submit("slwo", job_id="lost")
+    with TaskQueue(url, num_workers=0) as other:
+        other.task(name="fast")(print)
+        assert other.run_worker(until_empty=True, slots=1) == "unrunnable"
+    assert "no task named 'slwo' is registered" in shell.ok("list").out
+    assert "no task named 'slwo' is registered" in shell.ok("why", "lost").out
+    assert "1 job of task slwo, which no worker that met them knows" in shell.ok("status").err
+
+
+def test_the_log_of_workers_in_the_background_is_shown(shell: Shell) -> None:
+    assert shell.run("worker", "logs").code == Exit.NOT_FOUND
+    folder = shell.folder / "leasehold.db-workers"
+    folder.mkdir()
+    (folder / "workers.log").write_text("one\ntwo\nthree\n")
+    assert shell.ok("worker", "logs", "-n", "2").out == "two\nthree\n"

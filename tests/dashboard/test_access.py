@@ -1,0 +1,175 @@
+"""Who comes in, who may see what, and what other sites can make a browser do."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+
+from dashboard.conftest import People, asked
+from leasehold import TaskQueue
+from leasehold.dashboard import dashboard
+from leasehold.dashboard.app import PAGES
+from leasehold.dashboard.orders import ORDERS
+from leasehold.dashboard.session import COOKIE
+
+READS = [path for path, *_ in PAGES] + ["jobs.json", "jobs.csv", "confirm?order=pause-queue"]
+
+
+@pytest.mark.parametrize("path", READS)
+def test_nobody_sees_a_page_without_a_session(people: People, path: str) -> None:
+    answer = people.nobody().get(path)
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("login")
+
+
+def test_events_and_orders_are_closed_too(people: People) -> None:
+    nobody = people.nobody()
+    assert nobody.get("events").status_code == 401
+    for order in ORDERS:
+        assert nobody.post("do", data={"order": order}).status_code == 401
+
+
+def test_a_wrong_token_is_told_and_a_good_one_leads_where_one_wanted_to_go(people: People) -> None:
+    nobody = people.nobody()
+    wrong = nobody.post("login", data={"token": "lh_nonsense", "to": "queues"})
+    assert wrong.status_code == 401
+    assert "unknown, has expired or was revoked" in wrong.text
+    secret = people.service.token("operator")
+    good = nobody.post("login", data={"token": secret, "to": "jobs?q=status:dead"})
+    assert (good.status_code, good.headers["location"]) == (303, "jobs?q=status:dead")
+    elsewhere = nobody.post("login", data={"token": secret, "to": "https://evil.example/"})
+    assert elsewhere.headers["location"] == "."
+
+
+def test_the_cookie_is_strict_and_is_not_the_token(people: People) -> None:
+    secret = people.service.token("operator")
+    answer = people.nobody().post("login", data={"token": secret})
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "path=" not in cookie  # It counts where the dashboard is, wherever that is.
+    assert secret.lower() not in cookie
+
+
+def test_a_revoked_token_ends_its_sessions_at_once(people: People) -> None:
+    client = people.somebody("operator", name="leaver")
+    assert client.get("queues").status_code == 200
+    people.store.revoke_token("leaver", actor="test")
+    assert client.get("queues").status_code == 303
+
+
+@pytest.mark.parametrize("change", ["digest", "end", "signature", "nothing of it"])
+def test_a_forged_cookie_is_good_for_nothing(people: People, change: str) -> None:
+    client = people.somebody("operator")
+    digest, end, signature = client.cookies[COOKIE].split(".")
+    forged = {
+        "digest": f"{'0' * 64}.{end}.{signature}",
+        "end": f"{digest}.{int(end) + 1}.{signature}",
+        "signature": f"{digest}.{end}.{'0' * 64}",
+        "nothing of it": "x",
+    }
+    nobody = people.nobody()
+    nobody.cookies.set(COOKIE, forged[change])
+    assert nobody.get("queues").status_code == 303
+
+
+def test_every_process_knows_the_sessions_of_the_others(people: People) -> None:
+    client = people.somebody("operator")
+    other = dashboard(people.store)
+    assert asked(other, "/queues", {COOKIE: client.cookies[COOKIE]}).status_code == 200
+
+
+def test_a_session_ends_with_the_log_out(people: People) -> None:
+    client = people.somebody("operator")
+    assert client.post("logout").headers["location"] == "login"
+    assert client.get("queues").status_code == 303
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_pages_need_the_roles_that_the_service_asks_for(people: People, role: str) -> None:
+    client = people.somebody(role)
+    for path, _, title, _, roles in PAGES:
+        if not title:
+            continue
+        answer = client.get(path)
+        if not path:
+            assert answer.headers["location"] == "queues"
+        else:
+            assert answer.status_code == (200 if role in roles else 403), path
+    assert "Audit" not in client.get("queues").text
+
+
+def test_orders_need_their_role_in_the_handler(people: People) -> None:
+    people.queue.create_queue("guarded")
+    client = people.somebody("consumer")
+    for order in ORDERS:
+        answer = client.post("do", data={"order": order, "queue": "guarded"})
+        assert answer.status_code == 403, order
+    assert people.queue.queue_info("guarded").state.value == "active"
+
+
+def test_a_token_for_some_queues_is_told_that_pages_are_about_all(people: People) -> None:
+    answer = people.somebody("operator", queues=("mail",)).get("queues")
+    assert answer.status_code == 403
+    assert "the whole store" in answer.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {},
+    ],
+)
+def test_forms_of_other_sites_are_refused(people: People, headers: dict[str, str]) -> None:
+    people.queue.create_queue("mine", if_exists="keep")
+    client = people.somebody("operator")
+    del client.headers["Sec-Fetch-Site"]
+    client.headers.update(headers)
+    answer = client.post("do", data={"order": "pause-queue", "queue": "mine"})
+    assert answer.status_code == 403
+    assert people.queue.queue_info("mine").state.value == "active"
+
+
+def test_nothing_is_changed_by_a_get(people: People) -> None:
+    people.queue.create_queue("still", if_exists="keep")
+    client = people.somebody("operator")
+    assert client.get("do?order=pause-queue&queue=still").status_code == 405
+    assert client.get("confirm?order=pause-queue&queue=still").status_code == 200
+    assert people.queue.queue_info("still").state.value == "active"
+
+
+def test_who_follows_a_link_from_another_site_is_sent_on_from_here(people: People) -> None:
+    nobody = people.nobody()
+    nobody.headers["Sec-Fetch-Site"] = "cross-site"
+    answer = nobody.get("jobs")
+    assert answer.status_code == 200
+    assert '<meta http-equiv="refresh"' in answer.text
+
+
+def test_no_answer_lets_scripts_styles_or_frames_of_others_in(people: People) -> None:
+    client = people.somebody("admin")
+    for path in (*READS[:12], "static/app.js", "nothing-here"):
+        answer = client.get(path)
+        policy = answer.headers.get_list("content-security-policy")
+        assert len(policy) == 1, path
+        assert "default-src 'none'" in policy[0]
+        assert "unsafe" not in policy[0]
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert " style=" not in answer.text or path == "static/app.js"
+        assert "onclick" not in answer.text
+
+
+def test_it_can_be_mounted_anywhere(people: People) -> None:
+    app = Starlette()
+    queue = TaskQueue(people.store, num_workers=0)
+    app.mount("/a/b", dashboard(queue, insecure=True))
+    page = asked(app, "/a/b/queues")
+    assert page.status_code == 200
+    assert 'href="/' not in page.text
+    assert 'action="/' not in page.text
+    assert asked(app, "/a/b/static/app.css").status_code == 200

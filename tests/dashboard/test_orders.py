@@ -1,0 +1,108 @@
+"""What people do from pages: it is asked about, done to real jobs, and audited."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from dashboard.conftest import People
+from dashboard.test_pages import dead
+from leasehold import Every
+
+
+def give(client: httpx.Client, order: str, **fields: str) -> dict[str, list[str]]:
+    """Give an order; answers with what the address of the next page tells."""
+    answer = client.post("do", data={"order": order, **fields})
+    assert answer.status_code == 303, answer.text
+    page = client.get(answer.headers["location"])
+    assert page.status_code in (200, 404)
+    return parse_qs(urlsplit(answer.headers["location"]).query)
+
+
+def test_a_queue_is_paused_drained_and_resumed_under_ones_own_name(people: People) -> None:
+    people.queue.create_queue("steered")
+    client = people.somebody("operator", name="ada")
+    for order, state in (
+        ("pause-queue", "paused"),
+        ("resume-queue", "active"),
+        ("drain-queue", "draining"),
+        ("resume-queue", "active"),
+    ):
+        give(client, order, queue="steered")
+        assert people.queue.queue_info("steered").state.value == state
+    assert people.queue.audit_log(1)[0].actor == "token:ada"
+
+
+@pytest.mark.parametrize("order", ["pause-queue", "drain-queue", "purge-queue"])
+def test_the_question_says_how_many_jobs(people: People, order: str) -> None:
+    name = f"asked-{order}"
+    for _ in range(3):
+        people.queue.submit("a", queue=name)
+    page = people.somebody("operator").get("confirm", params={"order": order, "queue": name})
+    assert page.status_code == 200
+    assert "3 pending" in page.text or "3 waiting jobs" in page.text
+
+
+def test_a_purge_deletes_what_waits(people: People) -> None:
+    for _ in range(4):
+        people.queue.submit("a", queue="purged")
+    told = give(people.somebody("operator"), "purge-queue", queue="purged")
+    assert told["n"] == ["4"]
+    assert people.queue.count(queue="purged").jobs == 0
+
+
+def test_a_job_is_cancelled_with_a_reason(people: People) -> None:
+    job = people.queue.submit("a", queue="stopped")
+    client = people.somebody("operator")
+    page = client.get("confirm", params={"order": "cancel", "job_id": job.id})
+    assert "Cancel the job" in page.text
+    give(client, "cancel", job_id=job.id, reason="sold out")
+    assert people.queue.get(job.id).reason == "sold out"
+
+
+def test_a_dead_job_is_replayed_and_another_discarded(people: People) -> None:
+    client = people.somebody("operator")
+    replayed, discarded = dead(people, "letters"), dead(people, "letters")
+    give(client, "replay", job_id=replayed)
+    assert people.queue.get(replayed).status.value == "pending"
+    give(client, "discard", job_id=discarded)
+    assert people.store.get(discarded) is None
+
+
+def test_dead_letters_are_replayed_or_discarded_by_filter(people: People) -> None:
+    client = people.somebody("operator")
+    for queue in ("here", "here", "there"):
+        dead(people, queue)
+    page = client.get("confirm", params={"order": "replay-letters", "queue": "here"})
+    assert "Replay 2 jobs" in page.text
+    assert give(client, "replay-letters", queue="here")["n"] == ["2"]
+    assert people.queue.count(queue="there", status="dead").jobs == 1
+    assert give(client, "discard-letters", queue="there")["n"] == ["1"]
+
+
+def test_a_schedule_runs_now_rests_and_goes_on(people: People) -> None:
+    people.queue.schedule("hourly", "net:ping", Every(3600), queue="clocked")
+    client = people.somebody("operator")
+    give(client, "run-schedule", name="hourly")
+    assert people.queue.count(queue="clocked").jobs == 1
+    give(client, "pause-schedule", name="hourly")
+    assert people.queue.schedules.get("hourly").paused
+    give(client, "resume-schedule", name="hourly")
+    assert not people.queue.schedules.get("hourly").paused
+
+
+def test_what_cannot_be_done_is_told_and_changes_nothing(people: People) -> None:
+    client = people.somebody("operator")
+    job = people.queue.submit("a", queue="pending-still")
+    assert client.post("do", data={"order": "replay", "job_id": job.id}).status_code == 409
+    assert client.post("do", data={"order": "cancel", "job_id": "nobody"}).status_code == 404
+    assert client.post("do", data={"order": "dance"}).status_code in (400, 422)
+    assert client.post("do", data={"order": "cancel"}).status_code in (400, 422)
+    assert client.get("confirm?order=replay&job_id=x").status_code in (400, 422)
+
+
+def test_a_page_tells_only_of_orders_that_there_are(people: People) -> None:
+    page = people.somebody("operator").get("queues?done=<b>hacked</b>&n=1")
+    assert "hacked" not in page.text

@@ -1,0 +1,201 @@
+"""What the pages show of real jobs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from dashboard.conftest import People, asked
+from leasehold import Every, NewJob, TaskQueue, Workflow
+from leasehold.dashboard import dashboard
+
+HOSTILE = "<script>alert(1)</script> \u202eevil & \"quoted\" 'name'"
+HOSTILE_NAME = "<img src=x onerror=alert(1)> & \"q\" 'n' %2F/?#"
+
+
+def dead(people: People, queue: str, message: str = "the card was refused") -> str:
+    """The id of a job that has died."""
+    job = people.queue.submit("shop:charge", 17, queue=queue, metadata={"tenant": "acme"})
+    lease = people.queue.lease(queue)
+    assert lease is not None
+    people.queue.nack(lease, message, requeue=False)
+    return job.id
+
+
+def test_the_first_page_of_an_empty_store_has_a_snippet() -> None:
+    app = dashboard(TaskQueue("memory://", num_workers=0), insecure=True)
+    page = asked(app, "/")
+    assert page.status_code == 200
+    assert "from leasehold import TaskQueue" in page.text
+    assert "Nothing yet" in page.text
+    assert "No job yet" in asked(app, "/jobs").text
+    assert "Good news" in asked(app, "/failures").text
+    assert "Good news" in asked(app, "/dead-letters").text
+    assert "No worker is running" in asked(app, "/workers").text
+
+
+def test_the_overview_opens_with_doctors_verdict(people: People) -> None:
+    dead(people, "overviewed")
+    page = people.somebody("operator").get("")
+    assert "dead letters" in page.text
+    assert "these jobs will not run again unless somebody says so" in page.text
+    assert page.text.index("verdict") < page.text.index("Throughput")
+    for over in ("1h", "24h", "30d"):
+        assert people.somebody("operator").get(f"?over={over}").status_code == 200
+
+
+def test_a_queue_shows_its_rules_and_charts(people: People) -> None:
+    people.queue.create_queue("ruled", max_concurrency=5, max_depth=100)
+    page = people.somebody("operator").get("queue", params={"name": "ruled"})
+    assert "max concurrency" in page.text
+    assert "<svg" in page.text
+    assert people.somebody("operator").get("queue?name=nowhere").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "fits"),
+    [
+        ("queue:found", True),
+        ("queue:found status:dead task:shop:charge", True),
+        ("queue:found error:refused", True),
+        ("queue:found meta.tenant:acme", True),
+        ("queue:found meta.tenant:other", False),
+        ("queue:found priority>50", False),
+        ("queue:found priority:medium created>-1h", True),
+        ("queue:found created<-1h", False),
+        ("queue:found REFUSED", True),
+        ('queue:found "the card"', True),
+        ("queue:found status:pending,running", False),
+    ],
+)
+def test_jobs_are_found_by_qualifiers(people: People, query: str, fits: bool) -> None:
+    if not list(people.queue.search(queue="found")):
+        dead(people, "found")
+    page = people.somebody("producer").get("jobs", params={"q": query})
+    assert page.status_code == 200
+    assert ("1 job fits" in page.text) is fits
+    assert ("Nothing matches" in page.text) is not fits
+
+
+@pytest.mark.parametrize(
+    ("query", "explained"),
+    [
+        ("stauts:dead", "did you mean “status”?"),
+        ("status:daed", "did you mean &#39;dead&#39;?"),
+        ("priority>urgent", "is none of low"),
+        ("created:yesterday", "say created&gt;"),
+        ("created>soon", "is no time"),
+        ("queue:", "needs a value"),
+        ("queue>5", "compared with a colon"),
+        ('"never closed', "a quote is not closed"),
+    ],
+)
+def test_a_search_that_means_nothing_is_explained(
+    people: People, query: str, explained: str
+) -> None:
+    page = people.somebody("producer").get("jobs", params={"q": query})
+    assert page.status_code == 400
+    assert explained in page.text
+
+
+def test_jobs_come_page_by_page_and_as_files(people: People) -> None:
+    people.queue.submit_many([NewJob("=cmd|calc", (n,), queue="many") for n in range(60)])
+    client = people.somebody("producer")
+    first = client.get("jobs", params={"q": "queue:many"})
+    assert first.text.count("data-row=") == 50
+    older = first.text.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
+    assert client.get(older).text.count("data-row=") == 10
+    assert len(json.loads(client.get("jobs.json?q=queue:many").content)) == 60
+    rows = list(csv.DictReader(io.StringIO(client.get("jobs.csv?q=queue:many").text)))
+    assert len(rows) == 60
+    assert rows[0]["task"] == "'=cmd|calc"  # No formula, for whoever opens it in a spreadsheet.
+
+
+def test_the_page_of_a_job_opens_with_why(people: People) -> None:
+    people.queue.create_queue("resting")
+    job = people.queue.submit("mail:send", {"password": "hunter2", "to": "ada"}, queue="resting")
+    people.queue.pause_queue("resting")
+    page = people.somebody("operator").get("job", params={"id": job.id})
+    assert "is paused: nothing of it is leased until somebody resumes it" in page.text
+    assert "hunter2" not in page.text
+    assert "hidden" in page.text
+    assert f"queuectl why {job.id}" in page.text
+
+
+def test_the_page_of_a_running_job_shows_its_lease(people: People) -> None:
+    people.queue.submit("mail:send", queue="held")
+    lease = people.queue.lease("held")
+    assert lease is not None
+    people.store.append_log(lease.job_id, lease.version, [])
+    page = people.somebody("operator").get("job", params={"id": lease.job_id})
+    assert "Lease" in page.text
+    assert lease.worker in page.text
+
+
+def test_the_page_of_a_workflow_job_draws_its_graph(people: People) -> None:
+    flow = Workflow()
+    flow.add("first", NewJob("etl:fetch", queue="flow"))
+    flow.add("second", NewJob("etl:load", queue="flow"), after="first")
+    run = people.queue.submit_workflow(flow)
+    page = people.somebody("operator").get("job", params={"id": run["second"].id})
+    assert "Graph of dependencies" in page.text
+    assert "etl:fetch" in page.text
+
+
+def test_a_job_that_is_not_there_is_told_with_ids_that_are_near(people: People) -> None:
+    people.queue.submit("a", queue="near", job_id="near-by-1")
+    page = people.somebody("operator").get("job?id=near-by")
+    assert page.status_code == 404
+    assert "near-by-1" in page.text
+
+
+def test_failures_are_grouped_and_their_dead_letters_counted(people: People) -> None:
+    for number in range(3):
+        dead(people, "grouped", f"order {number} has no address")
+    client = people.somebody("operator")
+    page = client.get("failures", params={"queue": "grouped"})
+    assert page.text.count("data-row=") == 1
+    assert "order &lt;n&gt; has no address" in page.text
+    [group] = people.queue.failures("grouped")
+    one = client.get("failure", params={"fingerprint": group.fingerprint})
+    assert "died of exactly this" in one.text
+    ask = client.get(f"confirm?order=replay-group&fingerprint={group.fingerprint}")
+    assert "Replay 3 jobs" in ask.text
+    done = client.post("do", data={"order": "replay-group", "fingerprint": group.fingerprint})
+    assert done.headers["location"].endswith("done=replay-group&n=3")
+    assert people.queue.count(queue="grouped", status="pending").jobs == 3
+    assert "3 jobs of the group" in client.get(done.headers["location"]).text
+
+
+def test_the_other_pages(people: People) -> None:
+    people.queue.schedule("ping", "net:ping", Every(60), queue="ticking")
+    client = people.somebody("admin")
+    assert "every 60 s" in client.get("schedules").text
+    assert "lease_seconds" in client.get("settings").text
+    assert "queuectl doctor --verbose" in client.get("health").text
+    assert "create token" in client.get("audit").text.replace("_", " ")
+    assert client.get("nothing-here").status_code == 404
+
+
+def test_hostile_names_are_text_wherever_they_stand(people: People) -> None:
+    queue = people.queue
+    queue.create_queue(HOSTILE_NAME)
+    job = queue.submit(HOSTILE_NAME, HOSTILE, queue=HOSTILE_NAME, metadata={"<b>": "<i>\x1b[31m"})
+    lease = queue.lease(HOSTILE_NAME, worker="<u>worker</u>")
+    assert lease is not None
+    client = people.somebody("admin")
+    pages = ["", "queues", "workers", f"job?id={job.id}"]
+    texts = [client.get(page).text for page in pages]
+    texts.append(client.get("queue", params={"name": HOSTILE_NAME}).text)
+    queue.nack(lease, HOSTILE, requeue=False)
+    texts += [client.get(page).text for page in (*pages, "jobs", "failures", "dead-letters")]
+    for text in texts:
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+        assert "<u>worker" not in text
+        assert "\u202e" not in text
+        assert "\x1b" not in text
+    assert client.get("queue", params={"name": HOSTILE_NAME}).status_code == 200

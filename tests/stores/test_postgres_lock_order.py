@@ -1,0 +1,289 @@
+"""Every pair of verbs against each other, on the same few jobs, keys and queues.
+
+The order of locks (`stores.postgres.writing.database`) rules out that two writes wait for each
+other. The server counts the times it had to end such a wait, also those that a retry hides from
+the caller: that number must stay what it was. On a machine that is busy, some of the pairs are left
+out after a while; LEASEHOLD_TEST_LOCK_ROUNDS=100 runs all of them, and so many times.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import combinations_with_replacement, pairwise
+from random import Random
+
+import pytest
+
+from leasehold.core.model.job import Draft
+from leasehold.core.model.joblog import LogLine
+from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal, Settlement
+from leasehold.core.model.outcome import Complete, Fail, JobError
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.records import WorkerInfo
+from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Event
+from leasehold.core.model.timing import Every
+from leasehold.core.rules.filter_orders import CancelAll
+from leasehold.env import EPOCH, SYSTEM
+from leasehold.errors import LeaseholdError, StoreError
+from support.servers import Schemas, needs_psycopg
+
+needs_psycopg()
+
+import psycopg  # noqa: E402
+
+from leasehold.stores.postgres import PostgresStore  # noqa: E402
+
+ROUNDS = int(os.environ.get("LEASEHOLD_TEST_LOCK_ROUNDS", "0"))
+BUDGET_SECONDS = 15
+PATIENCE_SECONDS = 60
+LIMITED, KEYED, PLAIN = "limited", "keyed", "plain"
+QUEUES = (LIMITED, KEYED, PLAIN)
+RUNNING_MAX = 2
+JOBS = [f"job-{n}" for n in range(6)]
+RUNNING = """
+    SELECT queue, CASE WHEN queue = 'keyed' THEN limit_key END, count(*)
+    FROM running JOIN job USING (seq) JOIN lane ON lane.id = job.lane
+    WHERE queue IN ('limited', 'keyed') GROUP BY 1, 2
+"""
+DEADLOCKS = "SELECT sum(deadlocks) FROM pg_stat_database"
+
+
+@pytest.fixture
+def url(schemas: Schemas) -> Iterator[str]:
+    lent = schemas.lend()
+    yield lent
+    schemas.take_back(lent)
+
+
+class Actor:
+    """One process: a store of its own, and leases that it shares with the other one."""
+
+    def __init__(self, url: str, seed: int, leases: list[Lease]) -> None:
+        self.store = PostgresStore(f"{url}&lock_timeout_seconds={PATIENCE_SECONDS}")
+        self.address = url.partition("&schema")[0]
+        self.random = Random(seed)
+        self.leases = leases
+        self.done: set[str] = set()
+        """Verbs that were carried out at least once, and not only refused."""
+
+    def job(self) -> str:
+        return self.random.choice(JOBS)
+
+    def some_jobs(self) -> list[str]:
+        return self.random.sample(JOBS, 3)
+
+    def held(self) -> list[Lease]:
+        return self.random.sample(self.leases[-4:], min(3, len(self.leases[-4:])))
+
+    def draft(self, **more: object) -> Draft:
+        queue = self.random.choice(QUEUES)
+        key = self.random.choice(["red", "green"]) if queue == KEYED else None
+        given = {"id": self.job(), "task": "work", "queue": queue, "limit_key": key, **more}
+        return Draft(**given)  # type: ignore[arg-type]
+
+    # -- the verbs ---------------------------------------------------------------------------
+
+    def submit(self) -> None:
+        self.store.submit([self.draft() for _ in range(3)], partial=True)
+
+    def submit_plain(self) -> None:
+        ids = self.some_jobs()
+        self.store.submit([self.draft(id=each, queue=PLAIN, limit_key=None) for each in ids])
+
+    def submit_with_key(self) -> None:
+        self.store.submit([self.draft(idempotency_key=self.job())])
+
+    def submit_dependent(self) -> None:
+        first, second, third = self.some_jobs()
+        self.store.submit([self.draft(id=first, depends_on=(second, third))])
+
+    def submit_once(self) -> None:
+        self.store.submit_once(f"request-{self.job()}-00000000", [self.draft()])
+
+    def submit_within(self) -> None:
+        with psycopg.connect(self.address) as own:
+            drafts = [self.draft(), self.draft(idempotency_key="shared")]
+            self.store.submit_within(own, drafts, partial=True)  # type: ignore[arg-type]
+
+    def exchange(self) -> None:
+        ends: list[Complete | Fail] = [Complete(), Fail(JobError("ValueError", "no", ""))]
+        settlements = [
+            Settlement(each.job_id, each.version, self.random.choice(ends))
+            for each in self.held()[:2]
+        ]
+        request = LeaseRequest(
+            worker=self.random.choice(["a", "b"]),
+            queues=QUEUES,
+            limit=2,
+            consumer=Consumer(queues=QUEUES, host="h", pid=1),
+        )
+        self.leases += self.store.exchange(settlements, request).leases
+        with self.store._database.read() as db:
+            for queue, key, running in db.execute(RUNNING):
+                assert running <= RUNNING_MAX, f"{running} of {queue} {key} run"
+
+    def exchange_plain(self) -> None:
+        settlements = [Settlement(each.job_id, each.version, Complete()) for each in self.held()]
+        request = LeaseRequest(worker="a", queues=(PLAIN,), limit=2)
+        self.leases += self.store.exchange(settlements, request).leases
+
+    def renew(self) -> None:
+        renewals = [Renewal(each.job_id, each.version, 30) for each in self.held()]
+        self.store.renew(self.random.choice(["a", "b"]), renewals)
+
+    def report_progress(self) -> None:
+        for lease in self.held()[:1]:
+            self.store.report_progress(lease.job_id, lease.version, b"{}")
+
+    def append_log(self) -> None:
+        for lease in self.held()[:1]:
+            self.store.append_log(lease.job_id, lease.version, [LogLine(EPOCH, "line")])
+
+    def tell(self) -> None:
+        for lease in self.held()[:1]:
+            said = {"worker": "a", "version": lease.version, "message": "m"}
+            self.store.tell(lease.job_id, Event.HEARTBEAT_FAILED, **said)  # type: ignore[arg-type]
+
+    def transaction(self) -> None:
+        for lease in self.held()[:1]:
+            held = self.store.open_transaction(lease.job_id, lease.version)
+            try:
+                held.report_progress(b"{}")
+                held.complete(Settlement(lease.job_id, lease.version, Complete()))
+            finally:
+                held.roll_back()
+
+    def recover(self) -> None:
+        self.store.recover()
+
+    def recover_one(self) -> None:
+        for lease in self.held()[:1]:
+            self.store.recover_one(lease.job_id, lease.version, reset_attempts=True, reason="r")
+
+    def promote(self) -> None:
+        self.store.promote()
+
+    def register_worker(self) -> None:
+        who = WorkerInfo(
+            id="a", host="h", pid=1, queues=QUEUES, slots=1, started_at=EPOCH, heartbeat_at=EPOCH
+        )
+        self.store.register_worker(who, is_remote=True).close()
+
+    def cancel(self) -> None:
+        self.store.cancel(self.some_jobs(), reason="r", actor="t")
+
+    def replay(self) -> None:
+        self.store.replay(self.some_jobs(), reset_attempts=True, actor="t")
+
+    def discard(self) -> None:
+        self.store.discard(self.some_jobs(), actor="t")
+
+    def reprioritize(self) -> None:
+        self.store.reprioritize(self.job(), self.random.randrange(101), actor="t")
+
+    def order(self) -> None:
+        self.store.order(CancelAll(reason="r"), JobFilter(queues=(LIMITED,)), actor="t")
+
+    def update_queue(self) -> None:
+        self.store.update_queue(KEYED, {"aging_factor": self.random.choice([60, 90])}, actor="t")
+
+    def pause_and_resume(self) -> None:
+        for state in (QueueState.PAUSED, QueueState.ACTIVE):
+            self.store.set_queue_state(LIMITED, state, actor="t")
+
+    def purge_queue(self) -> None:
+        self.store.purge_queue(KEYED, JobFilter(), actor="t")
+
+    def schedule(self) -> None:
+        draft = ScheduleDraft(
+            name="s", timing=Every(3600), job=Draft(id="tick", task="work", queue=LIMITED)
+        )
+        self.store.set_schedule(draft, actor="t")
+        self.store.fire_schedules()
+
+    def set_setting(self) -> None:
+        self.store.set_setting("max_retries", self.random.randrange(5), actor="t")
+
+    def prune(self) -> None:
+        self.store.prune(actor="t")
+
+
+VERBS = [
+    name for name, each in vars(Actor).items()
+    if callable(each) and name not in ("__init__", "job", "some_jobs", "held", "draft")
+]  # fmt: skip
+
+
+def perform(actor: Actor, name: str, together: threading.Barrier) -> None:
+    """Refusals are part of the game; what the store itself could not do is not."""
+    for _ in range(ROUNDS or 1):
+        together.wait(PATIENCE_SECONDS)
+        try:
+            getattr(actor, name)()
+            actor.done.add(name)
+        except LeaseholdError as error:
+            if isinstance(error, StoreError):
+                together.abort()
+                raise
+        except BaseException:
+            together.abort()
+            raise
+
+
+def fill(store: PostgresStore) -> None:
+    """Let there be jobs again, under the names that all verbs know."""
+    drafts = []
+    for n, job_id in enumerate(JOBS):
+        queue = QUEUES[n % 3]
+        key = "red" if queue == KEYED else None
+        drafts.append(Draft(id=job_id, task="work", queue=queue, limit_key=key))
+    store.replay(JOBS, reset_attempts=True, actor="t")
+    store.submit(drafts, partial=True)
+
+
+def pairs() -> Iterator[tuple[str, str]]:
+    """Every pair once, as long as there is time; first some in which every verb occurs."""
+    few = list(pairwise(VERBS))
+    yield from few
+    began = SYSTEM.clock.monotonic()
+    rest = [each for each in combinations_with_replacement(VERBS, 2) if each not in few]
+    Random(1).shuffle(rest)
+    for each in rest:
+        if ROUNDS or SYSTEM.clock.monotonic() - began < BUDGET_SECONDS:
+            yield each
+
+
+def test_no_two_verbs_wait_for_each_other(url: str) -> None:
+    leases: list[Lease] = []
+    with psycopg.connect(url.partition("&schema")[0], autocommit=True) as db:
+        (before,) = db.execute(DEADLOCKS.encode()).fetchone() or (0,)
+    first, second = Actor(url, 1, leases), Actor(url, 2, leases)
+    with (
+        closing(first.store),
+        closing(second.store),
+        ThreadPoolExecutor(2) as pool,
+    ):
+        first.store.create_queue(LIMITED, QueueConfig(max_concurrency=RUNNING_MAX), actor="t")
+        first.store.create_queue(KEYED, QueueConfig(key_concurrency=RUNNING_MAX), actor="t")
+        for n, names in enumerate(pairs()):
+            if n % 4 == 0:
+                fill(first.store)
+            together = threading.Barrier(2)
+            running = [
+                pool.submit(perform, actor, name, together)
+                for actor, name in zip((first, second), names, strict=True)
+            ]
+            errors = [each.exception(PATIENCE_SECONDS * 2) for each in running]
+            assert errors == [None, None], names
+        if ROUNDS:
+            assert first.done | second.done == set(VERBS)
+        assert first.store.check() == []
+    with psycopg.connect(url.partition("&schema")[0], autocommit=True) as db:
+        (after,) = db.execute(DEADLOCKS.encode()).fetchone() or (0,)
+    assert after == before, "the server had to end writes that waited for each other"
