@@ -49,7 +49,7 @@ class Shell:
         """The argument list that starts the command line."""
         return [sys.executable, "-m", "leasehold.cli", *arguments]
 
-    def run(self, *arguments: str, stdin: str = "", timeout: float = 60) -> Done:
+    def run(self, *arguments: str, stdin: str = "", timeout: float = 180) -> Done:
         """Run one command to its end, off a terminal."""
         done = subprocess.run(
             self.command(*arguments),

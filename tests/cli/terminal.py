@@ -18,7 +18,8 @@ from typing import Any, Self
 
 import pyte
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
+"""How long to wait for a screen at most: a busy machine takes its time to start a program."""
 # The program must be in a session of its own, with this as its terminal, for Ctrl-C to reach it.
 LAUNCH = """
 import fcntl, os, sys, termios

@@ -63,7 +63,7 @@ def test_python_runs_the_package(shell: Shell) -> None:
         [sys.executable, "-m", "leasehold", "--help"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert done.stdout.startswith("Usage: leasehold ")

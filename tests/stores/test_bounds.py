@@ -32,7 +32,7 @@ from leasehold.core.model.budget import (
     TURNED_AWAY_AT_ONCE,
     batched,
 )
-from leasehold.core.model.job import Draft
+from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete, Fail, JobError
@@ -48,14 +48,16 @@ from leasehold.core.rules import queue_orders
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
     CancelAll,
+    DiscardAll,
     Order,
     Ordered,
     ReplayAll,
 )
 from leasehold.env import SYSTEM, Env, ManualClock
-from leasehold.errors import LeaseholdError, QueueClosedError
+from leasehold.errors import InvalidTransitionError, LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.rules import queues
+from leasehold.stores.sqlite.submitting import ended_dependents
 from support.metering import metered, steps_on
 
 SMALL, LARGE = 100, 100_000
@@ -513,6 +515,68 @@ def test_one_write_does_bounded_work(largest: Largest, number: int) -> None:
     small, large = largest[SMALL][number], largest[LARGE][number]
     assert small <= measure.bound
     assert large <= measure.bound, f"{small} steps at {SMALL} jobs, {large} at {LARGE}"
+
+
+def prune_the_dead(store: SQLiteStore, *, times: int) -> None:
+    policy = RetentionPolicy(dead_seconds=0, cancelled_seconds=None, completed_seconds=None)
+    for _ in range(times):
+        report = store.prune(policy, scope=Scope(force=True), actor="me")
+        while report.more:
+            report = store.prune(policy, run=report.run, scope=Scope(force=True), actor="me")
+
+
+@pytest.mark.parametrize("delete", ["discard", "order", "prune"])
+def test_a_job_that_very_many_depended_on_is_deleted_in_bounded_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delete: str
+) -> None:
+    at_once, parts = 100, 10
+    monkeypatch.setattr(ended_dependents, "DEPENDENTS_LOOKED_AT_ONCE", at_once)
+    store = SQLiteStore(tmp_path / "jobs.db", durability="normal")
+    store.submit([Draft(id="root", task="t", queue="roots")])
+    names = [f"after-{n}" for n in range(parts * at_once)]
+    store.submit([Draft(id=each, task="t", depends_on=("root",)) for each in names])
+    [lease] = store.exchange(request=LeaseRequest(worker="w", queues=("roots",))).leases
+    fatal = Fail(JobError("E", "no"), retryable=False)
+    store.exchange([Settlement("root", lease.version, fatal)])
+    assert store.stats().counts[Status.CANCELLED] == len(names)
+    verbs: dict[str, Callable[[], object]] = {
+        "discard": lambda: store.discard(["root"], actor="me"),
+        "order": lambda: store.order(DiscardAll(), JobFilter(queues=("roots",)), actor="me"),
+        # Each clean-up goes on where the one before has left off.
+        "prune": lambda: prune_the_dead(store, times=parts),
+    }
+    with metered(store) as meter:
+        verbs[delete]()
+    assert store.get("root") is None
+    assert meter.largest <= STEPS_OF_A_WRITE
+    assert store.check() == []
+    store.close()
+
+
+def test_a_dependent_that_is_replayed_counts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended_dependents, "DEPENDENTS_LOOKED_AT_ONCE", 2)
+    store = SQLiteStore(tmp_path / "jobs.db", durability="normal")
+    store.submit([Draft(id="root", task="t", queue="roots")])
+    names = [f"after-{n}" for n in range(9)]
+    ignoring = [
+        Draft(id=each, task="t", depends_on=("root",), on_dependency_failure="ignore")
+        for each in names
+    ]
+    store.submit(ignoring)
+    store.cancel(["root", *names[:-1]], reason="so", actor="me")
+    [refused] = store.discard(["root"], actor="me")
+    assert isinstance(refused, InvalidTransitionError)
+    # All but the last were looked at, and are not again.
+    store.replay(names[:1], reset_attempts=False, actor="me")
+    store.cancel(names[-1:], reason="so", actor="me")
+    [refused] = store.discard(["root"], actor="me")
+    assert isinstance(refused, InvalidTransitionError)
+    store.cancel(names[:1], reason="so", actor="me")
+    [discarded] = store.discard(["root"], actor="me")
+    assert isinstance(discarded, Job)
+    store.close()
 
 
 def test_a_delete_that_is_cut_short_is_finished_by_the_next_sweep(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ _BETWEEN_WRITES: Final = (
     "INSERT INTO rescoring SELECT id, 0, 0, 0 FROM lane WHERE queue = 'default' LIMIT 1",
     "INSERT INTO inheriting SELECT seq, 0, 0 FROM job WHERE id = 'waits'",
     "INSERT INTO resting VALUES ('keyed', 'k', 1)",
+    "INSERT INTO ended_dependents SELECT seq, 0 FROM finished ORDER BY seq LIMIT 1",
     "INSERT INTO resolving (seq) SELECT seq FROM finished ORDER BY seq LIMIT 1",
 )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from leasehold.core.model.job import Draft
+from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.rules import queue_limits
 from leasehold.core.rules.gate import Gate
-from leasehold.stores.sqlite.leasing import queue_limits
-from leasehold.stores.sqlite.writing.step import Step
 from support.victims import race
 
 TASKS = ("one", "two")
@@ -26,8 +26,8 @@ def crowd_carelessly(path: str, name: str, seed: int, tell_fd: int) -> None:
     """The same on a store that lets one too many in, to see that somebody would notice."""
     honest_slots, honest_admit = queue_limits.free_slots, Gate.admit
 
-    def one_too_many(step: Step, queue: str) -> int:
-        return honest_slots(step, queue) + 1
+    def one_too_many(state: QueueState, config: QueueConfig, running: int) -> int:
+        return honest_slots(state, config, running) + 1
 
     def now_and_then(gate: Gate, draft: Draft) -> Draft:
         if int(draft.id.rpartition("-")[2]) % 5 == 0:

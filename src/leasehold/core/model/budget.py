@@ -39,6 +39,9 @@ BURIED_AT_ONCE: Final = 500
 """Jobs of a deleted queue that become dead letters; the call, or any sweep, goes on."""
 DEPENDENTS_AT_ONCE: Final = 500
 """Dependents told of an end; the call, any exchange or any sweep goes on."""
+DEPENDENTS_LOOKED_AT_ONCE: Final = 5000
+"""Dependents of jobs that are to be deleted: all must have ended. A discard goes on with further
+writes, and a clean-up leaves the jobs that are beyond to the next one."""
 INHERITED_AT_ONCE: Final = 500
 """Jobs compared with one that waits for them and whose priority has changed; the call, any exchange
 or any sweep goes on."""

@@ -6,8 +6,97 @@ LIM-1 itself.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
 from leasehold.core.model.limits import UNLIMITED
 from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.rules.leasing import OpenQueue
+from leasehold.core.rules.rule_book import RuleBook
+from leasehold.core.rules.starting import StartBook, count_starts, free_starts, next_start_at
+
+
+class LimitBook(Protocol):
+    """What the limits of queues count by in a store of tables, in one write.
+
+    A job taken back from a lost holder is not counted any more, so a crash leaks no slot.
+    """
+
+    @property
+    def rules(self) -> RuleBook: ...
+
+    @property
+    def buckets(self) -> StartBook: ...
+
+    def running(self, queue: str, /) -> int: ...
+
+    def pending(self, queue: str, /) -> int: ...
+
+    def next_rest(self, queue: str, /) -> int | None:
+        """When the next key of a queue has rested."""
+
+    def queue_of(self, lane: int, /) -> str | None: ...
+
+
+def open_queues(book: LimitBook, queues: Iterable[str]) -> Iterator[OpenQueue]:
+    """Those of these queues that jobs may be leased from."""
+    for queue in dict.fromkeys(queues):
+        rule = book.rules.get(queue)
+        if rule is None:
+            yield OpenQueue(queue)
+            continue
+        limited = rule.config.max_concurrency is not None
+        free = free_slots(rule.state, rule.config, book.running(queue) if limited else 0)
+        if free and rule.config.start_rate is not None:
+            free = min(free, free_starts(book.buckets, queue, rule.config))
+        if free:
+            yield OpenQueue(queue, free, rule.config)
+
+
+def starts_used_up(book: LimitBook, jobs: Iterable[tuple[str, str | None]]) -> None:
+    """Jobs were leased, of these queues and keys."""
+    by_queue: defaultdict[str, list[str | None]] = defaultdict(list)
+    for queue, key in jobs:
+        by_queue[queue].append(key)
+    for queue, keys in by_queue.items():
+        if queue in book.rules.paced:
+            count_starts(book.buckets, queue, book.rules[queue].config, keys)
+
+
+def next_starts(book: LimitBook, queues: Iterable[str]) -> list[int]:
+    """When the next jobs of these queues and their keys may start, if time keeps them from it."""
+    moments: list[int | None] = []
+    for queue in dict.fromkeys(queues):
+        rule = book.rules.get(queue)
+        if rule is None or not rule.state.is_leased_from or queue not in book.rules.paced:
+            continue
+        if book.pending(queue):
+            moments.append(next_start_at(book.buckets, queue, rule.config))
+            moments.append(book.next_rest(queue))
+    return [at for at in moments if at is not None]
+
+
+def made_way(book: LimitBook, moved: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether an operation made way for somebody, which has moved so many pending and running jobs
+    of each lane. What it left free and took again itself is no news.
+    """
+    pending: Counter[str] = Counter()
+    running: Counter[str] = Counter()
+    for lane, (more_pending, more_running) in moved.items():
+        queue = book.queue_of(lane)
+        if queue is not None and queue in book.rules:
+            pending[queue] += more_pending
+            running[queue] += more_running
+    return any(
+        lets_somebody_go_on(
+            book.rules[queue].config,
+            pending=book.pending(queue),
+            more_pending=more_pending,
+            more_running=running[queue],
+        )
+        for queue, more_pending in pending.items()
+    )
 
 
 def free_slots(state: QueueState, config: QueueConfig, running: int) -> int:

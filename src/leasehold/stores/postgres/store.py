@@ -64,6 +64,7 @@ from leasehold.core.rules import (
 )
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
+    DiscardAll,
     Order,
     Ordered,
     carry_out,
@@ -98,7 +99,7 @@ from leasehold.stores.postgres.rules import (
 )
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
-from leasehold.stores.postgres.submitting import entering, graph, lanes
+from leasehold.stores.postgres.submitting import ended_dependents, entering, graph, lanes
 from leasehold.stores.postgres.writing import application
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
@@ -263,6 +264,7 @@ class PostgresStore(WithoutLocalVerbs):
         )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
+        ended_dependents.look_through(self._database, job_ids)
         return self._database.write(lambda step: people.discard(Desk(step), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
@@ -285,6 +287,8 @@ class PostgresStore(WithoutLocalVerbs):
         )
         if not job_ids:
             return Ordered()
+        if isinstance(order, DiscardAll):
+            ended_dependents.look_through(self._database, job_ids)
         done = self._database.write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
 

@@ -68,6 +68,7 @@ from leasehold.core.rules import (
 )
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
+    DiscardAll,
     Order,
     Ordered,
     carry_out,
@@ -94,7 +95,7 @@ from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.reading.tallies import Failures, worker_totals
 from leasehold.stores.sqlite.rules import queues, schedules, settings, tokens
 from leasehold.stores.sqlite.rules.schedules import Shelf
-from leasehold.stores.sqlite.submitting import entering, gate, linking
+from leasehold.stores.sqlite.submitting import ended_dependents, entering, gate, linking
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
@@ -260,6 +261,7 @@ class SQLiteStore:
         )
 
     def discard(self, job_ids: Sequence[str], *, actor: str) -> list[Job | LeaseholdError]:
+        ended_dependents.look_through(self._database, job_ids)
         return self._database.write(lambda step: people.discard(Desk(step), job_ids, actor=actor))
 
     def reprioritize(self, job_id: str, priority: int, *, actor: str) -> Job:
@@ -282,6 +284,8 @@ class SQLiteStore:
         )
         if not job_ids:
             return Ordered()
+        if isinstance(order, DiscardAll):
+            ended_dependents.look_through(self._database, job_ids)
         done = self._database.write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
 

@@ -14,7 +14,8 @@ FORGET_KEYS: Final = """
         AND idempotency.key = job.idempotency_key AND idempotency.seq = job.seq
 """
 RECORDS_OF_A_JOB: Final = (
-    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised", "job",
+    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised",
+    "ended_dependents", "job",
 )  # fmt: skip
 
 

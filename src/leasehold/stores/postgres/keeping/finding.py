@@ -21,17 +21,12 @@ from leasehold.env import from_micros
 from leasehold.stores.postgres.keeping import archive, cleanup
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED
 from leasehold.stores.postgres.submitting.lanes import STATS, stats_of
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read."""
 WALKED_PER_CALL: Final = 10 * WALKED_AT_ONCE
-
-# Holds for a job in `finished` that an unfinished one depends on: it is spared.
-STILL_NEEDED: Final = """
-    EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
-            AND NOT EXISTS (SELECT 1 FROM finished AS ended WHERE ended.seq = link.seq))
-"""
 
 # Every walk answers with where it goes on (a moment, a job number), with the end of the job, which
 # is NULL for one that is not wanted, and with its queue where queues differ.

@@ -13,8 +13,9 @@ from leasehold.core.rules.cleanup_store import EndedJob, Progress
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.keeping import archive, cleanup
 from leasehold.stores.postgres.keeping.erase import RECORDS_OF_A_JOB
-from leasehold.stores.postgres.keeping.finding import OLD_KEYS, STILL_NEEDED
+from leasehold.stores.postgres.keeping.finding import OLD_KEYS
 from leasehold.stores.postgres.leasing.people import audit
+from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED, within_budget
 from leasehold.stores.postgres.writing.step import Step
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
@@ -95,7 +96,7 @@ class Removal:
         cleanup.save(self._step.db, progress)
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
-        rows: Any = self._step.execute(STILL_ENDED, (list(keys),))
+        rows: Any = self._step.execute(STILL_ENDED, (list(within_budget(self._step, keys)),))
         return [
             EndedJob(seq, queue, STATUS_OF[status], ended_at)
             for seq, queue, status, ended_at in rows

@@ -19,10 +19,12 @@ from leasehold.core.model.stored import (
 )
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.leasing import OpenLane
+from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing import queue_limits, ready
+from leasehold.stores.postgres.leasing import ready
 from leasehold.stores.postgres.leasing.order import Candidate
 from leasehold.stores.postgres.leasing.parking import Shelf
+from leasehold.stores.postgres.leasing.queue_limits import Limits
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
 
@@ -122,7 +124,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     )  # fmt: skip
     if step.rules.paced:
         starts = [(lease.queue, job.limit_key) for job, lease in granted]
-        queue_limits.starts_used_up(step, starts)
+        starts_used_up(Limits(step), starts)
     if step.rules.key_limits:
         keys = Counter(
             (lease.queue, job.limit_key, job.lane)

@@ -25,6 +25,7 @@ from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
 from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
 from leasehold.stores.postgres.leasing import breakers, parking, ready
@@ -36,7 +37,7 @@ from leasehold.stores.postgres.leasing.order import (
     Lanes,
 )
 from leasehold.stores.postgres.leasing.parking import Shelf
-from leasehold.stores.postgres.leasing.queue_limits import next_starts, open_queues
+from leasehold.stores.postgres.leasing.queue_limits import Limits
 from leasehold.stores.postgres.leasing.rebalance import rebalance
 from leasehold.stores.postgres.leasing.state import Ending, JobState, end_all_waiting, end_waiting
 from leasehold.stores.postgres.server.connection import unnested
@@ -114,7 +115,7 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
     moments = [] if due is None else [due]
     if step.rules.paced:
         step.write_counters()
-        moments += next_starts(step, queues)
+        moments += next_starts(Limits(step), queues)
     return min(moments, default=None)
 
 
@@ -182,7 +183,7 @@ class _Look:
         # The counters say how many slots are free, so they must be true now.
         if step.rules:
             step.write_counters()
-        queues = {queue.name: queue for queue in open_queues(step, request.queues)}
+        queues = {queue.name: queue for queue in open_queues(Limits(step), request.queues)}
         for name, number, task, *breaker, first, last in step.first(*ahead(request)):
             if name in queues and (request.tasks is None or task in request.tasks):
                 state = BreakerState(*breaker)

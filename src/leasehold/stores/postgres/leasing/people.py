@@ -15,7 +15,7 @@ from leasehold.stores.postgres.leasing import ready, state
 from leasehold.stores.postgres.leasing.ends import entry
 from leasehold.stores.postgres.leasing.state import Ending, Histories, JobState, remove
 from leasehold.stores.postgres.reading.read import read_jobs
-from leasehold.stores.postgres.submitting import inheritance, linking
+from leasehold.stores.postgres.submitting import ended_dependents, inheritance, linking
 from leasehold.stores.postgres.writing.step import Step
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
@@ -58,6 +58,7 @@ class Desk(Histories):
     def replay(self, job: JobState, replay: Replay, waits_for: Sequence[int]) -> None:
         step = self._step
         remove(step, job)
+        ended_dependents.replayed(step, job.seq)
         step.execute(ALLOW_AGAIN, (replay.allowance, job.seq))
         n = job.events + 1
         version, attempts = job.lease_version, replay.attempts
@@ -75,8 +76,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def needed_by(self, job: JobState) -> str | None:
-        row: Any = self._step.execute(linking.NEEDED_BY, (job.seq,)).fetchone()
-        return None if row is None else row[0]
+        return ended_dependents.needed_by(self._step, job.seq)
 
     def erase(self, job: JobState) -> None:
         erase(self._step, job.seq)

@@ -1,17 +1,11 @@
-"""Limits of queues, counted from the lanes' counters in the write that leases or ends a job.
-
-A job taken back from a lost holder is not counted any more, so a crash leaks no slot.
-"""
+"""Limits of queues, counted from the lanes' counters in the write that leases or ends a job."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
 from typing import Any, Final
 
-from leasehold.core.rules import queue_limits
-from leasehold.core.rules.leasing import OpenQueue
-from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
+from leasehold.core.rules.queue_limits import made_way
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.stores.postgres.leasing.ready import queue_of
 from leasehold.stores.postgres.submitting.gate import BucketBook
 from leasehold.stores.postgres.writing.step import Step
@@ -21,82 +15,39 @@ NEXT_REST: Final = "SELECT min(until) FROM resting WHERE queue = $1"
 PENDING: Final = "SELECT coalesce(sum(pending), 0)::bigint FROM lane WHERE queue = $1"
 
 
-def open_queues(step: Step, queues: Iterable[str]) -> list[OpenQueue]:
-    """Those of these queues that jobs may be leased from. The counters must have been flushed."""
-    opened = []
-    for queue in dict.fromkeys(queues):
-        rule = step.rules.get(queue)
-        if rule is None:
-            opened.append(OpenQueue(queue))
-            continue
-        free = free_slots(step, queue)
-        if free and rule.config.start_rate is not None:
-            free = min(free, free_starts(BucketBook(step.db, step.now), queue, rule.config))
-        if free:
-            opened.append(OpenQueue(queue, free, rule.config))
-    return opened
+class Limits:
+    """See `leasehold.core.rules.queue_limits.LimitBook`; the counters must have been flushed."""
 
+    __slots__ = ("_step", "buckets", "rules")
 
-def free_slots(step: Step, queue: str) -> int:
-    """How many jobs more may be leased of a queue that has rules."""
-    rule = step.rules[queue]
-    row: Any = (0,)
-    if rule.config.max_concurrency is not None:
-        row = step.execute(RUNNING, (queue,)).fetchone()
-    return queue_limits.free_slots(rule.state, rule.config, row[0])
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.rules: RuleBook = step.rules
+        self.buckets = BucketBook(step.db, step.now)
 
+    def running(self, queue: str) -> int:
+        return int(self._value(RUNNING, queue))
 
-def starts_used_up(step: Step, jobs: Iterable[tuple[str, str | None]]) -> None:
-    """Jobs were leased, of these queues and keys."""
-    book = BucketBook(step.db, step.now)
-    by_queue: defaultdict[str, list[str | None]] = defaultdict(list)
-    for queue, key in jobs:
-        by_queue[queue].append(key)
-    for queue, keys in by_queue.items():
-        if queue in step.rules.paced:
-            count_starts(book, queue, step.rules[queue].config, keys)
+    def pending(self, queue: str) -> int:
+        return int(self._value(PENDING, queue))
 
+    def next_rest(self, queue: str) -> int | None:
+        until = self._value(NEXT_REST, queue)
+        return None if until is None else int(until)
 
-def next_starts(step: Step, queues: Iterable[str]) -> list[int]:
-    """When the next jobs of these queues and of their keys may start, if time keeps them from it.
+    def queue_of(self, lane: int) -> str | None:
+        return queue_of(self._step, lane)
 
-    The counters must have been flushed.
-    """
-    moments: list[int | None] = []
-    for queue in dict.fromkeys(queues):
-        rule = step.rules.get(queue)
-        if rule is None or not rule.state.is_leased_from or queue not in step.rules.paced:
-            continue
-        pending: Any = step.execute(PENDING, (queue,)).fetchone()
-        if pending[0]:
-            moments.append(next_start_at(BucketBook(step.db, step.now), queue, rule.config))
-            rest: Any = step.execute(NEXT_REST, (queue,)).fetchone()
-            moments.append(rest[0])
-    return [at for at in moments if at is not None]
+    def _value(self, statement: str, queue: str) -> Any:
+        row: Any = self._step.execute(statement, (queue,)).fetchone()
+        return row[0]
 
 
 def tell_who_may_go_on(step: Step) -> None:
-    """After an operation: wake whoever may go on because of the places that it left free.
-
-    What it left free and took again itself is no news: nobody is woken for nothing.
-    """
+    """After an operation: wake whoever may go on because of the places that it left free."""
     if step.newly_shown:
         step.newly_shown.clear()
         step.hints.ready = True
-    pending: Counter[str] = Counter()
-    running: Counter[str] = Counter()
-    for lane, (more_pending, more_running) in step.moved.items():
-        queue = queue_of(step, lane)
-        if queue is not None and queue in step.rules:
-            pending[queue] += more_pending
-            running[queue] += more_running
-    step.moved.clear()
-    for queue, more_pending in pending.items():
-        row: Any = step.execute(PENDING, (queue,)).fetchone()
-        if queue_limits.lets_somebody_go_on(
-            step.rules[queue].config,
-            pending=row[0],
-            more_pending=more_pending,
-            more_running=running[queue],
-        ):
-            step.hints.ready = True
+    if step.moved:
+        step.hints.ready = made_way(Limits(step), step.moved) or step.hints.ready
+        step.moved.clear()

@@ -50,10 +50,6 @@ LINKS_AMONG: Final = """
         ON needed.seq = needs
     WHERE job.id = ANY($1)
 """
-NEEDED_BY: Final = """
-    SELECT job.id FROM dependency JOIN job USING (seq)
-    WHERE needs = $1 AND seq NOT IN (SELECT seq FROM finished) LIMIT 1
-"""
 
 
 def find_dependencies(step: Step, job_ids: Collection[str]) -> dict[str, tuple[int, Status | None]]:

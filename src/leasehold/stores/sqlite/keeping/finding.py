@@ -27,17 +27,12 @@ from leasehold.env import from_micros
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive, pruning
 from leasehold.stores.sqlite.rules.known import load
+from leasehold.stores.sqlite.submitting.ended_dependents import STILL_NEEDED
 from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read, so that no read keeps the write-ahead log from being checkpointed for long."""
 WALKED_PER_CALL: Final = 10 * WALKED_AT_ONCE
-
-# Holds for a job in `finished` that an unfinished one depends on: it is spared.
-STILL_NEEDED: Final = """
-    EXISTS (SELECT 1 FROM dependency AS link WHERE link.needs = finished.seq
-            AND NOT EXISTS (SELECT 1 FROM finished AS ended WHERE ended.seq = link.seq))
-"""
 
 # Every walk answers with where it goes on (a moment, a job number), with the end of the job, which
 # is NULL for one that is not wanted, and with its queue where queues differ.

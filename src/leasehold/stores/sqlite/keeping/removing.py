@@ -18,8 +18,9 @@ from leasehold.core.rules.cleanup_store import EndedJob, Progress
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive, pruning
-from leasehold.stores.sqlite.keeping.finding import OLD_KEYS, STILL_NEEDED
+from leasehold.stores.sqlite.keeping.finding import OLD_KEYS
 from leasehold.stores.sqlite.leasing.state import remove, state_of
+from leasehold.stores.sqlite.submitting.ended_dependents import STILL_NEEDED, within_budget
 from leasehold.stores.sqlite.writing.step import Step
 
 # Guard of every pruning: the job is still in `finished`, and nobody needs it. Whether its end is
@@ -105,7 +106,9 @@ class Removal:
         pruning.save(self._step.db, progress)
 
     def still_ended(self, keys: Sequence[int]) -> Sequence[EndedJob[int]]:
-        rows: Any = self._step.execute(STILL_ENDED, {"seqs": _list(keys)})
+        rows: Any = self._step.execute(
+            STILL_ENDED, {"seqs": _list(within_budget(self._step, keys))}
+        )
         return [
             EndedJob(seq, queue, STATUS_OF[status], ended_at)
             for seq, queue, status, ended_at in rows
@@ -179,7 +182,8 @@ WHOSE: Final = """
 """
 FORGET_KEY: Final = "DELETE FROM idempotency WHERE queue = ? AND key = ? AND seq = ?"
 RECORDS_OF_A_JOB: Final = (
-    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised", "job",
+    "attempt", "failed_job", "event", "progress", "log", "dependent", "dependency", "raised",
+    "ended_dependents", "job",
 )  # fmt: skip
 
 

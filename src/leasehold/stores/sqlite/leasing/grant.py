@@ -19,10 +19,12 @@ from leasehold.core.model.stored import (
 )
 from leasehold.core.rules import key_accounts
 from leasehold.core.rules.leasing import OpenLane
+from leasehold.core.rules.queue_limits import starts_used_up
 from leasehold.env import from_micros
-from leasehold.stores.sqlite.leasing import queue_limits, ready
+from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.leasing.order import Candidate
 from leasehold.stores.sqlite.leasing.parking import Shelf
+from leasehold.stores.sqlite.leasing.queue_limits import Limits
 from leasehold.stores.sqlite.schema.rows import seconds_of
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -135,7 +137,7 @@ def grant(step: Step, granted: Sequence[Granted], life: int) -> None:
     )  # fmt: skip
     if step.rules.paced:
         starts = [(lease.queue, job.limit_key) for job, lease in granted]
-        queue_limits.starts_used_up(step, starts)
+        starts_used_up(Limits(step), starts)
     if step.rules.key_limits:
         keys = Counter(
             (lease.queue, job.limit_key, job.lane)

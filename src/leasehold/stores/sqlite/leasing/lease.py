@@ -25,6 +25,7 @@ from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
 from leasehold.core.rules.placing import Entry
+from leasehold.core.rules.queue_limits import next_starts, open_queues
 from leasehold.core.rules.serving import Lane, Row, in_order
 from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, parking, queue_limits, ready
@@ -37,7 +38,7 @@ from leasehold.stores.sqlite.leasing.order import (
     Lanes,
 )
 from leasehold.stores.sqlite.leasing.parking import Shelf
-from leasehold.stores.sqlite.leasing.queue_limits import next_starts, open_queues
+from leasehold.stores.sqlite.leasing.queue_limits import Limits
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.state import JobState, end_waiting
 from leasehold.stores.sqlite.schema.job_row import problem_with
@@ -101,7 +102,7 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
     moments = [row[0] for row in rows if row and row[0] is not None]
     if step.rules.paced:
         step.write_counters()
-        moments += next_starts(step, queues)
+        moments += next_starts(Limits(step), queues)
     return min(moments, default=None)
 
 
@@ -155,7 +156,7 @@ class _Look:
         self.turned_away: list[Candidate] = []
         # The counters say which lanes have work, so they must be true now.
         step.write_counters()
-        queues = open_queues(step, request.queues)
+        queues = list(open_queues(Limits(step), request.queues))
         for queue in queues:
             for number, task, *breaker in step.execute(LANES_WITH_WORK, (queue.name,)):
                 if request.tasks is None or task in request.tasks:

@@ -15,7 +15,7 @@ from leasehold.stores.sqlite.leasing.ends import entry
 from leasehold.stores.sqlite.leasing.state import Histories, JobState, remove
 from leasehold.stores.sqlite.reading.read import read_job
 from leasehold.stores.sqlite.schema.job_row import problem_with
-from leasehold.stores.sqlite.submitting import inheritance, linking
+from leasehold.stores.sqlite.submitting import ended_dependents, inheritance, linking
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = ?, start_by = NULL WHERE seq = ?"
@@ -52,6 +52,7 @@ class Desk(Histories):
         if problem is not None:
             raise cannot_be_read(job.id, problem)
         remove(step, job)
+        ended_dependents.replayed(step, job.seq)
         step.execute(ALLOW_AGAIN, (replay.allowance, job.seq))
         n = job.events + 1
         version, attempts = job.lease_version, replay.attempts
@@ -69,8 +70,7 @@ class Desk(Histories):
         step.hints.ready = True
 
     def needed_by(self, job: JobState) -> str | None:
-        row: Any = self._step.execute(linking.NEEDED_BY, (job.seq,)).fetchone()
-        return None if row is None else row[0]
+        return ended_dependents.needed_by(self._step, job.seq)
 
     def erase(self, job: JobState) -> None:
         erase(self._step, job.seq)

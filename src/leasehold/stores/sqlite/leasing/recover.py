@@ -64,15 +64,17 @@ LOST: Final = f"""
         OR worker IN (SELECT value FROM json_each(?2))
     ORDER BY expires_at, seq
 """  # noqa: S608  # our own number
-_HELD_JOB: Final = """
-    SELECT seq, id, lane, running.version, worker, life, expires_at, heartbeat_at, running.attempts,
-           allowance, max_retries + 1, cancel_reason
+# A life that cannot be read is nobody's: no death proves such a lease lost, and it waits to expire.
+_LIFE: Final = "iif(typeof(life) = 'integer', life, 0)"
+_HELD_JOB: Final = f"""
+    SELECT seq, id, lane, running.version, worker, {_LIFE}, expires_at, heartbeat_at,
+           running.attempts, allowance, max_retries + 1, cancel_reason
     FROM running JOIN job USING (seq)
-"""
+"""  # noqa: S608  # our own names
 STILL_LOST: Final = f"{_HELD_JOB} WHERE seq = ?"
 HELD_UNDER: Final = f"{_HELD_JOB} WHERE id = ? AND running.version = ?"
 # Who still holds a job stays dead for the next sweep, which finds the job by its holder.
-STILL_HOLDING: Final = "SELECT DISTINCT worker, life FROM running"
+STILL_HOLDING: Final = f"SELECT DISTINCT worker, {_LIFE} FROM running"  # noqa: S608  # as above
 # A worker that left no lock file behind (another machine's disk image, a killed start-up) is
 # forgotten a day after its last sign of life, once it holds nothing; a consumer long before.
 _IS_SILENT: Final = "heartbeat_at < iif(is_consumer, ?1, ?2)"

@@ -234,6 +234,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "ended_by": or_null(WHOLE),
     },
     "dependency": {"seq": WHOLE, "n": WHOLE, "needs": WHOLE, "id": TEXT},
+    "ended_dependents": {"seq": WHOLE, "up_to": WHOLE},
     "blocker": {"needs": WHOLE, "seq": WHOLE},
     "resolving": {"seq": WHOLE, "purged": between(0, 1)},
     "raised": {"seq": WHOLE, "base": between(0, 100)},

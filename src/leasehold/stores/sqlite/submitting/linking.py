@@ -51,10 +51,6 @@ LINKS_AMONG: Final = """
         ON needed.seq = needs
     WHERE job.id IN (SELECT value FROM json_each(?))
 """
-NEEDED_BY: Final = """
-    SELECT job.id FROM dependency JOIN job USING (seq)
-    WHERE needs = ? AND seq NOT IN (SELECT seq FROM finished) LIMIT 1
-"""
 
 
 def find_dependencies(step: Step, job_ids: Collection[str]) -> dict[str, tuple[int, Status | None]]:

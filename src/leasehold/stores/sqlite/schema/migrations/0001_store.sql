@@ -354,6 +354,13 @@ CREATE TABLE dependency (
 ) WITHOUT ROWID;
 CREATE INDEX dependency_by_needs ON dependency (needs, seq);
 
+-- How far the dependents of a job were looked through because it was to be deleted: all of them up to
+-- this number have ended. A dependent that is replayed takes it back.
+CREATE TABLE ended_dependents (
+    seq   INTEGER PRIMARY KEY,
+    up_to INTEGER NOT NULL
+);
+
 -- Who still waits for whom. Deleting a row is the fence: a dependency's end counts once. Few rows,
 -- since what has ended blocks nobody: a store without waiting dependents has none.
 CREATE TABLE blocker (
