@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.connect import connect
@@ -92,8 +93,12 @@ def serving(
     port: int = 0,
     grpc_port: int | None = None,
     beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
+    wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Iterator[Service]:
-    """Serve a store until the block ends; over gRPC, too, on any port if that is 0."""
+    """Serve a store until the block ends; over gRPC, too, on any port if that is 0.
+
+    `wrap` puts something in front of the application.
+    """
     listener = bind("127.0.0.1", port)
     started = threading.Event()
     made: list[Any] = []
@@ -112,6 +117,8 @@ def serving(
                 on_started=started.set,
                 grpc_server=grpc_server,
             )
+            inner: Any = server.config.app
+            server.config.app = wrap(inner)
             grpc_url = "" if grpc_server is None else f"grpc://127.0.0.1:{grpc_server.port}"
             made.extend((api, server, grpc_url))
             await server.serve(sockets)

@@ -1,0 +1,278 @@
+"""The pages in a real browser, at the root and behind a proxy that cuts `/a/b` off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dashboard.test_pages import HOSTILE, HOSTILE_NAME
+from leasehold import Every, NewJob, TaskQueue, Workflow
+from leasehold.connect import connect
+from leasehold.core.model.tokens import Role
+from leasehold.dashboard import dashboard_routes
+from service.conftest import Service, serving
+from support.browser import WAIT_MS, browser
+
+PREFIX = "/a/b"
+AXE = (Path(__file__).parent / "vendor/axe.min.js").read_text(encoding="utf-8")
+PAGES = (
+    "", "queues", "jobs", "failures", "dead-letters", "schedules", "workers", "health", "settings",
+    "audit", "queue?name=mail", "confirm?order=pause-queue&queue=mail", "jobs?q=stauts:dead",
+)  # fmt: skip
+RUN_AXE = "axe.run({resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa']})"
+LOUD = ("error", "warning")
+expect.set_options(timeout=WAIT_MS)
+
+
+def behind_proxy(app: ASGIApp) -> ASGIApp:
+    """The application behind a proxy that cuts the prefix off, and says nothing about it."""
+
+    async def proxied(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(PREFIX):
+            path, raw = scope["path"][len(PREFIX) :], scope["raw_path"][len(PREFIX) :]
+            scope = {**scope, "path": path, "raw_path": raw}
+        await app(scope, receive, send)
+
+    return proxied
+
+
+@dataclass
+class Shop:
+    """A served store with some jobs in it, and a browser to look at it."""
+
+    chromium: Browser
+    service: Service
+    queue: TaskQueue
+    root: str
+
+    def url(self, page: str) -> str:
+        return f"{self.service.url}{self.root}/dashboard/{page}"
+
+    @contextmanager
+    def page(self, *roles: Role, **options: Any) -> Iterator[Page]:
+        """A page of somebody who logged in; the console must stay silent."""
+        context = self.chromium.new_context(**options)
+        context.set_default_timeout(WAIT_MS)
+        page = context.new_page()
+        said: list[str] = []
+        page.on("console", lambda line: said.append(line.text) if line.type in LOUD else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda sent: said.append(sent.url) if self._is_foreign(sent) else None)
+        secret = self.service.token(*(roles or ("admin",)))
+        if options.get("java_script_enabled") is False:
+            page.goto(self.url("login"))
+            page.fill("#token", secret)
+            page.click("button.main")
+        else:
+            ours = {"Sec-Fetch-Site": "same-origin"}
+            context.request.post(self.url("login"), form={"token": secret}, headers=ours)
+        yield page
+        context.close()
+        # A page that answers 400 or 404 is told as an error to load it.
+        assert [each for each in said if "Failed to load resource" not in each] == []
+
+    def _is_foreign(self, request: Any) -> bool:
+        return not request.url.startswith(f"{self.service.url}{self.root}/")
+
+    def dead(self, queue: str) -> str:
+        """The id of a dead job of a task that works by now."""
+        job = self.queue.submit(works, queue=queue)
+        lease = self.queue.lease(queue)
+        assert lease is not None
+        self.queue.nack(lease, "the card was refused", requeue=False)
+        return job.id
+
+
+def works() -> str:
+    return "done"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Browser, Service, TaskQueue]]:
+    """One browser and one server for all of these tests."""
+    store = connect("memory://")
+    queue = TaskQueue(store, num_workers=0)
+    queue.task(name="shop:works")(works)
+    with browser() as chromium, serving(store, beside=dashboard_routes, wrap=behind_proxy) as one:
+        queue.create_queue("mail", max_depth=10)
+        queue.schedule("ping", "net:ping", Every(3600), queue="mail")
+        flow = Workflow()
+        flow.add("first", NewJob("etl:fetch", queue="flow"))
+        flow.add("second", NewJob("etl:load", queue="flow"), after="first")
+        queue.submit_workflow(flow)
+        yield chromium, one, queue
+    store.close()
+
+
+@pytest.fixture(params=["", PREFIX], ids=["root", "sub-path"])
+def shop(request: pytest.FixtureRequest, served: tuple[Browser, Service, TaskQueue]) -> Shop:
+    return Shop(*served, request.param)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what happens on the server, where the browser cannot look."""
+    end = time.monotonic() + WAIT_MS / 1000
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_every_page_is_silent_accessible_and_fits_a_phone(shop: Shop) -> None:
+    job = shop.dead("seen")
+    [failure, *_] = shop.queue.failures("seen")
+    pages = (*PAGES, f"job?id={job}", f"failure?fingerprint={failure.fingerprint}")
+    # None of this depends on where the pages are: half of them here, half there, in either colours.
+    mine = pages[::2] if shop.root else pages[1::2]
+    grave: list[tuple[str, str, str]] = []
+    with shop.page(color_scheme="dark" if shop.root else "light") as page:
+        for path in mine:
+            page.set_viewport_size({"width": 1280, "height": 800})
+            page.goto(shop.url(path))
+            expect(page.locator("h1")).to_have_count(1)
+            page.evaluate(AXE)
+            found = page.evaluate(RUN_AXE)["violations"]
+            grave += [
+                (path, each["id"], each["nodes"][0]["html"])
+                for each in found
+                if each["impact"] in ("serious", "critical")
+            ]
+            page.set_viewport_size({"width": 360, "height": 740})
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+    assert grave == []
+
+
+def test_a_dead_job_is_replayed_and_seen_to_complete_live(shop: Shop) -> None:
+    name = f"replayed{shop.root.replace('/', '-')}"
+    job = shop.dead(name)
+    with shop.page("operator") as page:
+        page.goto(shop.url(f"job?id={job}"))
+        page.get_by_role("button", name="Replay").click()
+        expect(page.locator(".notice")).to_contain_text("gets another attempt")
+        expect(page.locator("#head")).to_contain_text("pending")
+        expect(page.locator("#live")).to_have_text("live")
+        page.evaluate("window.stays = true")
+        worker = TaskQueue(shop.queue.store, num_workers=1, queues=name)
+        worker.task(name="shop:works")(works)
+        with worker:
+            expect(page.locator("#head")).to_contain_text("completed")
+        expect(page.locator("#why")).to_contain_text("It has ended: completed")
+        assert page.evaluate("window.stays"), "it was loaded anew, not changed in place"
+
+
+def test_an_order_is_asked_about_and_can_be_left(shop: Shop) -> None:
+    name = f"ordered{shop.root.replace('/', '-')}"
+    shop.queue.submit("a", queue=name)
+    with shop.page("operator") as page:
+        page.goto(shop.url(f"queue?name={name}"))
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator("main")).to_contain_text("1 pending jobs wait")
+        page.get_by_role("link", name="Leave it").click()
+        assert shop.queue.queue_info(name).state.value == "active"
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Pause the queue").click()
+        expect(page.locator(".notice")).to_contain_text("The queue is paused")
+        assert shop.queue.queue_info(name).state.value == "paused"
+        page.get_by_role("button", name="Resume").click()
+        expect(page.locator(".title .chip")).to_have_text("active")
+
+
+def test_rows_hold_still_and_new_ones_wait(shop: Shop) -> None:
+    name = f"still{shop.root.replace('/', '-')}"
+    first = shop.queue.submit("a", queue=name)
+    with shop.page("operator") as page:
+        page.goto(shop.url(f"jobs?q=queue:{name}"))
+        expect(page.locator("#live")).to_have_text("live")
+        shop.queue.submit("a", queue=name)
+        shop.queue.cancel(first)
+        expect(page.locator(".new-rows")).to_have_text("1 new \u2013 show")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page.locator("tbody tr .status")).to_contain_text("cancelled")
+        page.locator(".new-rows").click()
+        expect(page.locator("tbody tr")).to_have_count(2)
+
+
+def test_the_tabs_of_a_browser_share_one_stream(shop: Shop) -> None:
+    followers = shop.service.api.followers
+    until(lambda: not followers)
+    with shop.page("operator") as page:
+        page.goto(shop.url("queues"))
+        expect(page.locator("#live")).to_have_text("live")
+        other = page.context.new_page()
+        other.goto(shop.url("jobs"))
+        shop.queue.submit("a", queue="shared")
+        expect(other.locator("#live")).to_have_text("live")
+        assert len(followers) == 1
+        page.close()
+        shop.queue.submit("a", queue="shared")
+        until(lambda: len(followers) == 1)
+
+
+def test_keys(shop: Shop) -> None:
+    for number in range(2):
+        shop.queue.submit("a", queue="keyed", job_id=f"keyed-{number}{shop.root}")
+    with shop.page("operator") as page:
+        page.goto(shop.url(f"jobs?q=queue:keyed id:keyed-0{shop.root},keyed-1{shop.root}"))
+        page.keyboard.press("/")
+        expect(page.locator("input[type=search]")).to_be_focused()
+        page.keyboard.press("Escape")
+        page.locator("h1").click()
+        page.evaluate("document.activeElement.blur()")
+        for key in ("j", "j", "k", "j"):
+            page.keyboard.press(key)
+        expect(page.locator("tr[aria-selected]")).to_have_attribute(
+            "data-row", f"keyed-0{shop.root}"
+        )
+        page.keyboard.press("?")
+        expect(page.locator("#keys")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("#keys")).to_be_hidden()
+        page.keyboard.press("o")
+        page.wait_for_url(lambda url: "/job?id=keyed-0" in url)
+
+
+def test_without_scripts_everything_can_be_read_and_done(shop: Shop) -> None:
+    job = shop.queue.submit("a", queue="scriptless")
+    with shop.page("operator", java_script_enabled=False) as page:
+        expect(page.locator("#verdict")).to_be_visible()
+        expect(page.locator("svg.lines")).to_have_count(4)
+        page.goto(shop.url("jobs"))
+        page.fill("input[type=search]", f"id:{job.id}")
+        page.get_by_role("button", name="Search").click()
+        page.locator("tbody a").first.click()
+        page.get_by_role("button", name="Cancel…").click()
+        page.fill("#reason", "sold out")
+        page.get_by_role("button", name="Cancel the job").click()
+        expect(page.locator("#why")).to_contain_text("sold out")
+        page.get_by_role("button", name="Log out").click()
+        page.goto(shop.url("queues"))
+        expect(page.locator("h1")).to_have_text("Log in")
+
+
+def test_hostile_names_do_nothing(shop: Shop) -> None:
+    if not shop.queue.count(queue=HOSTILE_NAME).jobs:
+        shop.queue.submit(HOSTILE_NAME, HOSTILE, queue=HOSTILE_NAME, metadata={"<b>": HOSTILE})
+    with shop.page() as page:
+        page.goto(shop.url("queues"))
+        page.get_by_role("link", name="<img src=x").click()
+        expect(page.locator("h1")).to_contain_text("<img src=x onerror=alert(1)>")
+        page.goto(shop.url("jobs"))
+        page.locator("tbody tr", has_text="onerror").locator("a").first.click()
+        expect(page.locator("main")).to_contain_text("<script>alert(1)</script> \\u202eevil")
+
+
+def test_who_may_only_look_has_no_buttons(shop: Shop) -> None:
+    with shop.page("consumer") as page:
+        page.goto(shop.url("queue?name=mail"))
+        expect(page.locator("h1")).to_have_text("mail")
+        expect(page.locator(".actions")).to_have_count(0)
+        expect(page.get_by_role("link", name="Audit")).to_have_count(0)
+        expect(page.locator("#live")).to_have_text("not live")

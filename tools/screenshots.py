@@ -1,0 +1,80 @@
+"""The pictures of the dashboard in the documentation: `python -m tools.screenshots`.
+
+It serves the day of examples/busy_day.py and takes the pictures with the browser that the tests
+use. They are looked at by a person before they are committed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).parent.parent
+WIDE: Any = {"width": 1280, "height": 860}
+TALL: Any = {"width": 1280, "height": 1280}
+PHONE: Any = {"width": 390, "height": 860}
+PICTURES: tuple[tuple[str, str, str, Any], ...] = (
+    ("overview", ".?over=24h", "light", TALL),
+    ("failure", "failures?by=new > a", "light", WIDE),
+    ("job", "dead-letters > a", "dark", WIDE),
+    ("phone", ".", "dark", PHONE),
+)
+"""Name, page (after `>`, the first such link of a row is followed), colours and size."""
+
+
+def main(program: str, port: int = 8702) -> None:
+    from leasehold.dashboard import dashboard_routes
+    from leasehold.service.api import Api
+    from leasehold.service.server import bind, make_server
+
+    module = _busy_day()
+    day = module.Day()
+    day.play()
+    stop = threading.Event()
+    threading.Thread(target=module.go_on, args=(day, stop), daemon=True).start()
+    listener = bind("127.0.0.1", port)
+    api = Api(day.store, env=day.env, insecure=True)
+    started = threading.Event()
+    server, sockets = make_server(api, listener, beside=dashboard_routes, on_started=started.set)
+    thread = threading.Thread(target=server.run, args=(sockets,), daemon=True)
+    thread.start()
+    started.wait()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for picture in PICTURES:
+            _take(browser, f"http://127.0.0.1:{port}/dashboard/", *picture)
+        browser.close()
+    stop.set()
+    server.should_exit = True
+    thread.join()
+    api.close()
+
+
+def _busy_day() -> Any:
+    spec = importlib.util.spec_from_file_location("busy_day", ROOT / "examples/busy_day.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _take(browser: Browser, base: str, name: str, path: str, scheme: Any, size: Any) -> None:
+    page = browser.new_page(viewport=size, color_scheme=scheme)
+    path, _, link = path.partition(" > ")
+    page.goto(base + path)
+    if link:
+        page.locator(f"tbody tr[data-row] {link}").first.click()
+        page.wait_for_load_state()
+    page.locator("#live[data-state=on]").wait_for()
+    page.screenshot(path=ROOT / f"docs/dashboard-{name}.png")
+    page.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "/usr/bin/chromium")
