@@ -17,6 +17,7 @@ from leasehold.env import EPOCH, SYSTEM, Env
 from leasehold.testing.conformance import MakeStore
 from leasehold.testing.conformance.leasing import LeasingClauses
 from leasehold.testing.conformance.transacting import TransactingClauses
+from leasehold.testing.conformance.waking import Ears
 from support.poolers import pgbouncer
 from support.servers import Schemas, needs_psycopg
 from support.zygote import zygote
@@ -81,6 +82,8 @@ class PooledStore(PostgresStore):
 
 class TestBehindPgBouncer(LeasingClauses, TransactingClauses):
     not_kept = NOT_KEPT
+    # Listeners are told to look now and then, whether there is something or not.
+    test_txn_2_listeners_hear_of_it_after_the_commit = None  # type: ignore[assignment]
 
     @pytest.fixture
     def make_store(self, schemas: Schemas, server: str, pooler: str) -> MakeStore:
@@ -106,6 +109,13 @@ def test_nothing_of_a_store_stays_on_connections_of_the_server(url: str, pooler:
         assert other.execute(shown.encode()).fetchone() == ('"$user", public', "0", 0, 0, 0)
     for other in others:
         other.close()
+
+
+def test_listeners_are_told_to_look(url: str) -> None:
+    with closing(PostgresStore(url)) as store:
+        ears = Ears(store)
+        store.subscribe(ears)
+        assert ears.wait_for(lambda: ears.ready > 1)
 
 
 def test_no_death_is_proved_where_no_session_lasts(url: str, direct: str) -> None:

@@ -18,7 +18,9 @@ Clauses of the store contract:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 J = TypeVar("J", int, str)
@@ -99,3 +101,115 @@ def _highest(bases: Bases[J], job: J, enough: int) -> int:
 def _change(bases: Bases[J], job: J, base: int) -> None:
     bases.write({job: base})
     bases.changed(job, base)
+
+
+class Unspread(Protocol):
+    """The changes that a write of a store of tables has to follow."""
+
+    lowered: set[int]
+    """Jobs that somebody does not wait for any more who may have raised their priority."""
+    inheriting: list[tuple[int, int, int]]
+    """A heap of jobs whose base has changed: the negated base, the number, and up to which number
+    those it waits for were compared with it."""
+    some_inheriting: bool
+    """Whether earlier writes have left such changes to be followed."""
+    inherited_left: int
+    """How many more jobs this write may compare with those that wait for them."""
+
+
+class NumberedBases(ABC):
+    """The `Bases` of a store of tables, in which jobs go by their numbers.
+
+    One write compares so many jobs with those that wait for them; what is left then is kept, and
+    the next write goes on from there, whichever process makes it.
+    """
+
+    def __init__(self, unspread: Unspread) -> None:
+        self._unspread = unspread
+
+    @abstractmethod
+    def own_of(self, seq: int) -> int: ...
+
+    @abstractmethod
+    def base_of(self, seq: int) -> int: ...
+
+    @abstractmethod
+    def waiting_for(self, seq: int) -> Iterable[tuple[int, int]]: ...
+
+    @abstractmethod
+    def write(self, bases: Mapping[int, int]) -> None: ...
+
+    @abstractmethod
+    def exists(self, seq: int) -> bool: ...
+
+    @abstractmethod
+    def needs_from(self, seq: int, after: int, limit: int) -> Sequence[tuple[int, int]]:
+        """What a job waits for that has not ended, beyond this number, each with its base."""
+
+    @abstractmethod
+    def take_left(self, limit: int) -> Iterable[tuple[int, int | None, bool]]:
+        """What earlier writes have left: numbers, up to where each was compared, if at all, and
+        whether somebody may not raise it any more. Each is told once.
+        """
+
+    @abstractmethod
+    def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
+        """Leave these to the next write. Of one that is left already, the comparison that got less
+        far counts.
+        """
+
+    @abstractmethod
+    def some_left(self) -> bool: ...
+
+    def changed(self, seq: int, base: int) -> None:
+        heappush(self._unspread.inheriting, (-base, seq, 0))
+
+    def next_suspect(self) -> int | None:
+        lowered = self._unspread.lowered
+        while lowered:
+            seq = lowered.pop()
+            # Some may be gone by now: a purge takes those that wait and those they wait for.
+            if self.exists(seq):
+                return seq
+        return None
+
+    def next_to_compare(self, limit: int) -> Compared[int] | None:
+        inheriting = self._unspread.inheriting
+        while inheriting:
+            negative, seq, compared_to = heappop(inheriting)
+            needs = self.needs_from(seq, compared_to, limit)
+            # One that has changed once more since is in the list once more.
+            if not needs or self.base_of(seq) != -negative:
+                continue
+            if len(needs) == limit:
+                heappush(inheriting, (negative, seq, needs[-1][0]))
+            return Compared(-negative, needs)
+        return None
+
+    def spread(self) -> bool:
+        """Let changes reach whom they concern, of any write so far; whether some are left."""
+        unspread = self._unspread
+        if unspread.some_inheriting:
+            self._take_up(unspread.inherited_left)
+        unspread.inherited_left = spread(self, unspread.inherited_left)
+        if unspread.lowered or unspread.inheriting or unspread.some_inheriting:
+            self._leave()
+            unspread.some_inheriting = self.some_left()
+        return unspread.some_inheriting
+
+    def _take_up(self, limit: int) -> None:
+        for seq, compared_to, is_suspect in self.take_left(limit):
+            if is_suspect:
+                self._unspread.lowered.add(seq)
+            if compared_to is not None and self.exists(seq):
+                heappush(self._unspread.inheriting, (-self.base_of(seq), seq, compared_to))
+
+    def _leave(self) -> None:
+        unspread = self._unspread
+        self.keep_left([(seq, None, True) for seq in sorted(unspread.lowered)])
+        places: dict[int, int] = {}
+        for _, seq, after in unspread.inheriting:
+            places[seq] = min(after, places.get(seq, after))
+        self.keep_left([(seq, after, False) for seq, after in sorted(places.items())])
+        unspread.lowered = set()
+        unspread.inheriting = []

@@ -2,21 +2,17 @@
 
 Guard: who waits for whom is told by `blocker`, in the same write. A row in `raised` goes when
 nobody above the job waits for it any more, or when it has ended and all who wait have been told.
-
-One write compares so many jobs with those that wait for them; what is left then has rows in
-`inheriting`, and the next write goes on from there, whichever process makes it.
+What one write leaves to the next has rows in `inheriting`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from heapq import heappop, heappush
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import apsw
 
 from leasehold.core.rules import inheritance
-from leasehold.core.rules.inheritance import Compared
 from leasehold.stores.sqlite.leasing import ready
 from leasehold.stores.sqlite.writing.step import Step
 
@@ -84,10 +80,11 @@ _TOO_HIGH: Final = """
 """
 
 
-class Bases:
-    """See `leasehold.core.rules.inheritance.Bases`; jobs go by their numbers."""
+class Bases(inheritance.NumberedBases):
+    """The statements of `leasehold.core.rules.inheritance.NumberedBases`."""
 
     def __init__(self, step: Step) -> None:
+        super().__init__(step)
         self._step = step
 
     def own_of(self, seq: int) -> int:
@@ -116,62 +113,27 @@ class Bases:
         row: Any = self._step.execute(statement, (seq,)).fetchone()
         return int(row[0])
 
-    def changed(self, seq: int, base: int) -> None:
-        heappush(self._step.inheriting, (-base, seq, 0))
+    def exists(self, seq: int) -> bool:
+        return bool(_all(self._step, OWN, seq))
 
-    def next_suspect(self) -> int | None:
-        step = self._step
-        while step.lowered:
-            seq = step.lowered.pop()
-            # Some may be gone by now: a purge takes those that wait and those they wait for.
-            if _all(step, OWN, seq):
-                return seq
-        return None
+    def needs_from(self, seq: int, after: int, limit: int) -> Sequence[tuple[int, int]]:
+        return _all(self._step, NEEDS_FROM, seq, after, limit)
 
-    def next_to_compare(self, limit: int) -> Compared[int] | None:
-        inheriting = self._step.inheriting
-        while inheriting:
-            negative, seq, compared_to = heappop(inheriting)
-            rows: list[Any] = self._step.execute(NEEDS_FROM, (seq, compared_to, limit)).fetchall()
-            # One that has changed once more since is in the list once more.
-            if not rows or self.base_of(seq) != -negative:
-                continue
-            if len(rows) == limit:
-                heappush(inheriting, (negative, seq, rows[-1][0]))
-            return Compared(-negative, rows)
-        return None
+    def take_left(self, limit: int) -> Iterable[tuple[int, int | None, bool]]:
+        return _all(self._step, TAKE_SOME, limit)
 
-    def take_up(self, limit: int) -> None:
-        """Go on with what earlier writes have left."""
-        step = self._step
-        rows: Any = step.execute(TAKE_SOME, (limit,)).fetchall()
-        for seq, compared_to, is_suspect in rows:
-            if is_suspect:
-                step.lowered.add(seq)
-            if compared_to is not None and _all(step, OWN, seq):
-                heappush(step.inheriting, (-self.base_of(seq), seq, compared_to))
+    def keep_left(self, rows: Sequence[tuple[int, int | None, bool]]) -> None:
+        self._step.executemany(KEEP, rows)
 
-    def leave(self) -> None:
-        """Leave the rest to the next write."""
-        step = self._step
-        step.executemany(KEEP, [(seq, None, 1) for seq in sorted(step.lowered)])
-        step.executemany(KEEP, [(seq, after, 0) for _, seq, after in sorted(step.inheriting)])
-        step.lowered = set()
-        step.inheriting = []
+    def some_left(self) -> bool:
+        return bool(_all(self._step, SOME_LEFT)[0][0])
 
 
 def spread(step: Step) -> None:
     """Let changes of bases reach whom they concern, in this operation or an earlier write."""
-    bases = Bases(step)
-    if step.some_inheriting:
-        bases.take_up(step.inherited_left)
-    step.inherited_left = inheritance.spread(bases, step.inherited_left)
-    if step.lowered or step.inheriting or step.some_inheriting:
-        bases.leave()
-        step.some_inheriting = bool(_all(step, SOME_LEFT)[0][0])
-        if step.some_inheriting:
-            # Workers are woken, since their next exchange goes on with it.
-            step.hints.unresolved = step.hints.ready = True
+    if Bases(step).spread():
+        # Workers are woken, since their next exchange goes on with it.
+        step.hints.unresolved = step.hints.ready = True
 
 
 def raise_needed(step: Step, first: int, last: int) -> None:
