@@ -237,7 +237,7 @@ def main() -> None:
     threading.Thread(target=go_on, args=(day, stop), daemon=True).start()
     serve(
         day.store, listener, env=day.env, insecure=True, beside=dashboard_routes,
-        on_started=lambda: print(f"the day is over; look at it: {address}", flush=True),
+        on_started=lambda _: print(f"the day is over; look at it: {address}", flush=True),
     )  # fmt: skip
     stop.set()
 

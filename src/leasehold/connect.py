@@ -6,7 +6,7 @@ sqlite:///jobs.db?durability=normal&lock_timeout_seconds=5
 memory://                          a fresh store in this process
 postgresql://user@host/database    a schema of a PostgreSQL database, for many machines
 postgresql://...?schema=leasehold&pool_size=10&lock_timeout_seconds=10
-http://TOKEN@host:port             a store behind a service; https:// too
+http://TOKEN@host:port             a store behind a service; https://, grpc:// and grpcs:// too
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ LOCK_TIMEOUT_SECONDS_MAX: Final = 86_400.0
 
 _LATER: Final = {
     "redis": "Redis",
-    "grpc": "the Leasehold service",
 }
 
 
@@ -62,7 +61,7 @@ use a SQLite file, postgresql:// or memory://
         return _memory(env, retention)
     if scheme in ("postgresql", "postgres"):
         return _postgres(text, env)
-    if scheme in ("http", "https"):
+    if scheme in ("http", "https", "grpc", "grpcs"):
         return _remote(text, env, durability)
     if scheme in _LATER:
         # The rest of the URL may hold a password, and errors end up in logs.
@@ -72,7 +71,7 @@ use a SQLite file, postgresql:// or memory://
         )
     raise UnsupportedError(
         f"'{scheme}://...' is no store: give a path, sqlite:///path, postgresql://..., "
-        "http://host:port or memory://"
+        "http://host:port, grpc://host:port or memory://"
     )
 
 

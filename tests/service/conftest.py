@@ -22,6 +22,7 @@ from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import Role, TokenDraft, digest_of, new_token_secret
 from leasehold.env import SYSTEM
 from leasehold.service.api import Api
+from leasehold.service.grpc.server import GrpcAddress, GrpcServer
 from leasehold.service.server import Server, bind, make_server
 
 WAIT = 60.0
@@ -36,6 +37,8 @@ class Service:
     server: Server
     url: str
     thread: threading.Thread
+    grpc_url: str
+    """"" unless it was asked for."""
     clients: list[httpx.Client] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -88,10 +91,14 @@ def serving(
     insecure: bool = False,
     hosts: tuple[str, ...] = (),
     port: int = 0,
+    grpc_port: int | None = None,
     beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
     wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Iterator[Service]:
-    """Serve a store until the block ends; `wrap` puts something in front of the application."""
+    """Serve a store until the block ends; over gRPC, too, on any port if that is 0.
+
+    `wrap` puts something in front of the application.
+    """
     listener = bind("127.0.0.1", port)
     started = threading.Event()
     made: list[Any] = []
@@ -99,12 +106,21 @@ def serving(
     def run() -> None:
         async def main() -> None:
             api = Api(store, blobs=Blobs(store), insecure=insecure)
+            grpc_server = None
+            if grpc_port is not None:
+                grpc_server = GrpcServer(api, GrpcAddress("127.0.0.1", grpc_port))
             server, sockets = make_server(
-                api, listener, hosts=hosts, beside=beside, on_started=started.set
+                api,
+                listener,
+                hosts=hosts,
+                beside=beside,
+                on_started=started.set,
+                grpc_server=grpc_server,
             )
             inner: Any = server.config.app
             server.config.app = wrap(inner)
-            made.extend((api, server))
+            grpc_url = "" if grpc_server is None else f"grpc://127.0.0.1:{grpc_server.port}"
+            made.extend((api, server, grpc_url))
             await server.serve(sockets)
             api.close()
 
@@ -113,8 +129,9 @@ def serving(
     thread = threading.Thread(target=run, name="service-under-test", daemon=True)
     thread.start()
     assert started.wait(WAIT)
-    api, server = made
-    service = Service(store, api, server, f"http://127.0.0.1:{listener.getsockname()[1]}", thread)
+    api, server, grpc_url = made
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    service = Service(store, api, server, url, thread, grpc_url)
     try:
         yield service
     finally:

@@ -14,6 +14,7 @@ from schemathesis import checks
 
 from leasehold.service.api import OPERATIONS
 from leasehold.service.openapi import openapi_document, openapi_json
+from leasehold.service.reference import reference
 from service.conftest import Service
 
 PAGE = Path(__file__).parent.parent.parent / "docs/openapi.json"
@@ -79,3 +80,8 @@ def test_those_that_wait_answer_as_told(memory_service: Service, name: str) -> N
     answer = client.request(method, f"/api/v1{path}", json=body)
     told = "/api/v1" + next(each.path for each in OPERATIONS if each.name == name)
     schema[told][method].validate_response(answer)
+
+
+def test_the_reference_is_made_of_it() -> None:
+    written = PAGE.with_name("http-api.md").read_text(encoding="utf-8")
+    assert written == reference(), "python -m leasehold.service.reference > docs/http-api.md"

@@ -27,8 +27,7 @@ from leasehold.testing.conformance.base import assert_history_replays
 pytestmark = pytest.mark.faults
 
 WAIT = 120.0
-JOBS = 60
-KILLS = 12
+JOBS_PER_KILL = 5
 
 TASKS = """
 import os, sys
@@ -51,7 +50,7 @@ queue.run_worker()
 class Scene:
     """A store, a port for its server, and a ledger outside of both."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, scheme: str) -> None:
         self.folder = folder
         self.ledger = folder / "ledger"
         self.ledger.touch()
@@ -60,12 +59,11 @@ class Scene:
         secret = new_token_secret(SYSTEM)
         draft = TokenDraft(name="far", roles=("producer", "consumer"))
         self.store.create_token(draft, digest_of(secret), actor="test")
-        listener = bind("127.0.0.1", 0)
-        port = listener.getsockname()[1]
-        listener.close()
-        self.url = f"http://{secret}@127.0.0.1:{port}?retry_seconds=60"
+        ports = {"http": free_port(), "grpc": free_port()}
+        self.url = f"{scheme}://{secret}@127.0.0.1:{ports[scheme]}?retry_seconds=60"
         self.server_command = (
-            *("-m", "leasehold.cli", "serve", "--port", str(port)),
+            *("-m", "leasehold.cli", "serve", "--port", str(ports["http"])),
+            *(("--grpc", f"127.0.0.1:{ports['grpc']}") if scheme == "grpc" else ()),
             *("--store", f"sqlite:///{folder / 'jobs.db'}?durability=normal"),
         )
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -107,9 +105,20 @@ class Scene:
         return "\n".join(path.read_text()[-3000:] for path in self.folder.glob("*.log"))
 
 
+def free_port() -> int:
+    with bind("127.0.0.1", 0) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(tmp_path)
+def scheme() -> str:
+    return "http"
+
+
+@pytest.fixture
+def scene(tmp_path: Path, scheme: str) -> Iterator[Scene]:
+    scene = Scene(tmp_path, scheme)
     yield scene
     for name in list(scene.processes):
         scene.kill(name)
@@ -126,40 +135,42 @@ def remote(url: str) -> Iterator[TaskQueue]:
         queue.shutdown()
 
 
-@pytest.mark.parametrize("seed", [7])
-def test_nothing_is_lost_whoever_is_killed(scene: Scene, seed: int) -> None:
+@pytest.mark.parametrize(("scheme", "seed", "kills"), [("http", 7, 12), ("grpc", 8, 4)])
+def test_nothing_is_lost_whoever_is_killed(scene: Scene, seed: int, kills: int) -> None:
     random = Random(seed)
+    jobs = kills * JOBS_PER_KILL
     for name in ("server", "worker-1", "worker-2"):
         scene.start(name)
     with remote(scene.url) as queue:
-        for number in range(JOBS):
+        for number in range(jobs):
             queue.submit("note", f"job-{number}", job_id=f"job-{number}", max_retries=50)
-            if number % (JOBS // KILLS) == 0:
+            if number % JOBS_PER_KILL == 0:
                 scene.see_progress(number)
                 victim = random.choice(sorted(scene.processes))
                 scene.kill(victim)
                 scene.start(victim)
-        for number in range(JOBS):
+        for number in range(jobs):
             ended = queue.wait(f"job-{number}", WAIT)
             assert ended.status is Status.COMPLETED, scene.logs()
     runs = scene.runs()
-    for number in range(JOBS):
+    for number in range(jobs):
         job = scene.store.get(f"job-{number}")
         assert job is not None
         events = Counter(event.event for event in scene.store.history(job.id))
         assert events[Event.COMPLETED] == 1
         assert 1 <= runs[job.id] <= events[Event.LEASED]
         assert_history_replays(scene.store, job)
-    assert sum(runs.values()) < 2 * JOBS
+    assert sum(runs.values()) < 2 * jobs
 
 
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
 def test_the_command_line_works_from_afar(scene: Scene, tmp_path: Path) -> None:
     scene.start("server")
     shell = Shell(tmp_path)
     secret = new_token_secret(SYSTEM)
     draft = TokenDraft(name="me", roles=("admin",), commands=True)
     scene.store.create_token(draft, digest_of(secret), actor="test")
-    url = f"http://{secret}@{scene.url.partition('@')[2]}"
+    url = f"{scene.url.partition('://')[0]}://{secret}@{scene.url.partition('@')[2]}"
     (tmp_path / "greet.py").write_text("def hello(name):\n    return f'hello {name}'\n")
     document = '{"task": "greet:hello", "args": ["anna"]}'
     job_id = shell.ok("enqueue", document, "--store", url, "-o", "json").json["id"]

@@ -1,4 +1,9 @@
-"""The remote store keeps the contract: the conformance suite, over a real server."""
+"""The remote store keeps the contract: the conformance suite, over a real server.
+
+Over HTTP all of it. Over gRPC the same bytes cross, so the part of it that hangs on the transport:
+requests that are repeated, leases and their secrets, hints, pages, odd text. `test_grpc_store.py`
+has every verb and every error.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,17 @@ from leasehold.core.model.tokens import ROLES
 from leasehold.env import Env
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
+from leasehold.service.grpc.server import GrpcAddress, GrpcServer
 from leasehold.service.http import http_app
 from leasehold.service.server import BoundedProtocol, bind
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance import MakeStore, StoreConformance
+from leasehold.testing.conformance.paging import PagingClauses
+from leasehold.testing.conformance.repeating import RepeatingClauses
+from leasehold.testing.conformance.settling import SettlingClauses
+from leasehold.testing.conformance.telling import TellingClauses
+from leasehold.testing.conformance.texts import TextClauses
+from leasehold.testing.conformance.waking import WakingClauses
 
 WAIT = 60.0
 
@@ -73,6 +85,27 @@ class Host:
 
         return f"http://127.0.0.1:{self.listener.getsockname()[1]}/{name}", end
 
+    def serve_grpc(self, store: Store, env: Env) -> tuple[str, Callable[[], None]]:
+        """The same over gRPC, where each store has a server of its own."""
+
+        async def start() -> tuple[GrpcServer, Api]:
+            api = OpenApi(store, env=env)
+            server = GrpcServer(api, GrpcAddress("127.0.0.1", 0))
+            await server.start()
+            return server, api
+
+        async def stop() -> None:
+            api.stop_waiting()
+            await server.stop()
+
+        server, api = asyncio.run_coroutine_threadsafe(start(), self.loop).result(WAIT)
+
+        def end() -> None:
+            asyncio.run_coroutine_threadsafe(stop(), self.loop).result(WAIT)
+            api.close()
+
+        return f"grpc://127.0.0.1:{server.port}", end
+
     def stop(self) -> None:
         self.server.should_exit = True
         self.thread.join(WAIT)
@@ -85,6 +118,25 @@ def host() -> Iterator[Host]:
     host.stop()
 
 
+Serve = Callable[[Store, Env], tuple[str, Callable[[], None]]]
+
+
+def making(folder: Path, numbers: Iterator[int], serve: Serve) -> Iterator[MakeStore]:
+    with ExitStack() as stack:
+
+        def make(env: Env) -> Store:
+            path = folder / f"{next(numbers)}.db"
+            served = SQLiteStore(path, env=env, durability="normal")
+            stack.callback(served.close)
+            url, end = serve(served, env)
+            stack.callback(end)
+            remote = connect(url, env=env)
+            stack.callback(remote.close)
+            return remote
+
+        yield make
+
+
 class TestRemoteStore(StoreConformance):
     not_kept: ClassVar = {
         "TOK-5": "the signing key never leaves its server",
@@ -92,14 +144,12 @@ class TestRemoteStore(StoreConformance):
 
     @pytest.fixture
     def make_store(self, tmp_path: Path, host: Host) -> Iterator[MakeStore]:
-        with ExitStack() as stack:
+        yield from making(tmp_path, host.numbers, host.serve)
 
-            def make(env: Env) -> Store:
-                path = tmp_path / f"{next(host.numbers)}.db"
-                served = SQLiteStore(path, env=env, durability="normal")
-                stack.callback(served.close)
-                url, end = host.serve(served, env)
-                stack.callback(end)
-                return connect(url, env=env)
 
-            yield make
+class TestRemoteStoreOverGrpc(
+    RepeatingClauses, SettlingClauses, TellingClauses, WakingClauses, PagingClauses, TextClauses
+):
+    @pytest.fixture
+    def make_store(self, tmp_path: Path, host: Host) -> Iterator[MakeStore]:
+        yield from making(tmp_path, host.numbers, host.serve_grpc)

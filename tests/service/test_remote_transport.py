@@ -1,4 +1,4 @@
-"""Servers that are away, replies that are lost, connections that went stale."""
+"""Servers that are away, replies that are lost, connections that went stale: on both transports."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ from service.conftest import Service, serving
 WAIT = 60.0
 
 
+@pytest.fixture(params=["http", "grpc"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Store]:
     store = connect(str(tmp_path / "jobs.db"), durability="normal")
@@ -33,11 +38,12 @@ def served(tmp_path: Path) -> Iterator[Store]:
 class Proxy:
     """Stands before a service, hands everything on, and loses the replies it is told to lose."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, url: str) -> None:
+        self._scheme, _, place = url.partition("://")
+        self._port = int(place.rpartition(":")[2])
         self._listener = bind("127.0.0.1", 0)
         self._listener.listen()
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"{self._scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         self.lose = 0
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -55,7 +61,7 @@ class Proxy:
             to_server = threading.Thread(target=self._carry, args=(client, server), daemon=True)
             to_server.start()
             while data := _read(server):
-                if self.lose > 0:
+                if self.lose > 0 and (self._scheme == "http" or _has_headers(data)):
                     self.lose -= 1
                     self.lost += 1
                     break
@@ -82,25 +88,48 @@ def _read(source: socket.socket) -> bytes:
         return b""
 
 
+def _has_headers(data: bytes) -> bool:
+    """Whether one of these frames of HTTP/2 begins a reply: others are about the connection."""
+    while len(data) >= 9:
+        length, kind = int.from_bytes(data[:3]), data[3]
+        if kind == 1:
+            return True
+        data = data[9 + length :]
+    return False
+
+
 def _hang_up(sock: socket.socket) -> None:
     with suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def lossy(served: Store) -> Iterator[tuple[Store, Proxy, Service]]:
-    with serving(served, insecure=True) as service:
-        proxy = Proxy(service.port)
+def serving_on(scheme: str, store: Store, port: int = 0) -> Iterator[tuple[Service, str]]:
+    """A service that lets everybody in, and its URL."""
+    over_grpc = scheme == "grpc"
+    grpc_port = port if over_grpc else None
+    http_port = 0 if over_grpc else port
+    with serving(store, insecure=True, port=http_port, grpc_port=grpc_port) as service:
+        yield service, service.grpc_url if over_grpc else service.url
+
+
+@contextmanager
+def lossy(scheme: str, served: Store) -> Iterator[tuple[Store, Proxy]]:
+    with serving_on(scheme, served) as (_, url):
+        proxy = Proxy(url)
         remote = connect(proxy.url)
         try:
-            yield remote, proxy, service
+            yield remote, proxy
         finally:
             remote.close()
             proxy.close()
 
 
-def test_what_was_done_before_its_reply_was_lost_is_not_done_again(served: Store) -> None:
-    with lossy(served) as (remote, proxy, _):
+def test_what_was_done_before_its_reply_was_lost_is_not_done_again(
+    scheme: str, served: Store
+) -> None:
+    with lossy(scheme, served) as (remote, proxy):
+        assert remote.queues() == []  # what opens the connection is not lost
         proxy.lose = 1
         [answer] = remote.submit([Draft(id="job", task="work")])
         assert (answer.id, answer.is_duplicate) == ("job", False)  # type: ignore[union-attr]
@@ -111,8 +140,8 @@ def test_what_was_done_before_its_reply_was_lost_is_not_done_again(served: Store
         assert served.stats().leased == 1
 
 
-def test_what_may_not_be_done_twice_is_not_sent_again(served: Store) -> None:
-    with lossy(served) as (remote, proxy, _):
+def test_what_may_not_be_done_twice_is_not_sent_again(scheme: str, served: Store) -> None:
+    with lossy(scheme, served) as (remote, proxy):
         remote.submit([Draft(id="job", task="work")])
         proxy.lose = 1
         with pytest.raises(StoreUnavailableError, match="cancel may have been carried out"):
@@ -122,9 +151,9 @@ def test_what_may_not_be_done_twice_is_not_sent_again(served: Store) -> None:
         assert job.status is Status.CANCELLED
 
 
-def test_another_server_is_asked_when_one_is_away(served: Store) -> None:
-    with serving(served, insecure=True) as first, serving(served, insecure=True) as second:
-        remote = connect(f"{first.url},127.0.0.1:{second.port}")
+def test_another_server_is_asked_when_one_is_away(scheme: str, served: Store) -> None:
+    with serving_on(scheme, served) as (first, url), serving_on(scheme, served) as (_, other):
+        remote = connect(f"{url},{other.partition('://')[2]}")
         remote.submit([Draft(id="one", task="work")])
         heard = threading.Event()
         remote.subscribe(Ears(heard))
@@ -135,25 +164,25 @@ def test_another_server_is_asked_when_one_is_away(served: Store) -> None:
         remote.close()
 
 
-def test_a_server_that_comes_back_is_waited_for(served: Store) -> None:
+def test_a_server_that_comes_back_is_waited_for(scheme: str, served: Store) -> None:
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     listener.close()
-    remote = connect(f"http://127.0.0.1:{port}?retry_seconds=60")
+    remote = connect(f"{scheme}://127.0.0.1:{port}?retry_seconds=60")
     answers: list[object] = []
     asking = threading.Thread(target=lambda: answers.append(remote.get("job")))
     asking.start()
-    with serving(served, insecure=True, port=port):
+    with serving_on(scheme, served, port):
         asking.join(WAIT)
         assert answers == [None]
     remote.close()
 
 
-def test_one_that_does_not_come_back_is_named(served: Store) -> None:
-    with serving(served, insecure=True) as service:
-        remote = connect(f"{service.url}?retry_seconds=0.1")
+def test_one_that_does_not_come_back_is_named(scheme: str, served: Store) -> None:
+    with serving_on(scheme, served) as (_, url):
+        remote = connect(f"{url}?retry_seconds=0.1")
         assert remote.queues() == []
-    with pytest.raises(StoreUnavailableError, match=f"{service.url} cannot be reached"):
+    with pytest.raises(StoreUnavailableError, match=f"{url} cannot be reached"):
         remote.queues()
     remote.close()
     with pytest.raises(StoreClosedError):

@@ -80,9 +80,13 @@ def test_insecure_is_for_this_machine_only(shell: Shell) -> None:
         assert answer.json() == {"jobs": [], "next_cursor": None}
 
 
-def test_https(shell: Shell) -> None:
+def test_tls_on_both_faces(shell: Shell) -> None:
     certificate, key = make_certificate(shell.folder)
-    with served(shell, "--insecure", "--tls-cert", certificate, "--tls-key", key) as (banner, _):
+    tls = ("--tls-cert", certificate, "--tls-key", key)
+    with served(shell, "--insecure", *tls, "--grpc", "127.0.0.1:0") as (banner, _):
+        assert banner["grpc_address"].startswith("grpcs://127.0.0.1:")
+        far = f"{banner['grpc_address']}?ca={certificate}"
+        assert shell.ok("list", "-o", "json", "--store", far).json == []
         assert banner["address"].startswith("https://127.0.0.1:")
         trusting = ssl.create_default_context(cafile=certificate)
         with httpx.Client(verify=trusting, trust_env=False, timeout=WAIT) as client:
@@ -96,6 +100,11 @@ def test_a_port_that_is_taken(shell: Shell) -> None:
         refused = shell.run("serve", "--port", port)
         assert refused.code != Exit.OK
         assert "cannot listen on 127.0.0.1" in refused.err
+        refused = shell.run("serve", "--port", "0", "--grpc", f"127.0.0.1:{port}")
+        assert refused.code != Exit.OK
+        assert f"cannot serve gRPC on 127.0.0.1:{port}" in refused.err
+    assert shell.run("serve", "--grpc", "8701").code == Exit.USAGE
+    assert shell.run("serve", "--insecure", "--grpc", "0.0.0.0:0").code == Exit.USAGE
 
 
 def make_certificate(folder: Path) -> tuple[str, str]:

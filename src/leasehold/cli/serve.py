@@ -13,8 +13,7 @@ from leasehold.cli.session import Session
 from leasehold.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    import socket
-
+    from leasehold.service.grpc.server import GrpcAddress
     from leasehold.worker.loglines import LogFormat
 
 PORT: Final = 8700
@@ -25,6 +24,7 @@ PORT: Final = 8700
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 for any."
 )
+@click.option("--grpc", "grpc_place", metavar="HOST:PORT", help="Serve gRPC there, too.")
 @click.option("--insecure", is_flag=True, help="Let this machine in without a token.")
 @click.option("--allow-host", multiple=True, help="A name it goes by, in the Host header, too.")
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="PEM; for https.")
@@ -40,6 +40,7 @@ def serve(
     session: Session,
     host: str,
     port: int,
+    grpc_place: str | None,
     allow_host: tuple[str, ...],
     tls_cert: str | None,
     tls_key: str | None,
@@ -48,7 +49,7 @@ def serve(
     *,
     insecure: bool,
 ) -> None:
-    """Serve the store over HTTP, until Ctrl-C or SIGTERM.
+    """Serve the store over HTTP, and gRPC if told so, until Ctrl-C or SIGTERM.
 
     Programs use the API below /api/v1, people the dashboard at the address that is printed.
     Whoever calls needs a token (`token create`); only health and readiness are open. With
@@ -56,34 +57,52 @@ def serve(
 
     \b
     Examples: queuectl serve
+              queuectl serve --grpc 127.0.0.1:8701
               queuectl serve --host 0.0.0.0 --allow-host jobs.example.com \\
                   --tls-cert cert.pem --tls-key key.pem
     """
     server = _server_module()
-    _check(host, insecure=insecure)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
+    grpc_address = None
+    if grpc_place is not None:
+        grpc_address = _grpc_address(grpc_place, tls_cert, tls_key, tls_client_ca)
+    reached = [host] if grpc_address is None else [host, grpc_address.host]
+    _check(reached, insecure=insecure)
     try:
         listener = server.bind(host, port)
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host} port {port}: {error}") from None
     store = session.new_queue.store
-    address = _address(host, listener, https=bool(tls))
+    address = _address("https" if tls else "http", host, listener.getsockname()[1])
     if not insecure and not store.tokens():
         session.tell("Nobody can come in yet: make a token with `queuectl token create`.")
-    if not tls and not _is_loopback(host):
+    if not tls and not all(map(_is_loopback, reached)):
         session.tell(
-            "Tokens cross the network as they are: use --tls-cert, or a proxy that speaks https."
+            "Tokens cross the network as they are: use --tls-cert, or a proxy that speaks TLS."
         )
+
+    def show(grpc_port: int | None) -> None:
+        at_grpc = None
+        if grpc_address is not None and grpc_port is not None:
+            at_grpc = _address("grpcs" if tls else "grpc", grpc_address.host, grpc_port)
+        _show(session, address, at_grpc)
+
     _log_to_stderr(log_format)
-    server.serve(
-        store,
-        listener,
-        insecure=insecure,
-        hosts=(host, *allow_host),
-        beside=_dashboard(session),
-        tls=tls,
-        on_started=lambda: _show(session, address),
-    )
+    try:
+        server.serve(
+            store,
+            listener,
+            insecure=insecure,
+            hosts=(host, *allow_host),
+            beside=_dashboard(session),
+            tls=tls,
+            grpc_address=grpc_address,
+            on_started=show,
+        )
+    except OSError as error:
+        if grpc_address is None:
+            raise
+        raise click.ClickException(f"cannot serve gRPC on {grpc_place}: {error}") from None
 
 
 def _server_module() -> Any:
@@ -109,11 +128,28 @@ def _dashboard(session: Session) -> Any:
     return dashboard_routes
 
 
-def _check(host: str, *, insecure: bool) -> None:
-    if insecure and not _is_loopback(host):
-        raise click.UsageError(
-            f"--insecure lets everybody in who can reach {host}: it is for 127.0.0.1 and ::1 only"
-        )
+def _check(hosts: list[str], *, insecure: bool) -> None:
+    for host in hosts:
+        if insecure and not _is_loopback(host):
+            raise click.UsageError(
+                f"--insecure lets everybody in who can reach {host}: it is for 127.0.0.1 and ::1 "
+                "only"
+            )
+
+
+def _grpc_address(
+    place: str, cert: str | None, key: str | None, client_ca: str | None
+) -> GrpcAddress:
+    try:
+        from leasehold.service.grpc.server import GrpcAddress
+    except ImportError as error:
+        raise UnsupportedError(
+            f"gRPC is not installed ({error.name} is missing): pip install 'leasehold[grpc]'"
+        ) from None
+    host, colon, port = place.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) <= 65535):
+        raise click.UsageError(f"--grpc takes HOST:PORT, as in 127.0.0.1:8701, not {place!r}")
+    return GrpcAddress(host, int(port), cert, key, client_ca)
 
 
 def _is_loopback(host: str) -> bool:
@@ -136,13 +172,12 @@ def _tls(cert: str | None, key: str | None, client_ca: str | None) -> dict[str, 
     return told
 
 
-def _address(host: str, listener: socket.socket, *, https: bool) -> str:
-    port = listener.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if https else 'http'}://{shown}:{port}"
+def _address(scheme: str, host: str, port: int) -> str:
+    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"{scheme}://{shown}:{port}"
 
 
-def _show(session: Session, address: str) -> None:
+def _show(session: Session, address: str, at_grpc: str | None) -> None:
     """The banner: for people a sentence, for programs a document."""
     from leasehold import __version__
 
@@ -152,11 +187,14 @@ def _show(session: Session, address: str) -> None:
         "version": __version__,
         "pid": os.getpid(),
     }
+    if at_grpc is not None:
+        document["grpc_address"] = at_grpc
+    places = address if at_grpc is None else f"{address} and {at_grpc}"
     emit_one(
         session,
         document,
         show=lambda: click.echo(
-            f"leasehold {__version__} serves {cell(session.shown_store)} at {address} "
+            f"leasehold {__version__} serves {cell(session.shown_store)} at {places} "
             "(Ctrl-C stops it)"
         ),
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leasehold.core.model.tokens import Role, Token
 
 # The names of `core.model.tokens.ROLES`, which is not loaded for `--help`; a test compares the two.
-ROLE_NAMES: Final = ("producer", "consumer", "operator", "admin")
+ROLE_NAMES: Final = ("producer", "consumer", "operator", "observer", "admin")
 
 COLUMNS: Final = (
     Column("name", "NAME", fit="keep"),

@@ -12,6 +12,7 @@ from leasehold.core.model.error_documents import error_document
 from leasehold.core.model.job import Attempt, HistoryEvent, Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.queue_config import QueueConfig, QueueState
+from leasehold.core.model.search import Count
 from leasehold.core.model.status import Status
 from leasehold.documents.jobs import AS_STORED
 from leasehold.errors import LeaseholdError
@@ -75,6 +76,8 @@ class JobPage(Answer):
 
     jobs: list[JobDocument]
     next_cursor: str | None = None
+    total: Count | None = None
+    """How many fit on all pages, if that was asked; exact up to a bound."""
 
 
 class History(Answer):

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
-from leasehold.core.model.tokens import digest_of
+from leasehold.core.model.tokens import LOOKING, digest_of
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import UnauthenticatedError
 from leasehold.observe.exposition import Family, Sample, render
@@ -38,9 +38,6 @@ from leasehold.service.store_breaker import StoreBreaker
 from leasehold.service.store_calls import StoreCalls
 
 T = TypeVar("T")
-
-METRICS_ROLES: Final = ("producer", "consumer", "operator")
-"""Who may read the figures of the whole store."""
 
 THREADS: Final = 32
 """Calls of the store at the same time: those that write share their syncs."""
@@ -133,7 +130,7 @@ class Api(Producers, Consumers, Operators, Measures, QueueOperators, Admins):
 
     def exposition(self, caller: Caller) -> bytes:
         """The store's figures and this process's own, for Prometheus."""
-        caller.check_role(METRICS_ROLES)
+        caller.check_role(LOOKING)
         caller.check_unscoped()
         sight = self.guarded(lambda: look_at(self.store, self.env))
         return render((*families(sight), *self.requests.families(), *self._pool()))

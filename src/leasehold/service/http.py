@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
@@ -21,7 +19,6 @@ from leasehold.observe.exposition import CONTENT_TYPE
 from leasehold.observe.tracing import arriving
 from leasehold.service.api import OPERATIONS, Api
 from leasehold.service.caller import Caller
-from leasehold.service.consumer_messages import ExchangeAnswer, Leases
 from leasehold.service.http_answers import (
     encode,
     failure,
@@ -43,6 +40,7 @@ from leasehold.service.http_store import store_routes
 from leasehold.service.openapi import openapi_json
 from leasehold.service.operation import Operation
 from leasehold.service.request_figures import RequestMeter
+from leasehold.service.waiting import answer_unless_gone
 
 ROOT: Final = "/api/v1"
 
@@ -127,22 +125,8 @@ async def _wait(
         return known, _asked(operation, request, body)
 
     known, asked = await api.on_thread(prepare)
-    task = asyncio.ensure_future(api.call_waiting(operation, known, asked))
-    hung_up = asyncio.ensure_future(_hung_up(request))
-    try:
-        await asyncio.wait((task, hung_up), return_when=asyncio.FIRST_COMPLETED)
-        if task.done() and not hung_up.done():
-            return respond(await task, operation.status)
-        task.cancel()
-        with suppress(asyncio.CancelledError, CodedError):
-            # What was granted to somebody who is gone goes back.
-            answer = await task
-            if isinstance(answer, Leases | ExchangeAnswer):
-                await api.hand_back(answer.leases)
-        return Response(status_code=499)
-    finally:
-        hung_up.cancel()
-        task.cancel()
+    answer = await answer_unless_gone(api, operation, known, asked, _hung_up(request))
+    return Response(status_code=499) if answer is None else respond(answer, operation.status)
 
 
 async def _hung_up(request: Request) -> None:

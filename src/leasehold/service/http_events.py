@@ -6,9 +6,7 @@ back with `Last-Event-ID` misses nothing, or is told by `gap` to look at everyth
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -17,17 +15,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from leasehold.core.model.changes import Changes
-from leasehold.errors import UnauthenticatedError
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
+from leasehold.service.following import LOOK_SECONDS, TOO_MANY, first_look, has_room, looks
 from leasehold.service.http_answers import plain_problem
 from leasehold.service.http_request import bearer_of
 
-LOOK_SECONDS: Final = 0.5
-"""How often the feed is looked at."""
 QUIET_SECONDS_MAX: Final = 15.0
 """After so long without an event a comment keeps the connection open."""
-FOLLOWERS_MAX: Final = 100
 
 
 def event_routes(api: Api, root: str) -> list[Route]:
@@ -42,55 +37,25 @@ def event_routes(api: Api, root: str) -> list[Route]:
 
 async def follow(api: Api, authenticate: Callable[[], Caller], request: Request) -> Response:
     """The stream, for as long as `authenticate` lets in whoever asks; it is asked at each look."""
-    cursor = request.headers.get("last-event-id")
-
-    def begin() -> Changes:
-        caller = authenticate()
-        caller.check_role(("operator",))
-        caller.check_unscoped()
-        return api.guarded(lambda: api.store.changes(cursor))
-
-    first = await api.on_thread(begin)
-    if len(api.followers) >= FOLLOWERS_MAX:
-        detail = f"at most {FOLLOWERS_MAX} may follow at once"
-        return plain_problem(429, "too_many_followers", detail, {"Retry-After": "10"})
+    first = await first_look(api, authenticate, request.headers.get("last-event-id"))
+    if not has_room(api):
+        return plain_problem(429, "too_many_followers", TOO_MANY, {"Retry-After": "10"})
     return StreamingResponse(_stream(api, authenticate, first), media_type="text/event-stream")
 
 
 async def _stream(
     api: Api, authenticate: Callable[[], Caller], first: Changes
 ) -> AsyncIterator[bytes]:
-    follower = object()
-    api.followers.add(follower)
-    try:
-        yield _event("gap" if first.gap else "changes", first)
-        cursor, quiet_seconds = first.cursor, 0.0
-        while not api.stopping.is_set():
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await api.stopping.wait()
-            except TimeoutError:
-                quiet_seconds += LOOK_SECONDS
-            news = await api.on_thread(partial(_look, api, authenticate, cursor))
-            if news is None:
-                return
-            if news.changes or news.gap:
-                cursor, quiet_seconds = news.cursor, 0.0
-                yield _event("gap" if news.gap else "changes", news)
-            elif quiet_seconds >= QUIET_SECONDS_MAX:
+    quiet_seconds = 0.0
+    async for news in looks(api, authenticate, first):
+        if news is first or news.changes or news.gap:
+            quiet_seconds = 0.0
+            yield _event("gap" if news.gap else "changes", news)
+        else:
+            quiet_seconds += LOOK_SECONDS
+            if quiet_seconds >= QUIET_SECONDS_MAX:
                 quiet_seconds = 0.0
                 yield b": nothing new\n\n"
-    finally:
-        api.followers.discard(follower)
-
-
-def _look(api: Api, authenticate: Callable[[], Caller], cursor: str) -> Changes | None:
-    """What is new; None once the token is not good any more."""
-    try:
-        authenticate()
-    except UnauthenticatedError:
-        return None
-    return api.guarded(lambda: api.store.changes(cursor))
 
 
 def _event(kind: str, news: Changes) -> bytes:

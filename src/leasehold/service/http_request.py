@@ -11,13 +11,12 @@ from msgspec import inspect as types
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
-from leasehold.errors import InvalidJobError, InvalidRequestError, RequestTooLargeError
+from leasehold.errors import InvalidRequestError, RequestTooLargeError
+from leasehold.service.explaining import refusal
 from leasehold.service.json_in import decode_json
+from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
 from leasehold.service.operation import Operation
 
-BODY_BYTES_MAX: Final = 16 * 1024 * 1024
-BODY_SECONDS_MAX: Final = 30.0
-"""How long a body may take to come in."""
 SMALL_BODY_BYTES: Final = 64 * 1024
 """Up to here a body is read before it is known who sends it: one change of threads less."""
 
@@ -100,7 +99,7 @@ def request_of(
     try:
         return msgspec.convert(given, operation.request, strict=operation.method != "GET")
     except msgspec.ValidationError as error:
-        raise InvalidJobError(str(error)) from None
+        raise refusal(error, operation.request) from None
 
 
 def _from_query(operation: Operation, query: QueryParams) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,9 +13,7 @@ from leasehold.core.contract.wire import MEDIA_TYPE, VERBS
 from leasehold.service.api import Api
 from leasehold.service.caller import Caller
 from leasehold.service.http_request import bearer_of, is_small, read_body
-
-CALL_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A submit is all or nothing: it cannot be cut into several requests."""
+from leasehold.service.limits import CALL_BYTES_MAX
 
 
 def store_routes(api: Api, root: str) -> list[Route]:

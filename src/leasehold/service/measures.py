@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from leasehold.core.model.failure import Failure
 from leasehold.core.model.records import WorkerTotals
+from leasehold.core.model.tokens import LOOKING
 from leasehold.core.rules.metrics import WINDOW_SECONDS
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.documents.metrics import metrics_document, point_document
@@ -98,28 +99,28 @@ class SeriesAnswer(Answer):
 class Measures(Part):
     """Operations for whoever wants figures; none of them scans jobs."""
 
-    @operation("GET", "/metrics", "producer", "consumer", "operator")
+    @operation("GET", "/metrics", *LOOKING)
     def metrics(self, caller: Caller, request: AskMetrics) -> MetricsAnswer:
         """How a queue, or the whole store, stands, and what happened in the window before."""
         state = self._check_figures(caller, request.queue)
         figures = self.store.metrics(request.queue, window_seconds=request.window_seconds)
         return MetricsAnswer(metrics=metrics_document(figures, state))
 
-    @operation("GET", "/series", "producer", "consumer", "operator")
+    @operation("GET", "/series", *LOOKING)
     def series(self, caller: Caller, request: AskSeries) -> SeriesAnswer:
         """What happened in a queue, or in the whole store, minute by minute."""
         self._check_figures(caller, request.queue)
         points = self.store.series(request.queue, minutes=request.minutes)
         return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
 
-    @operation("GET", "/daily", "producer", "consumer", "operator")
+    @operation("GET", "/daily", *LOOKING)
     def daily(self, caller: Caller, request: AskDaily) -> SeriesAnswer:
         """What happened in a queue, or in the whole store, day by day."""
         self._check_figures(caller, request.queue)
         points = self.store.daily(request.queue, days=request.days)
         return SeriesAnswer(points=[point_document(request.queue, each) for each in points])
 
-    @operation("GET", "/timeline", "producer", "consumer", "operator")
+    @operation("GET", "/timeline", *LOOKING)
     def timeline(self, caller: Caller, request: AskTimeline) -> TimelineAnswer:
         """Any metrics of a queue, or of the whole store, minute by minute or day by day."""
         self._check_figures(caller, request.queue)
@@ -132,14 +133,14 @@ class Measures(Part):
         )
         return TimelineAnswer(timeline=timeline)
 
-    @operation("GET", "/failures", "operator")
+    @operation("GET", "/failures", "operator", "observer")
     def failures(self, caller: Caller, request: AskFailures) -> Failures:
         """What fails in a queue, or in the whole store, the most frequent first."""
         self._check_figures(caller, request.queue)
         found = self.store.failures(request.queue, task=request.task, limit=request.limit)
         return Failures(failures=found)
 
-    @operation("GET", "/worker-totals", "operator")
+    @operation("GET", "/worker-totals", "operator", "observer")
     def worker_totals(self, caller: Caller, request: AskWorkerTotals) -> WorkerTotalsAnswer:
         """What each worker ever did."""
         caller.check_unscoped()

@@ -55,7 +55,7 @@ _EVENTS: Final = {
     "description": (
         "A stream of server-sent events: `changes`, whose data is a list of changes, and `gap`, "
         "after which everything has to be looked at anew. The id of an event is where it ends. "
-        "Roles: operator."
+        "Roles: operator, observer."
     ),
     "parameters": [
         {

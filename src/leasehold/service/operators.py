@@ -12,8 +12,9 @@ from leasehold.core.model.lease import StuckJob, SweepReport
 from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.retention import PruneReport, Scope
-from leasehold.core.model.search import JobFilter
+from leasehold.core.model.search import Count, JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.model.tokens import LOOKING
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, narrowed
 from leasehold.documents.jobs import job_document, letter_document
 from leasehold.queue.orders import only
@@ -41,6 +42,8 @@ class ListJobs(Request):
     text: str | None = None
     limit: PageSize = 100
     cursor: str | None = None
+    with_total: bool = False
+    """Also tell how many fit, on all pages."""
 
 
 class GivenFilter(Request):
@@ -76,6 +79,8 @@ class SearchJobs(Request):
     where: GivenFilter = msgspec.field(default_factory=GivenFilter)
     limit: PageSize = 100
     cursor: str | None = None
+    with_total: bool = False
+    """Also tell how many fit, on all pages."""
 
 
 class GiveOrder(Request):
@@ -122,6 +127,8 @@ class ListDeadLetters(Request):
     queue: list[Name] | None = None
     limit: PageSize = 100
     cursor: str | None = None
+    with_total: bool = False
+    """Also tell how many fit, on all pages."""
 
 
 class LetterPage(Answer):
@@ -129,6 +136,7 @@ class LetterPage(Answer):
 
     letters: list[LetterDocument]
     next_cursor: str | None = None
+    total: Count | None = None
 
 
 class Nothing(Request):
@@ -163,19 +171,20 @@ class Prune(Request):
 class Operators(Part):
     """Operations for whoever looks after jobs and the store."""
 
-    @operation("GET", "/jobs", "producer", "consumer", "operator")
+    @operation("GET", "/jobs", *LOOKING)
     def list_jobs(self, caller: Caller, request: ListJobs) -> JobPage:
         """List jobs, the last submitted first."""
         given = msgspec.structs.asdict(request)
-        limit, cursor = given.pop("limit"), given.pop("cursor")
+        page = [given.pop(name) for name in ("limit", "cursor", "with_total")]
         for one, several in (("queue", "queues"), ("status", "statuses"), ("task", "tasks")):
             given[several] = given.pop(one)
-        return self._search(GivenFilter(**given).job_filter(caller), limit, cursor)
+        return self._search(GivenFilter(**given).job_filter(caller), *page)
 
-    @operation("POST", "/jobs/search", "producer", "consumer", "operator")
+    @operation("POST", "/jobs/search", *LOOKING)
     def search(self, caller: Caller, request: SearchJobs) -> JobPage:
         """List the jobs that fit a filter, the last submitted first."""
-        return self._search(request.where.job_filter(caller), request.limit, request.cursor)
+        where = request.where.job_filter(caller)
+        return self._search(where, request.limit, request.cursor, request.with_total)
 
     @operation("POST", "/orders", "operator")
     def order(self, caller: Caller, request: GiveOrder) -> OrderAnswer:
@@ -218,23 +227,25 @@ class Operators(Part):
             self.blobs.forget_jobs(answers)
         return JobAnswer(job=job_document(only(answers, job_id)))
 
-    @operation("GET", "/dead-letters", "operator")
+    @operation("GET", "/dead-letters", "operator", "observer")
     def dead_letters(self, caller: Caller, request: ListDeadLetters) -> LetterPage:
         """List dead letters with why they are dead, the last submitted first."""
         queues = None if request.queue is None else tuple(request.queue)
         where = caller.within(JobFilter(queues=queues, statuses=(Status.DEAD,)))
         page = self.store.search(where, limit=request.limit, cursor=request.cursor)
         return LetterPage(
-            letters=[letter_document(job) for job in page.jobs], next_cursor=page.next_cursor
+            letters=[letter_document(job) for job in page.jobs],
+            next_cursor=page.next_cursor,
+            total=self.store.count(where) if request.with_total else None,
         )
 
-    @operation("GET", "/workers", "operator")
+    @operation("GET", "/workers", "operator", "observer")
     def workers(self, caller: Caller, request: Nothing) -> Workers:
         """List the registered workers."""
         caller.check_unscoped()
         return Workers(workers=self.store.workers())
 
-    @operation("GET", "/stuck", "operator")
+    @operation("GET", "/stuck", "operator", "observer")
     def stuck(self, caller: Caller, request: FindStuck) -> StuckJobs:
         """List running jobs that show no sign of life."""
         caller.check_unscoped()
@@ -257,6 +268,12 @@ class Operators(Part):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _search(self, where: JobFilter, limit: int, cursor: str | None) -> JobPage:
+    def _search(
+        self, where: JobFilter, limit: int, cursor: str | None, with_total: bool
+    ) -> JobPage:
         page = self.store.search(where, limit=limit, cursor=cursor)
-        return JobPage(jobs=[job_document(job) for job in page.jobs], next_cursor=page.next_cursor)
+        return JobPage(
+            jobs=[job_document(job) for job in page.jobs],
+            next_cursor=page.next_cursor,
+            total=self.store.count(where) if with_total else None,
+        )

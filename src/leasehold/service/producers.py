@@ -11,6 +11,7 @@ from msgspec import Meta
 from leasehold.core.model.job import Draft, Job, priority_of
 from leasehold.core.model.records import Submitted
 from leasehold.core.model.status import Status
+from leasehold.core.model.tokens import LOOKING
 from leasehold.documents.jobs import attempt_document, job_document
 from leasehold.errors import LeaseholdError, ResultTimeoutError
 from leasehold.observe.tracing import submitting
@@ -212,7 +213,7 @@ class Producers(Part):
             ],
         )
 
-    @operation("GET", "/jobs/{job_id}", "producer", "consumer", "operator")
+    @operation("GET", "/jobs/{job_id}", *LOOKING)
     def get_job(self, caller: Caller, request: GetJob) -> JobDetails:
         """Look at a job."""
         job = self.job_of(caller, request.job_id)
@@ -237,14 +238,14 @@ class Producers(Part):
             dependents=dependents,
         )
 
-    @operation("GET", "/jobs/{job_id}/history", "producer", "consumer", "operator")
+    @operation("GET", "/jobs/{job_id}/history", *LOOKING)
     def job_history(self, caller: Caller, request: JobPart) -> History:
         """What happened to a job, oldest first."""
         job_id = self.job_of(caller, request.job_id).id
         page = self.store.history_page(job_id, limit=request.limit, cursor=request.cursor)
         return History(events=page.events, next_cursor=page.next_cursor)
 
-    @operation("GET", "/jobs/{job_id}/log", "producer", "consumer", "operator")
+    @operation("GET", "/jobs/{job_id}/log", *LOOKING)
     def job_log(self, caller: Caller, request: JobPart) -> Log:
         """What a job logged, oldest first."""
         job_id = self.job_of(caller, request.job_id).id
@@ -266,13 +267,13 @@ class Producers(Part):
         job = self.store.reprioritize(job_id, priority, actor=caller.actor)
         return JobAnswer(job=job_document(job))
 
-    @operation("GET", "/jobs/{job_id}/wait", "producer", "consumer", "operator")
+    @operation("GET", "/jobs/{job_id}/wait", *LOOKING)
     async def wait_for_job(self, caller: Caller, request: WaitForJob) -> WaitAnswer:
         """Wait until a job has ended, well or badly, or the time is up."""
         job = await self._ended(caller, request)
         return WaitAnswer(ended=job.is_terminal, job=job_document(job))
 
-    @operation("GET", "/jobs/{job_id}/result", "producer", "consumer", "operator")
+    @operation("GET", "/jobs/{job_id}/result", *LOOKING)
     async def result(self, caller: Caller, request: WaitForJob) -> ResultAnswer:
         """What a job's task returned, waiting for it.
 

@@ -12,6 +12,7 @@ from leasehold.core.model.refusals import no_queue
 from leasehold.core.model.schedule import Misfire, Overlap, ScheduleDraft, not_found
 from leasehold.core.model.settings import DEFINITIONS, SettingValue
 from leasehold.core.model.timing import Cron, Every
+from leasehold.core.model.tokens import LOOKING
 from leasehold.documents.jobs import job_document
 from leasehold.documents.queues import queue_document
 from leasehold.documents.schedules import schedule_document
@@ -142,14 +143,14 @@ class QueueOperators(Part):
 
     # -- queues ----------------------------------------------------------------------------------
 
-    @operation("GET", "/queues", "producer", "consumer", "operator")
+    @operation("GET", "/queues", *LOOKING)
     def list_queues(self, caller: Caller, request: Nothing) -> Queues:
         """List queues."""
         infos = self.store.list_queues()
         visible = [each for each in infos if caller.queues is None or each.name in caller.queues]
         return Queues(queues=[queue_document(each) for each in visible])
 
-    @operation("GET", "/queues/{queue}", "producer", "consumer", "operator")
+    @operation("GET", "/queues/{queue}", *LOOKING)
     def get_queue(self, caller: Caller, request: NamedQueue) -> QueueAnswer:
         """Look at a queue."""
         caller.check_queue(request.queue)
@@ -208,7 +209,7 @@ class QueueOperators(Part):
 
     # -- schedules -------------------------------------------------------------------------------
 
-    @operation("GET", "/schedules", "operator")
+    @operation("GET", "/schedules", "operator", "observer")
     def list_schedules(self, caller: Caller, request: Nothing) -> Schedules:
         """List schedules."""
         now = self.store.now()
@@ -273,7 +274,7 @@ class QueueOperators(Part):
 
     # -- settings --------------------------------------------------------------------------------
 
-    @operation("GET", "/settings", "operator")
+    @operation("GET", "/settings", "operator", "observer")
     def settings(self, caller: Caller, request: Nothing) -> Settings:
         """What is set in the store for all its users, and the defaults."""
         caller.check_unscoped()

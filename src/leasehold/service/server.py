@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 from starlette.routing import BaseRoute
@@ -18,17 +18,18 @@ from leasehold.env import SYSTEM, Env
 from leasehold.service.api import Api
 from leasehold.service.http import http_app
 from leasehold.service.http_answers import plain_problem
+from leasehold.service.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX, STOP_SECONDS
 from leasehold.worker.pruner import Pruner
 from leasehold.worker.sweep import RecoverySweep
 
+if TYPE_CHECKING:
+    from leasehold.service.grpc.server import GrpcAddress, GrpcServer
+
 HEADER_SECONDS_MAX: Final = 10.0
 """How long a request's head may take to come in."""
-HEADER_BYTES_MAX: Final = 64 * 1024
 SILENT_CONNECTIONS_MAX: Final = 256
 """Connections that have not sent a request's head: beyond, those that are silent longest go."""
-CONNECTIONS_MAX: Final = 4096
 KEEP_ALIVE_SECONDS: Final = 75
-STOP_SECONDS: Final = 30
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -96,19 +97,31 @@ class BoundedProtocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """A uvicorn that lets long polls end before it waits for requests in flight."""
 
-    def __init__(self, config: uvicorn.Config, api: Api, on_started: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        api: Api,
+        on_started: Callable[[], None],
+        grpc_server: GrpcServer | None,
+    ) -> None:
         super().__init__(config)
         self._api = api
         self._on_started = on_started
+        self._grpc_server = grpc_server
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            if self._grpc_server is not None:
+                await self._grpc_server.start()
             self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._api.stop_waiting()
-        await super().shutdown(sockets)
+        if self._grpc_server is None:
+            await super().shutdown(sockets)
+        else:
+            await asyncio.gather(super().shutdown(sockets), self._grpc_server.stop())
 
 
 def make_server(
@@ -119,6 +132,7 @@ def make_server(
     beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
     tls: dict[str, Any] | None = None,
     on_started: Callable[[], None] = lambda: None,
+    grpc_server: GrpcServer | None = None,
 ) -> tuple[Server, list[socket.socket]]:
     """A server on a socket that is bound already; `tls` are uvicorn's ssl options."""
     config = uvicorn.Config(
@@ -135,7 +149,7 @@ def make_server(
         timeout_graceful_shutdown=STOP_SECONDS,
         **(tls or {}),
     )
-    return Server(config, api, on_started), [listener]
+    return Server(config, api, on_started, grpc_server), [listener]
 
 
 @contextmanager
@@ -161,26 +175,42 @@ def serve(
     hosts: tuple[str, ...] = (),
     beside: Callable[[Api], Sequence[BaseRoute]] = lambda _: (),
     tls: dict[str, Any] | None = None,
-    on_started: Callable[[], None] = lambda: None,
+    grpc_address: GrpcAddress | None = None,
+    on_started: Callable[[int | None], None] = lambda _: None,
 ) -> None:
     """Serve a store until a signal comes, then let everybody finish.
 
     `beside` makes the routes that are served beside the API, such as the dashboard's.
+    `on_started` is told the port of the gRPC face; raises OSError if that cannot be had.
     """
     blobs = Blobs(store, env=env)
 
     async def run() -> None:
         api = Api(store, env=env, blobs=blobs, insecure=insecure)
-        server, sockets = make_server(
-            api, listener, hosts=hosts, beside=beside, tls=tls, on_started=on_started
-        )
         try:
+            grpc_server = None if grpc_address is None else _grpc_server(api, grpc_address)
+            port = None if grpc_server is None else grpc_server.port
+            server, sockets = make_server(
+                api,
+                listener,
+                hosts=hosts,
+                beside=beside,
+                tls=tls,
+                on_started=lambda: on_started(port),
+                grpc_server=grpc_server,
+            )
             await server.serve(sockets)
         finally:
             api.close()
 
     with upkeep(store, env, blobs):
         asyncio.run(run())
+
+
+def _grpc_server(api: Api, address: GrpcAddress) -> GrpcServer:
+    from leasehold.service.grpc.server import GrpcServer
+
+    return GrpcServer(api, address)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -16,12 +16,12 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.retention import DAILY
 from leasehold.core.model.schedule import not_found
-from leasehold.core.model.tokens import Role
+from leasehold.core.model.tokens import LOOKING, Role
 from leasehold.service.caller import Caller
 from leasehold.service.scope import refusals
 
 _ROLES: Final[dict[tuple[Role, ...], str]] = {
-    ("producer", "consumer", "operator"): """
+    LOOKING: """
         now describe hints settings get position graph search count find_ids attempts history log
         history_page log_page stats queues list_queues queue_info key_info metrics series daily
         timeline archived search_archive
@@ -32,10 +32,13 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
         exchange exchange_once renew report_progress append_log tell enter_worker leave_worker
     """,
     ("consumer", "operator"): "recover promote fire_schedules prune cleanups",
+    ("operator", "observer"): """
+        stuck workers check changes failures worker_totals lifetimes schedules get_schedule
+    """,
     ("operator",): """
-        replay discard order recover_one stuck workers check changes failures worker_totals
-        lifetimes create_queue update_queue set_queue_state purge_queue delete_queue
-        schedules get_schedule set_schedule remove_schedule pause_schedule run_schedule
+        replay discard order recover_one
+        create_queue update_queue set_queue_state purge_queue delete_queue
+        set_schedule remove_schedule pause_schedule run_schedule
         set_setting unset_setting
     """,
     ("admin",): "tokens find_token create_token revoke_token audit_log audit_page",

@@ -15,10 +15,13 @@ from leasehold.core.model.lease import Exchange, Lease, Settlement
 from leasehold.core.model.outcome import Cancel, Fail, JobError, Outcome, Release
 from leasehold.env import Env
 from leasehold.errors import (
+    ForbiddenError,
+    LeaseholdError,
     StoreClosedError,
     StoreCorruptError,
     StoreError,
     StoreLostError,
+    UnauthenticatedError,
     UnknownTaskError,
 )
 from leasehold.observe import tracing
@@ -52,6 +55,7 @@ logger = safe_logger("leasehold.worker")
 STORE_RETRY_SECONDS_FIRST: Final = 0.1
 STORE_RETRY_SECONDS_MAX: Final = 5.0
 STORE_IS_GONE: Final = (StoreClosedError, StoreCorruptError, StoreLostError)
+NOT_LET_IN: Final = (UnauthenticatedError, ForbiddenError)
 """Another try would not help."""
 SLEEP_SECONDS_MAX: Final = 60.0
 DUE_SECONDS_MIN: Final = 0.001
@@ -287,6 +291,8 @@ class Loop:
             self._heartbeat.add_all(lease for lease, _ in sent)
             if isinstance(error, StoreError):
                 self._store_failed(error)
+            elif isinstance(error, NOT_LET_IN):
+                self._refused(error)
             elif sent:
                 self._settle_each(sent)
             else:
@@ -491,6 +497,15 @@ class Loop:
             f", with {waiting} outcome(s) to settle" if waiting else "",
             error,
         )
+
+    def _refused(self, error: LeaseholdError) -> None:
+        """A token that was revoked, or has expired, does not become good again."""
+        logger.error(
+            "worker %s stops: its service does not let it work any more: %s",
+            self._leases.worker,
+            error,
+        )
+        self._stopping.give_up(StopReason.REFUSED)
 
     # -- wear --------------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ class StopReason(StrEnum):
     """Nothing is left that it could run, and it was to stop then; what waits has other tasks."""
     STORE_LOST = "store_lost"
     """Its store was closed or is damaged."""
+    REFUSED = "refused"
+    """The service does not let it work: its token was revoked, has expired or lacks the role."""
 
     @property
     def recycled(self) -> bool:

@@ -26,7 +26,11 @@ from leasehold.worker.joblines import logger
 from leasehold.worker.loglines import log_to_stderr
 from leasehold.worker.stopping import StopReason
 
-_CODES: Final = {StopReason.STORE_LOST: Exit.STORE, StopReason.UNRUNNABLE: Exit.PARTIAL}
+_CODES: Final = {
+    StopReason.STORE_LOST: Exit.STORE,
+    StopReason.REFUSED: Exit.FAILURE,
+    StopReason.UNRUNNABLE: Exit.PARTIAL,
+}
 
 
 def main() -> None:

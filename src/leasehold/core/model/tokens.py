@@ -13,8 +13,10 @@ from leasehold.core.model.text import is_text
 from leasehold.env import Env
 from leasehold.errors import InvalidTokenError
 
-Role = Literal["producer", "consumer", "operator", "admin"]
+Role = Literal["producer", "consumer", "operator", "observer", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
+LOOKING: Final[tuple[Role, ...]] = ("producer", "consumer", "operator", "observer")
+"""Who may look at jobs, queues and figures; an observer may do nothing else."""
 
 SECRET_PREFIX: Final = "lh_"  # noqa: S105  # the part that is no secret
 """So that people, and scanners for secrets, know one when they see it."""

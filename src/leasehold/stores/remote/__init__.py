@@ -1,4 +1,4 @@
-"""A store behind a service: `http://` and `https://` URLs."""
+"""A store behind a service: `http(s)://` and `grpc(s)://` URLs."""
 
 from leasehold.stores.remote.store import RemoteStore
 

@@ -3,6 +3,7 @@
 http://TOKEN@jobs.example.com:8700                one server
 https://TOKEN@jobs-1:8700,jobs-2:8700/prefix      several, any of which will do
 https://jobs?timeout_seconds=20&retry_seconds=60  the token from LEASEHOLD_TOKEN
+grpc://TOKEN@jobs.example.com:8701                the same over gRPC; grpcs:// with TLS
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from leasehold.errors import UnsupportedError
 
 TOKEN_VARIABLE: Final = "LEASEHOLD_TOKEN"  # noqa: S105  # the name of it
-_PORTS: Final = {"http": 80, "https": 443}
+_PORTS: Final = {"http": 80, "https": 443, "grpc": 8701, "grpcs": 8701}
 
 
 class Address(NamedTuple):
@@ -35,6 +36,14 @@ class Address(NamedTuple):
     cert: str | None
     key: str | None
     """The client's own certificate and its key, PEM files, if the service asks for one."""
+
+    @property
+    def is_grpc(self) -> bool:
+        return self.scheme.startswith("grpc")
+
+    @property
+    def is_secure(self) -> bool:
+        return self.scheme.endswith("s")
 
     def __str__(self) -> str:
         """The URL without its secret."""
@@ -60,6 +69,8 @@ def parse(url: str) -> Address:
         options.pop("cert", None),
         options.pop("key", None),
     )
+    if address.is_grpc and address.prefix:
+        raise UnsupportedError(f"'{address}': gRPC knows no paths: write {scheme}://host:port")
     if options:
         raise UnsupportedError(f"'{address}': unknown parameter {min(options)!r}")
     return address

@@ -6,35 +6,21 @@ import select
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Final, NamedTuple
+from typing import Final
 
 from leasehold.core.contract.wire import MEDIA_TYPE
 from leasehold.env import Env
 from leasehold.stores.remote.address import Address
+from leasehold.stores.remote.carrying import CONNECT_SECONDS, FailedError
+from leasehold.stores.remote.replies import Reply, answer_of
 
-CONNECT_SECONDS: Final = 5.0
+ROOT: Final = "/api/v1/store/"
 IDLE_MAX: Final = 16
 """Connections that are kept for later."""
 IDLE_SECONDS_MAX: Final = 30.0
 """Less than any server keeps one: it is not closed in the very moment in which it is used."""
-
-
-class Reply(NamedTuple):
-    """What came back."""
-
-    status: int
-    media_type: str
-    body: bytes
-
-
-class FailedError(Exception):
-    """Raised when no reply came."""
-
-    def __init__(self, reason: Exception, *, was_sent: bool) -> None:
-        super().__init__(str(reason) or type(reason).__name__)
-        self.was_sent = was_sent
-        """Whether the request may have been carried out."""
 
 
 class Connections:
@@ -47,7 +33,7 @@ class Connections:
         self._idle: list[tuple[int, float, HTTPConnection]] = []
         """Each with the number of its server, and since when it is idle."""
         self._tls: ssl.SSLContext | None = None
-        if address.scheme == "https":
+        if address.is_secure:
             self._tls = ssl.create_default_context(cafile=address.ca)
             if address.cert is not None:
                 self._tls.load_cert_chain(address.cert, address.key)
@@ -55,21 +41,25 @@ class Connections:
         if address.token is not None:
             self._headers["Authorization"] = f"Bearer {address.token}"
 
-    def post(self, server: int, path: str, body: bytes) -> Reply:
-        """Send a request to a server, and wait for its reply; raises FailedError."""
+    def call(self, server: int, verb: str, body: bytes) -> bytes:
+        """Send a request to a server, and wait for its reply."""
         connection = self._take(server) or self.open(server)
-        reply = self.post_on(connection, path, body)
+        reply = self.post_on(connection, verb, body)
         with self._lock:
-            if connection.sock is not None and len(self._idle) < IDLE_MAX:
+            is_kept = connection.sock is not None and len(self._idle) < IDLE_MAX
+            if is_kept:
                 self._idle.append((server, self._clock.monotonic(), connection))
-                return reply
-        connection.close()
-        return reply
+        if not is_kept:
+            connection.close()
+        return answer_of(reply, self._address)
 
-    def post_on(self, connection: HTTPConnection, path: str, body: bytes) -> Reply:
-        """The same on one connection, which is closed if it fails."""
+    def line(self) -> HTTPLine:
+        return HTTPLine(self, self._address)
+
+    def post_on(self, connection: HTTPConnection, verb: str, body: bytes) -> Reply:
+        """The reply on one connection, which is closed if it fails."""
         try:
-            connection.request("POST", self._address.prefix + path, body, self._headers)
+            connection.request("POST", self._address.prefix + ROOT + verb, body, self._headers)
             answer = connection.getresponse()
             kind = (answer.getheader("content-type") or "").partition(";")[0]
             return Reply(answer.status, kind, answer.read())
@@ -116,6 +106,35 @@ class Connections:
             if since >= oldest and not _has_news(connection.sock):
                 return connection
             connection.close()
+
+
+class HTTPLine:
+    """A connection outside of the pool."""
+
+    def __init__(self, connections: Connections, address: Address) -> None:
+        self._connections = connections
+        self._address = address
+        self._lock = threading.Lock()
+        self._connection: HTTPConnection | None = None
+        self._closed = False
+
+    def call(self, server: int, verb: str, body: bytes) -> bytes:
+        connection = self._connection
+        if connection is None or connection.sock is None:
+            connection = self._connections.open(server)
+        with self._lock:
+            self._connection = connection
+            if self._closed:
+                connection.close()
+        return answer_of(self._connections.post_on(connection, verb, body), self._address)
+
+    def hang_up(self) -> None:
+        with self._lock:
+            self._closed = True
+            connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _has_news(sock: socket.socket | None) -> bool:

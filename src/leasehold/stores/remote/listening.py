@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from http.client import HTTPConnection
 from typing import Final
 
 from leasehold.core.contract.wire import VERBS, Hints, encode
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
 from leasehold.errors import CodedError
-from leasehold.stores.remote.connections import FailedError
-from leasehold.stores.remote.transport import ROOT, Transport, answer_of
+from leasehold.stores.remote.carrying import FailedError, Line
+from leasehold.stores.remote.transport import Transport
 
 logger = logging.getLogger("leasehold.remote")
 
@@ -38,7 +36,7 @@ class Listening:
         self._condition = threading.Condition()
         self._listeners: list[Listener] = []
         self._thread: threading.Thread | None = None
-        self._connection: HTTPConnection | None = None
+        self._line: Line | None = None
         self._closed = False
 
     def begin_anew(self) -> None:
@@ -54,9 +52,13 @@ class Listening:
             self._listeners.append(listener)
             if self._thread is None and not self._closed:
                 # From here on nothing is missed, though the thread has not begun yet.
-                cursor = self._first_cursor()
+                self._line = self._transport.carrier.line()
+                cursor = self._first_cursor(self._line)
                 self._thread = threading.Thread(
-                    target=self._run, args=(cursor,), name="leasehold-hints", daemon=True
+                    target=self._listen,
+                    args=(self._line, cursor),
+                    name="leasehold-hints",
+                    daemon=True,
                 )
                 self._thread.start()
 
@@ -71,31 +73,23 @@ class Listening:
         with self._condition:
             self._closed = True
             self._condition.notify_all()
-            connection, thread = self._connection, self._thread
-        if connection is not None and connection.sock is not None:
-            with suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+            line, thread = self._line, self._thread
+        if line is not None:
+            line.hang_up()
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
-    def _first_cursor(self) -> str:
+    def _first_cursor(self, line: Line) -> str:
         try:
-            return self._ask(None, 0.0).cursor
+            return self._ask(line, None, 0.0).cursor
         except (FailedError, CodedError):
             return NOWHERE
 
-    def _run(self, cursor: str) -> None:
-        try:
-            self._listen(cursor)
-        finally:
-            if self._connection is not None:
-                self._connection.close()
-
-    def _listen(self, cursor: str) -> None:
+    def _listen(self, line: Line, cursor: str) -> None:
         pause_seconds = PAUSE_SECONDS_FIRST
         while not self._closed:
             try:
-                hints = self._ask(cursor, WAIT_SECONDS)
+                hints = self._ask(line, cursor, WAIT_SECONDS)
             except (FailedError, CodedError) as error:
                 if self._closed:
                     return
@@ -108,19 +102,11 @@ class Listening:
                 cursor = hints.cursor
                 self._tell(hints)
 
-    def _ask(self, cursor: str | None, wait_seconds: float) -> Hints:
-        connections, server = self._transport.connections, self._transport.server
-        connection = self._connection
+    def _ask(self, line: Line, cursor: str | None, wait_seconds: float) -> Hints:
+        server = self._transport.server
+        body = encode({"cursor": cursor, "wait_seconds": wait_seconds})
         try:
-            if connection is None or connection.sock is None:
-                connection = connections.open(server)
-            with self._condition:
-                self._connection = connection
-            if self._closed:
-                connection.close()
-            body = encode({"cursor": cursor, "wait_seconds": wait_seconds})
-            reply = connections.post_on(connection, f"{ROOT}hints", body)
-            answer = answer_of(reply, self._transport.address)
+            answer = line.call(server, "hints", body)
         except FailedError:
             self._transport.turn_from(server)
             raise

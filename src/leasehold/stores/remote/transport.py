@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from leasehold.core.contract.wire import MEDIA_TYPE
-from leasehold.core.model.error_documents import error_from
 from leasehold.env import Env
-from leasehold.errors import (
-    CodedError,
-    StoreClosedError,
-    StoreError,
-    StoreUnavailableError,
-    UnsupportedError,
-)
+from leasehold.errors import StoreClosedError, StoreUnavailableError, UnsupportedError
 from leasehold.stores.remote.address import Address
-from leasehold.stores.remote.connections import Connections, FailedError, Reply
+from leasehold.stores.remote.carrying import Carrier, FailedError
 
-ROOT: Final = "/api/v1/store/"
 DELAY_SECONDS_FIRST: Final = 0.05
 DELAY_SECONDS_MAX: Final = 2.0
-_AWAY: Final = frozenset({502, 503, 504})
-"""What a balancer answers while the service is away."""
 
 
 class Transport:
@@ -40,7 +28,7 @@ class Transport:
 
     def begin_anew(self) -> None:
         """With connections of its own: those of a parent process are the parent's."""
-        self.connections = Connections(self.address, self._env)
+        self.carrier = _carrier(self.address, self._env)
 
     @property
     def server(self) -> int:
@@ -58,7 +46,7 @@ class Transport:
             self.check_open()
             server = self._server
             try:
-                return answer_of(self.connections.post(server, ROOT + verb, body), self.address)
+                return self.carrier.call(server, verb, body)
             except FailedError as failed:
                 if failed.was_sent and not may_repeat:
                     raise StoreUnavailableError(
@@ -100,30 +88,18 @@ class Transport:
 
     def close(self) -> None:
         self._closed = True
-        self.connections.close()
+        self.carrier.close()
 
 
-def answer_of(reply: Reply, address: Address) -> bytes:
-    """The body of an answer; raises the error that it tells, or FailedError."""
-    if reply.status == 200 and reply.media_type == MEDIA_TYPE:
-        return reply.body
-    problem = _problem(reply)
-    if problem is not None:
-        raise problem
-    if reply.status in _AWAY:
-        raise FailedError(OSError(f"HTTP {reply.status}"), was_sent=reply.status != 503)
-    if reply.status >= 500:
-        raise StoreError(f"{address} failed with HTTP {reply.status}; its log says why")
-    raise UnsupportedError(
-        f"{address} is no Leasehold service, or another version of it: it answered with HTTP "
-        f"{reply.status} ({reply.media_type or 'no type'})"
-    )
+def _carrier(address: Address, env: Env) -> Carrier:
+    if not address.is_grpc:
+        from leasehold.stores.remote.connections import Connections
 
-
-def _problem(reply: Reply) -> CodedError | None:
-    if reply.media_type != "application/problem+json":
-        return None
-    told: dict[str, Any] = json.loads(reply.body)
-    if told.get("code") == "internal":
-        return None
-    return error_from({**told, "message": told.get("detail", "")})
+        return Connections(address, env)
+    try:
+        from leasehold.stores.remote.channels import Channels
+    except ModuleNotFoundError as missing:
+        raise UnsupportedError(
+            f"grpc:// needs {missing.name}: pip install 'leasehold[grpc]'"
+        ) from missing
+    return Channels(address)

@@ -1,0 +1,57 @@
+"""What is wrong with a request, in words that say what would be right."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect as types
+
+from leasehold.errors import InvalidJobError
+
+_PATH: Final = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\.\.\.|\d+)\]")
+_UNKNOWN_FIELD: Final = "Object contains unknown field"
+
+
+def refusal(error: msgspec.ValidationError, request: type[msgspec.Struct]) -> InvalidJobError:
+    """The error for a request that is not of its type, with what its type allows there."""
+    told = str(error)
+    found = _PATH.search(told)
+    kinds = _at(types.type_info(request), _STEP.findall(found[1]) if found else [])
+    if told.startswith(_UNKNOWN_FIELD):
+        known = [field.encode_name for kind in kinds for field in getattr(kind, "fields", ())]
+        return InvalidJobError(f"{told}; known are {', '.join(known)}" if known else told)
+    allowed = [value for kind in kinds for value in _values(kind)]
+    return InvalidJobError(f"{told}: allowed are {', '.join(allowed)}" if allowed else told)
+
+
+def _at(kind: types.Type, steps: list[tuple[str, str]]) -> list[types.Type]:
+    """The types that a value at this place may have."""
+    while isinstance(kind, types.Metadata):
+        kind = kind.type
+    if isinstance(kind, types.UnionType):
+        return [found for each in kind.types for found in _at(each, steps)]
+    if not steps:
+        return [kind]
+    (name, _), *rest = steps
+    if isinstance(kind, types.StructType):
+        if name == kind.tag_field:
+            return [types.LiteralType((str(kind.tag),))]
+        return [
+            found for field in kind.fields if field.encode_name == name
+            for found in _at(field.type, rest)
+        ]  # fmt: skip
+    inner = getattr(kind, "item_type", None) or getattr(kind, "value_type", None)
+    return [] if inner is None else _at(inner, rest)
+
+
+def _values(kind: Any) -> list[str]:
+    if isinstance(kind, types.LiteralType):
+        return [str(value) for value in kind.values]
+    if isinstance(kind, types.EnumType):
+        return [str(member.value) for member in kind.cls]
+    if isinstance(kind, types.IntType) and kind.ge is not None and kind.le is not None:
+        return [f"{kind.ge} to {kind.le}"]
+    return []

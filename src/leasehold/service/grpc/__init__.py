@@ -1,0 +1,1 @@
+"""The gRPC face: the same operations, for clients that are made from a proto."""

@@ -1,0 +1,234 @@
+"""The gRPC face: methods made of the operations, and nothing decided here.
+
+Messages come as bytes and are read by us, after a look at who sends them: what is malformed is the
+caller's fault and told so, and whoever shows no good token sends nothing that is taken in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import grpc
+import msgspec
+from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import BytesValue
+from grpc import aio
+
+from leasehold.core.contract.wire import VERBS, Verb
+from leasehold.core.model.tokens import digest_of
+from leasehold.errors import CodedError, InvalidRequestError, RequestTooLargeError
+from leasehold.observe.tracing import arriving
+from leasehold.service.api import OPERATIONS, Api
+from leasehold.service.caller import Caller
+from leasehold.service.explaining import refusal
+from leasehold.service.following import TOO_MANY, first_look, has_room, looks
+from leasehold.service.grpc.errors import Refusal, refusal_of
+from leasehold.service.grpc.schema import method_name
+from leasehold.service.grpc.text import SERVICE, STORE_SERVICE
+from leasehold.service.grpc.values import message_of, parsed, value_of
+from leasehold.service.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX, CALL_BYTES_MAX
+from leasehold.service.operation import Operation
+from leasehold.service.waiting import answer_unless_gone
+
+logger = logging.getLogger("leasehold.service")
+
+TRUSTED_MAX: Final = 1000
+_METHOD: Final = "GRPC"
+"""What calls are counted under, where HTTP has GET and POST."""
+
+Work = Callable[["_Call"], Awaitable[bytes]]
+
+
+class GrpcFace:
+    """The methods of both services, on one API."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.trusted: dict[str, None] = {}
+        """Hashes of tokens that were good before. Their messages are read before the store is asked
+        whether they still are, which saves a change of threads."""
+
+    def handlers(self) -> list[grpc.GenericRpcHandler]:
+        """For a server: every method, by name."""
+        methods = {
+            method_name(each.name): self._handler(
+                f"/{SERVICE}/{method_name(each.name)}", partial(_carry_out, each)
+            )
+            for each in OPERATIONS
+        }
+        methods["Events"] = grpc.stream_stream_rpc_method_handler(
+            partial(self._serve, f"/{SERVICE}/Events", _follow)
+        )
+        store = {
+            method_name(name): self._handler(
+                f"/{STORE_SERVICE}/{method_name(name)}", partial(_call_store, verb)
+            )
+            for name, verb in VERBS.items()
+        }
+        return [
+            grpc.method_handlers_generic_handler(SERVICE, methods),
+            grpc.method_handlers_generic_handler(STORE_SERVICE, store),
+        ]
+
+    def _handler(self, endpoint: str, work: Work) -> grpc.RpcMethodHandler:
+        # To the caller it is one message; here it is a stream, of which nothing is read unasked.
+        return grpc.stream_unary_rpc_method_handler(partial(self._serve, endpoint, work))
+
+    async def _serve(self, endpoint: str, work: Work, _: object, context: Any) -> bytes:
+        clock = self.api.requests.clock
+        began = clock.monotonic()
+        status = 499  # unless it comes to an end, its caller has hung up
+        try:
+            answer = await work(_Call(self, context))
+            status = 200
+            return answer
+        except CodedError as error:
+            refused = refusal_of(error)
+            status = refused.http_status
+        except aio.AbortError:
+            status = 429
+            raise
+        except Exception as error:
+            logger.error("a call failed unexpectedly", exc_info=error)  # noqa: TRY400  # its level
+            message = "the service failed; its log says why"
+            refused = Refusal(grpc.StatusCode.INTERNAL, message, (), 500)
+            status = 500
+        finally:
+            self.api.requests.count(endpoint, _METHOD, status, clock.monotonic() - began)
+        await context.abort(refused.code, refused.message, refused.metadata)
+        raise AssertionError("abort raises")
+
+
+class _Call:
+    """One call: who makes it, and what they send."""
+
+    def __init__(self, face: GrpcFace, context: Any) -> None:
+        self.api = face.api
+        self.context = context
+        self._face = face
+        self.headers: Mapping[str, str] = {
+            key: value for key, value in context.invocation_metadata() if isinstance(value, str)
+        }
+        self.secret = bearer_in(self.headers)
+        self._caller: Caller | None = None
+
+    async def read(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+        """The message; from strangers none is read."""
+        if self.secret is None or digest_of(self.secret) not in self._face.trusted:
+            self._caller = await self.api.on_thread(lambda: self.api.authenticate(self.secret))
+            if self._caller.digest is not None:
+                self._trust(self._caller.digest)
+        try:
+            async with asyncio.timeout(BODY_SECONDS_MAX):
+                body = await self.context.read()
+        except TimeoutError:
+            raise InvalidRequestError(
+                f"no message came within {BODY_SECONDS_MAX:g} seconds"
+            ) from None
+        if body is aio.EOF:
+            raise InvalidRequestError("the call ended without a message")
+        if len(body) > bytes_max:
+            raise RequestTooLargeError(
+                f"a message has at most {bytes_max:,} bytes: send less at once"
+            )
+        return bytes(body)
+
+    def caller(self) -> Caller:
+        """Who calls; asks the store if it was not asked yet."""
+        if self._caller is None:
+            self._caller = self.api.authenticate(self.secret)
+        return self._caller
+
+    def _trust(self, digest: str) -> None:
+        trusted = self._face.trusted
+        trusted[digest] = None
+        if len(trusted) > TRUSTED_MAX:
+            del trusted[next(iter(trusted))]
+
+
+def bearer_in(headers: Mapping[str, str]) -> str | None:
+    """The secret that a call shows; None if it shows none."""
+    shown = headers.get("authorization")
+    if shown is None:
+        return None
+    scheme, _, secret = shown.partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+async def _carry_out(operation: Operation, call: _Call) -> bytes:
+    api = call.api
+    body = await call.read()
+
+    def prepared() -> tuple[Caller, Any]:
+        caller = call.caller()
+        caller.check_role(operation.roles)  # before a look at what is asked
+        return caller, _asked(operation, body)
+
+    def answer() -> bytes:
+        caller, asked = prepared()
+        with arriving(call.headers):
+            return _encoded(operation, api.call(operation, caller, asked))
+
+    if not operation.waits:
+        return await api.on_thread(answer)
+    caller, asked = await api.on_thread(prepared)
+    # Who hangs up has this very task cancelled.
+    never = asyncio.get_running_loop().create_future()
+    return _encoded(operation, await answer_unless_gone(api, operation, caller, asked, never))
+
+
+def _asked(operation: Operation, body: bytes) -> Any:
+    name = operation.request.__name__
+    given = value_of(name, parsed(name, body))
+    try:
+        return msgspec.convert(given, operation.request)
+    except msgspec.ValidationError as error:
+        raise refusal(error, operation.request) from None
+
+
+def _encoded(operation: Operation, answer: Any) -> bytes:
+    value = msgspec.json.decode(msgspec.json.encode(answer))
+    message: bytes = message_of(operation.answer.__name__, value).SerializeToString()
+    return message
+
+
+async def _follow(call: _Call) -> bytes:
+    """Send what changes until the caller hangs up, their token ends or the service does."""
+    asked = value_of("FollowChanges", parsed("FollowChanges", await call.read()))
+
+    def authenticate() -> Caller:
+        return call.api.authenticate(call.secret)
+
+    first = await first_look(call.api, authenticate, asked.get("cursor"))
+    if not has_room(call.api):
+        await call.context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
+    async for news in looks(call.api, authenticate, first):
+        if news is first or news.changes or news.gap:
+            message = message_of("Changes", msgspec.to_builtins(news))
+            await call.context.write(message.SerializeToString())
+    return b""
+
+
+async def _call_store(verb: Verb, call: _Call) -> bytes:
+    api = call.api
+    body = await call.read(CALL_BYTES_MAX)
+    try:
+        arguments = BytesValue.FromString(body).value
+    except DecodeError as error:
+        raise InvalidRequestError(f"this is no BytesValue: {error}") from None
+    if verb.name == "hints":
+        caller = await api.on_thread(call.caller)
+        answer = await api.store_calls.hints(caller, arguments)
+    else:
+
+        def carried_out() -> bytes:
+            caller = call.caller()
+            return api.guarded(lambda: api.store_calls.call(verb, caller, arguments))
+
+        answer = await api.on_thread(carried_out)
+    packed: bytes = BytesValue(value=answer).SerializeToString()
+    return packed

@@ -1,0 +1,15 @@
+"""How much a caller may ask of a server, whatever the transport."""
+
+from __future__ import annotations
+
+from typing import Final
+
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+CALL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of a call of a remote store. A submit is all or nothing: it cannot be cut into several."""
+BODY_SECONDS_MAX: Final = 30.0
+"""How long a body may take to come in."""
+HEADER_BYTES_MAX: Final = 64 * 1024
+CONNECTIONS_MAX: Final = 4096
+STOP_SECONDS: Final = 30
+"""How long requests in flight may take to finish when the service stops."""

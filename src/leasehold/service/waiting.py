@@ -1,0 +1,36 @@
+"""Operations that wait, for callers who may hang up meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any
+
+from leasehold.errors import CodedError
+from leasehold.service.api import Api
+from leasehold.service.caller import Caller
+from leasehold.service.consumer_messages import ExchangeAnswer, Leases
+from leasehold.service.operation import Operation
+
+
+async def answer_unless_gone(
+    api: Api, operation: Operation, caller: Caller, asked: Any, gone: Awaitable[object]
+) -> Any:
+    """What the operation answers; None if its caller is `gone` first, or this is cancelled."""
+    task = asyncio.ensure_future(api.call_waiting(operation, caller, asked))
+    leaving = asyncio.ensure_future(gone)
+    is_here = False
+    try:
+        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+        is_here = not leaving.done()
+        return await task if is_here else None
+    finally:
+        leaving.cancel()
+        if not is_here:
+            task.cancel()
+            with suppress(asyncio.CancelledError, CodedError):
+                # What was granted to somebody who is gone goes back.
+                answer = await task
+                if isinstance(answer, Leases | ExchangeAnswer):
+                    await api.hand_back(answer.leases)

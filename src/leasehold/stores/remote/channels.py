@@ -1,0 +1,188 @@
+"""gRPC channels to the servers of a service: each carries any number of calls at once."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import msgspec
+from google.protobuf.wrappers_pb2 import BytesValue
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from leasehold.core.model.error_documents import error_from
+from leasehold.errors import CodedError, RequestTooLargeError, StoreError, UnsupportedError
+from leasehold.stores.remote.address import Address
+from leasehold.stores.remote.carrying import CONNECT_SECONDS, FailedError
+
+SERVICE: Final = "leasehold.v1.Store"
+_DETAILS: Final = "grpc-status-details-bin"
+_METADATA_BYTES_MAX: Final = 64 * 1024
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", _METADATA_BYTES_MAX),
+    # What is sent again, and when, is for `transport.py` to say.
+    ("grpc.enable_retries", 0),
+    # Each server has a connection of each store, and none is shared by those of a closed one.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_NO_REPLY: Final = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+
+
+class Channels:
+    """One channel per server, opened on its first use and after each failure."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._open: dict[int, grpc.Channel] = {}
+        self._credentials = _credentials(address) if address.is_secure else None
+        self._metadata: tuple[tuple[str, str], ...] = ()
+        if address.token is not None:
+            self._metadata = (("authorization", f"Bearer {address.token}"),)
+
+    def call(self, server: int, verb: str, body: bytes) -> bytes:
+        return self.result_of(server, *self.begin(server, verb, body))
+
+    def line(self) -> GrpcLine:
+        return GrpcLine(self)
+
+    def begin(self, server: int, verb: str, body: bytes) -> tuple[grpc.Channel, Any]:
+        """Send a call; raises FailedError if the server cannot be reached."""
+        channel = self._channel(server)
+        method = channel.unary_unary(f"/{SERVICE}/{verb.title().replace('_', '')}")
+        sent = BytesValue(value=body).SerializeToString()
+        try:
+            return channel, method.future(
+                sent, timeout=self._address.timeout_seconds, metadata=self._metadata
+            )
+        except ValueError as closed:  # by another thread, to which it had failed
+            raise FailedError(closed, was_sent=False) from None
+
+    def result_of(self, server: int, channel: grpc.Channel, call: Any) -> bytes:
+        """Wait for the answer to a call."""
+        try:
+            answer: bytes = BytesValue.FromString(call.result()).value
+        except grpc.FutureCancelledError:
+            raise FailedError("the call was cancelled", was_sent=True) from None
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                self._drop(server, channel)
+            raise _told(error, self._address) from None
+        except BaseException:
+            call.cancel()
+            raise
+        return answer
+
+    def close(self) -> None:
+        with self._lock:
+            channels, self._open = list(self._open.values()), {}
+        for channel in channels:
+            channel.close()
+
+    def _channel(self, server: int) -> grpc.Channel:
+        """The channel to a server, which has answered on it."""
+        with self._lock:
+            known = self._open.get(server)
+        if known is not None:
+            return known
+        channel = self._new_channel(server)
+        # Until something has come back, a failed call would not say whether it was sent.
+        check = health_pb2_grpc.HealthStub(channel).Check
+        try:
+            check(health_pb2.HealthCheckRequest(), timeout=CONNECT_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() in _NO_REPLY:
+                channel.close()
+                raise FailedError(error.details() or "", was_sent=False) from None
+        with self._lock:
+            kept = self._open.setdefault(server, channel)
+        if kept is not channel:
+            channel.close()
+        return kept
+
+    def _new_channel(self, server: int) -> grpc.Channel:
+        host, port = self._address.servers[server]
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if self._credentials is None:
+            return grpc.insecure_channel(place, _OPTIONS)
+        return grpc.secure_channel(place, self._credentials, _OPTIONS)
+
+    def _drop(self, server: int, channel: grpc.Channel) -> None:
+        """A new channel is tried at once, where this one would wait longer and longer."""
+        with self._lock:
+            if self._open.get(server) is channel:
+                del self._open[server]
+        channel.close()
+
+
+class GrpcLine:
+    """One call at a time, which another thread may cancel."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._lock = threading.Lock()
+        self._call: Any = None
+        self._closed = False
+
+    def call(self, server: int, verb: str, body: bytes) -> bytes:
+        channel, call = self._channels.begin(server, verb, body)
+        with self._lock:
+            self._call = call
+            if self._closed:
+                call.cancel()
+        return self._channels.result_of(server, channel, call)
+
+    def hang_up(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._call is not None:
+                self._call.cancel()
+
+
+def _told(error: Any, address: Address) -> Exception:
+    """What a status comes to: the error of the service, or FailedError."""
+    code, details = error.code(), error.details() or ""
+    if (problem := _problem(error)) is not None:
+        return problem
+    if "larger than max" in details:
+        return RequestTooLargeError(f"{address}: {details}: send less at once")
+    if code in _NO_REPLY:
+        # A server that has too much to do says so before it looks at a call.
+        return FailedError(details, was_sent=code is not grpc.StatusCode.RESOURCE_EXHAUSTED)
+    if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
+        return StoreError(f"{address} failed ({details}); its log says why")
+    return UnsupportedError(
+        f"{address} is no Leasehold service, or another version of it: it answered with "
+        f"{code.name} ({details})"
+    )
+
+
+def _problem(error: Any) -> CodedError | None:
+    packed = dict(error.trailing_metadata() or ()).get(_DETAILS)
+    if packed is None:
+        return None
+    status = status_pb2.Status.FromString(packed)
+    info = error_details_pb2.ErrorInfo()
+    if not (status.details and status.details[0].Unpack(info)):
+        return None
+    fields = msgspec.json.decode(info.metadata.get("fields", "{}"))
+    return error_from({"code": info.reason, "message": status.message, "fields": fields})
+
+
+def _credentials(address: Address) -> Any:
+    def pem(path: str | None) -> bytes | None:
+        return None if path is None else Path(path).read_bytes()
+
+    key = pem(address.key or address.cert)
+    return grpc.ssl_channel_credentials(pem(address.ca), key, pem(address.cert))

@@ -1,0 +1,109 @@
+"""Every verb of the contract and every error cross over gRPC as they do over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leasehold import errors
+from leasehold.connect import connect
+from leasehold.core.contract.wire import VERBS, encode
+from leasehold.core.model.error_documents import error_document
+from leasehold.env import SYSTEM
+from leasehold.errors import CodedError, InvalidJobError, RequestTooLargeError, UnsupportedError
+from leasehold.service.grpc.errors import refusal_of
+from leasehold.service.problems import STORE_AWAY, status_of
+from leasehold.stores.remote import address
+from leasehold.stores.remote.carrying import FailedError
+from leasehold.stores.remote.channels import Channels, _told
+from leasehold.stores.remote.connections import Connections
+from service.conftest import Service, serving
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    store = connect("memory://")
+    with serving(store, insecure=True, grpc_port=0) as service:
+        yield service
+    store.close()
+
+
+def test_every_verb_crosses(service: Service) -> None:
+    """With no arguments most are refused, each in words of its own: the same on both transports."""
+    over_http = Connections(address.parse(service.url), SYSTEM)
+    over_grpc = Channels(address.parse(service.grpc_url))
+    body = encode({})
+    for verb in VERBS:
+        if verb == "hints":
+            continue
+        ours, theirs = (answer_of(each, verb, body) for each in (over_grpc, over_http))
+        if verb not in ("now", "describe", "check", "exchange", "metrics", "stats", "workers"):
+            assert ours == theirs
+        assert type(ours) is type(theirs)
+    assert answer_of(over_grpc, "hints", body)
+    over_http.close()
+    over_grpc.close()
+
+
+def answer_of(carrier: Any, verb: str, body: bytes) -> object:
+    try:
+        return carrier.call(0, verb, body)
+    except CodedError as error:
+        return error_document(error)
+
+
+@pytest.mark.parametrize("code", sorted(errors.CLASSES))
+def test_every_error_comes_back_as_what_it_was(code: str) -> None:
+    kind = errors.CLASSES[code]
+    error = kind("what happened")
+    told = _told(Ended(error), address.parse("grpc://host"))
+    assert type(told) is kind
+    expected = error_document(error)
+    if status_of(error) == 503:
+        # What is wrong with a store is for the log.
+        expected = error_document(kind(STORE_AWAY))
+    assert error_document(told) == expected
+
+
+class Ended:
+    """A call that ended with an error."""
+
+    def __init__(self, error: CodedError) -> None:
+        self._refusal = refusal_of(error)
+
+    def code(self) -> object:
+        return self._refusal.code
+
+    def details(self) -> str:
+        return self._refusal.message
+
+    def trailing_metadata(self) -> object:
+        return self._refusal.metadata
+
+
+def test_a_long_message_is_cut_to_what_clients_take_in() -> None:
+    refusal = refusal_of(InvalidJobError("ü" * 100_000))
+    assert len(refusal.message) == 1000
+    assert sum(len(value) for _, value in refusal.metadata) < 4000
+
+
+def test_what_is_too_large_is_told(service: Service) -> None:
+    channels = Channels(address.parse(service.grpc_url))
+    with pytest.raises(RequestTooLargeError):
+        channels.call(0, "submit", b"x" * (64 * 1024 * 1024 + 70_000))
+    channels.close()
+
+
+def test_what_speaks_no_grpc_is_not_reached(service: Service) -> None:
+    channels = Channels(address.parse(service.url.replace("http://", "grpc://")))
+    with pytest.raises(FailedError) as failed:
+        channels.call(0, "now", encode({}))
+    assert not failed.value.was_sent
+    channels.close()
+
+
+def test_an_address_has_no_path() -> None:
+    with pytest.raises(UnsupportedError, match="gRPC knows no paths"):
+        address.parse("grpc://host:1/prefix")
