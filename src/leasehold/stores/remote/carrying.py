@@ -25,6 +25,9 @@ class Line(Protocol):
     def hang_up(self) -> None:
         """End the call that is under way, and refuse any other."""
 
+    def close(self) -> None:
+        """Let go of it; said by the thread that calls."""
+
 
 class Carrier(Protocol):
     """Carries calls to the servers of an address, by their number."""

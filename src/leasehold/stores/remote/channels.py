@@ -149,6 +149,9 @@ class GrpcLine:
             if self._call is not None:
                 self._call.cancel()
 
+    def close(self) -> None:
+        """Channels are the store's, and stay."""
+
 
 def _told(error: Any, address: Address) -> Exception:
     """What a status comes to: the error of the service, or FailedError."""

@@ -126,6 +126,7 @@ class HTTPLine:
             self._connection = connection
             if self._closed:
                 connection.close()
+                raise FailedError("the line was hung up", was_sent=False)
         return answer_of(self._connections.post_on(connection, verb, body), self._address)
 
     def hang_up(self) -> None:
@@ -135,6 +136,12 @@ class HTTPLine:
         if connection is not None and connection.sock is not None:
             with suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 def _has_news(sock: socket.socket | None) -> bool:

@@ -55,7 +55,7 @@ class Listening:
                 self._line = self._transport.carrier.line()
                 cursor = self._first_cursor(self._line)
                 self._thread = threading.Thread(
-                    target=self._listen,
+                    target=self._run,
                     args=(self._line, cursor),
                     name="leasehold-hints",
                     daemon=True,
@@ -84,6 +84,12 @@ class Listening:
             return self._ask(line, None, 0.0).cursor
         except (FailedError, CodedError):
             return NOWHERE
+
+    def _run(self, line: Line, cursor: str) -> None:
+        try:
+            self._listen(line, cursor)
+        finally:
+            line.close()
 
     def _listen(self, line: Line, cursor: str) -> None:
         pause_seconds = PAUSE_SECONDS_FIRST
