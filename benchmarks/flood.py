@@ -49,6 +49,9 @@ class Flood:
         for each in bothering:
             each.cancel()
         await asyncio.gather(*bothering, return_exceptions=True)
+        # A transport that is closed lets go of its socket in the loop's next round.
+        for _ in range(2):
+            await asyncio.sleep(0)
 
     async def _bother(self, number: int) -> None:
         while True:
