@@ -103,7 +103,10 @@ def drain(path: str, durability: Durability, jobs: int, batch: int = 100) -> flo
         db.executemany(LEAVE, [(1, *row[:3]) for row in rows])
         db.executemany(
             GRANT,
-            [(row[2], 1, "bench", now, now + LEASE, now, 1, 2, 2, row[4], LEASE) for row in rows],
+            [
+                (row[2], 1, "bench", now, now + LEASE, now, 1, 2, 2, row[4], LEASE, None)
+                for row in rows
+            ],
         )
         db.execute(COUNT_DRAINED, (len(rows), len(ended)))
         db.execute(WRITE_STATE, (now, 0, jobs + 1))

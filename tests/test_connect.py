@@ -39,7 +39,6 @@ def test_memory_is_fresh_every_time() -> None:
     ("url", "why"),
     [
         ("postgresql://u:secret@db/jobs?schema=A", "small letters"),
-        ("grpc://localhost", "not in this release"),
         ("redis://localhost", "not in this release"),
         ("ftp://x", "is no store"),
         ("sqlite://jobs.db", "three slashes"),

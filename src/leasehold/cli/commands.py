@@ -55,7 +55,9 @@ COMMANDS: Final[dict[str, Entry]] = {
         "leasehold.cli.config", "config", "Settings in the store, which running workers follow."
     ),
     "serve": Entry(
-        "leasehold.cli.serve", "serve", "Serve the store over HTTP, until Ctrl-C or SIGTERM."
+        "leasehold.cli.serve",
+        "serve",
+        "Serve the store over HTTP, and gRPC if told so, until Ctrl-C or SIGTERM.",
     ),
     "token": Entry("leasehold.cli.token", "token", "Tokens: who may do what over the network."),
     "stats": Entry(

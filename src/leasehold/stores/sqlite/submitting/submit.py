@@ -39,8 +39,9 @@ INSERT_JOB: Final = f"INSERT INTO job VALUES ({', '.join('?' * 20)})"  # noqa: S
 INSERT_WAITING: Final = "INSERT INTO waiting VALUES (?, ?, ?, ?, 0, 0, 1, NULL)"
 TAKEN: Final = "SELECT id FROM job WHERE id IN (SELECT value FROM json_each(?))"
 # A job that is in no other table is pending.
+# A digest that was damaged is text perhaps, and no UTF-8: as bytes it is just another one.
 FIND_KEY: Final = """
-    SELECT coalesce(job.id, pruned_key.id), idempotency.digest,
+    SELECT coalesce(job.id, pruned_key.id), CAST(idempotency.digest AS BLOB),
            coalesce(waiting.status, finished.status, iif(running.seq IS NULL, NULL, 3),
                     pruned_key.status, 2), job.id IS NULL
     FROM idempotency LEFT JOIN job USING (seq) LEFT JOIN pruned_key USING (seq)
