@@ -104,7 +104,7 @@ def drain(path: str, durability: Durability, jobs: int, batch: int = 100) -> flo
         db.executemany(
             GRANT,
             [
-                (row[2], 1, "bench", now, now + LEASE, now, 1, 2, 2, row[4], LEASE, None)
+                (row[2], 1, "bench", now, now + LEASE, now, 1, 2, 2, row[4], LEASE, 0)
                 for row in rows
             ],
         )
