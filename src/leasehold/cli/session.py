@@ -38,7 +38,7 @@ class Session:
     def shown_store(self) -> str:
         """The store for messages: of a server's URL neither user, password nor parameters."""
         scheme, separator, rest = self.store_url.partition("://")
-        if not separator or not scheme.startswith(("postgres", "http")):
+        if not separator or scheme in ("sqlite", "memory"):
             return self.store_url
         place = rest.partition("?")[0]
         return f"{scheme}://{place.rpartition('@')[2]}"
