@@ -106,14 +106,6 @@ def test_ctrl_c_ends_the_wait_and_not_the_job(shell: Shell) -> None:
     assert shell.ok("show", "slow", "-o", "json").json["job"]["status"] == "pending"
 
 
-def test_nothing_is_put_beside_a_file_that_is_no_store(shell: Shell) -> None:
-    (shell.folder / "notes.txt").write_text("no store")
-    done = shell.run("list", "--store", "notes.txt")
-    assert done.code == Exit.STORE
-    assert "notes.txt is not a SQLite database" in done.err
-    assert [path.name for path in shell.folder.iterdir()] == ["notes.txt"]
-
-
 def test_a_job_whose_task_no_worker_knows_says_so(shell: Shell) -> None:
     url = shell.folder / "leasehold.db"
     with TaskQueue(url, num_workers=0) as queue:

@@ -20,9 +20,8 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from leasehold.errors import StoreUnavailableError, StoreVersionError
+from leasehold.errors import StoreUnavailableError
 
 FileId = tuple[int, int]
 """Device and inode: what tells a file from another one under the same name, as long as it lives."""
@@ -32,14 +31,6 @@ NETWORK_FILE_SYSTEMS = frozenset(
     | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse"}
 )
 """Where neither SQLite's locks nor ours can be trusted."""
-
-
-SQLITE_MAGIC: Final = b"SQLite format 3\0"
-
-
-def not_sqlite(path: Path) -> str:
-    """What is said of a file that is something else."""
-    return f"{path} is not a SQLite database, so not a Leasehold store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +93,6 @@ class StoreFiles:
             raise StoreUnavailableError(
                 f"cannot open {self.database}: no permission to read and write it"
             )
-        self._refuse_other_files()
         try:
             for path in (self.run_folder, self.workers, self.wake):
                 path.mkdir(mode=0o700, exist_ok=True)
@@ -110,15 +100,6 @@ class StoreFiles:
             raise StoreUnavailableError(
                 f"cannot open {self.database}: {error.strerror} ({error.filename})"
             ) from error
-
-    def _refuse_other_files(self) -> None:
-        """Raise StoreVersionError for a file that was never a store: nothing is put beside it."""
-        if self.run_folder.exists() or not self.database.exists():
-            return
-        with open(self.database, "rb") as file:
-            beginning = file.read(len(SQLITE_MAGIC))
-        if beginning and beginning != SQLITE_MAGIC:
-            raise StoreVersionError(not_sqlite(self.database))
 
     def file_id(self) -> FileId | None:
         """Device and inode of the file that stands at the path now; None if there is none."""

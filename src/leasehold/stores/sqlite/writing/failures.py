@@ -17,7 +17,6 @@ from leasehold.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from leasehold.stores.sqlite.disk.files import not_sqlite
 from leasehold.stores.sqlite.disk.holder import busy
 
 
@@ -27,7 +26,7 @@ def translate(error: apsw.Error, path: Path) -> StoreError:
         case apsw.FullError():
             return StoreFullError(f"the disk that holds {path} is full: free some space")
         case apsw.NotADBError():
-            return StoreVersionError(not_sqlite(path))
+            return StoreVersionError(f"{path} is not a SQLite database, so not a Leasehold store")
         case apsw.CorruptError():
             return StoreCorruptError(
                 f"{path} is damaged ({error}): stop all workers and restore the latest backup"
