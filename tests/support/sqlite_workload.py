@@ -15,6 +15,7 @@ import apsw
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
+from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.model.outcome import Cancel, Complete, Fail, JobError, Outcome, Release, Snooze
 from leasehold.core.model.retry import Constant
 from leasehold.core.model.search import JobFilter
@@ -58,8 +59,15 @@ def rows(db: apsw.Connection) -> Content:
 
 
 def without_floor(found: Content) -> Content:
-    """The same without the version floor, which opening the store may raise."""
-    return {**found, "store_state": [(*row[:2], *row[3:]) for row in found["store_state"]]}
+    """The same without the version floor, which opening the store may raise, and without the
+    numbers of lives, which are drawn anew for a registration that is tried again.
+    """
+    lives = {
+        table: [(*row[:-1], row[-1] != NO_LIFE) for row in found[table]]
+        for table in ("worker", "running")
+    }
+    state = [(*row[:2], *row[3:]) for row in found["store_state"]]
+    return {**found, **lives, "store_state": state}
 
 
 def held(store: SQLiteStore) -> set[tuple[str, int]]:
