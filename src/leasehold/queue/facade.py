@@ -170,7 +170,7 @@ class TaskQueue(QueueCalls):
         """The path or URL it was made with; None if that was a store."""
         self._given_store = None if isinstance(url, str | os.PathLike) else whole_store(url)
         self._durability: Durability | None = durability
-        self._blob_place = blobs
+        self._blob_place: BlobPlace = blobs
         self._policy = retention
         self._env = env
         self._actor = actor
