@@ -197,7 +197,9 @@ function keys() {
     rows[chosen].scrollIntoView({ block: "nearest" });
   }
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+    // A box takes no letters; one in a dialog that was closed has the focus until the next frame.
+    const writes = event.target.matches("input:not([type=checkbox]), textarea, select");
+    if (event.ctrlKey || event.metaKey || event.altKey || writes) return;
     if (event.key === "?") return dialog.showModal();
     if (off.checked || dialog.open) return;
     const search = document.querySelector("input[type=search]");
