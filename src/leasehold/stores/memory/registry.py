@@ -13,11 +13,21 @@ from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
-def enter(state: State, info: WorkerInfo) -> None:
-    """Enter a worker."""
+def enter(state: State, info: WorkerInfo) -> int:
+    """Enter a worker; answers the number of this registration, by which it ends."""
     now = from_micros(state.now)
     state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
     state.note_change("worker", info.id)
+    state.registered += 1
+    state.registrations[info.id] = state.registered
+    return state.registered
+
+
+def end(state: State, worker: str, number: int) -> None:
+    """End a registration: one that was made under the same name since goes on."""
+    if state.registrations.get(worker) == number:
+        del state.registrations[worker]
+        leave(state, worker)
 
 
 def leave(state: State, worker: str) -> None:

@@ -161,6 +161,9 @@ class State:
         """When the first of the schedules is due."""
         self.links = Links()
         self.workers: dict[str, WorkerInfo] = {}
+        self.registrations: dict[str, int] = {}
+        """The number of the latest registration under each name."""
+        self.registered = 0
         self.worked = Workers()
         self.failures = Failures()
         self.audit: deque[NumberedAudit] = deque(maxlen=AUDIT_RECORDS_MAX)

@@ -288,8 +288,8 @@ class MemoryStore:
         *,
         is_remote: bool = False,  # noqa: ARG002  # nobody's death is proved here
     ) -> _Registration:
-        self._run(registry.enter, info)
-        return _Registration(lambda: self._leave(info.id))
+        number = self._run(registry.enter, info)
+        return _Registration(lambda: self._leave(info.id, number))
 
     def workers(self) -> list[WorkerInfo]:
         return self._look(registry.workers)
@@ -733,10 +733,10 @@ class MemoryStore:
         if self._closed:
             raise StoreClosedError("this memory store is closed: its jobs are gone")
 
-    def _leave(self, worker: str) -> None:
+    def _leave(self, worker: str, number: int) -> None:
         # Not through _run: a worker may leave in peace after its store was closed.
         with SHIELD, self._lock:
-            registry.leave(self._state, worker)
+            registry.end(self._state, worker, number)
 
 
 class _Registration:
