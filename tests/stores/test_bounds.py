@@ -44,7 +44,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.timing import Every
 from leasehold.core.model.tokens import TokenDraft
-from leasehold.core.rules import queue_orders
+from leasehold.core.rules import ended_dependents, queue_orders
 from leasehold.core.rules.filter_orders import (
     ORDERED_AT_ONCE,
     CancelAll,
@@ -57,7 +57,6 @@ from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import InvalidTransitionError, LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.rules import queues
-from leasehold.stores.sqlite.submitting import ended_dependents
 from support.metering import metered, steps_on
 
 SMALL, LARGE = 100, 100_000

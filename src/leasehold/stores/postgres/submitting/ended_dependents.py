@@ -1,17 +1,13 @@
-"""Whether everybody who depended on a job has ended, so that it may be deleted (DEP-7).
-
-There may be very many of them. So a write looks at some, and writes down how far it has got: nobody
-looks at those again, unless one of them is replayed.
-"""
+"""The dependents of ended jobs, as `core.rules.ended_dependents` looks at them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.core.model.budget import DEPENDENTS_LOOKED_AT_ONCE
+from leasehold.core.rules import ended_dependents
+from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.writing.step import Step
 
 if TYPE_CHECKING:
@@ -54,44 +50,43 @@ def needed_by(step: Step, seq: int) -> str | None:
     return None if row is None else row[0]
 
 
+class Dependents:
+    """See `leasehold.core.rules.ended_dependents.DependentsBook`."""
+
+    __slots__ = ("_db",)
+
+    def __init__(self, db: Connection | Step) -> None:
+        self._db = db
+
+    def next(self, seq: int, limit: int) -> list[tuple[int, bool]]:
+        rows: Any = self._db.execute(NEXT, (seq, limit)).fetchall()
+        return rows  # type: ignore[no-any-return]  # a number, and whether it has ended
+
+    def looked_up_to(self, seq: int, dependent: int) -> None:
+        self._db.execute(LOOKED, (seq, dependent))
+
+    def how_many(self, seqs: Sequence[int], limit: int) -> int:
+        row: Any = self._db.execute(HOW_MANY, (list(seqs), limit)).fetchone()
+        return int(row[0])
+
+
 def look_through(database: Database, job_ids: Sequence[str]) -> None:
     """Look at very many dependents of jobs that are to be deleted, before the write that does."""
     with database.read() as db:
         jobs: list[Any] = db.execute(NUMBERS, (list(job_ids),)).fetchall()
-        crowded = [
-            seq
-            for (seq,) in jobs
-            if len(db.execute(NEXT, (seq, DEPENDENTS_LOOKED_AT_ONCE)).fetchall())
-            == DEPENDENTS_LOOKED_AT_ONCE
-        ]
+        crowded = [seq for (seq,) in jobs if ended_dependents.is_crowded(Dependents(db), seq)]
     for seq in crowded:
-        look = partial(look_at_some, seq=seq, limit=DEPENDENTS_LOOKED_AT_ONCE)
-        while database.write(look) == DEPENDENTS_LOOKED_AT_ONCE:
-            pass
+        look = partial(_look_at_some, seq=seq)
+        ended_dependents.look_through(partial(database.write, look))
 
 
-def look_at_some(step: Step, seq: int, limit: int) -> int:
-    """Look at so many further dependents of a job; answers how many have ended, one by one."""
-    rows: list[Any] = step.execute(NEXT, (seq, limit)).fetchall()
-    ended = [dependent for dependent, _ in takewhile(lambda row: row[1], rows)]
-    if ended:
-        step.execute(LOOKED, (seq, ended[-1]))
-    return len(ended)
+def _look_at_some(step: Step, seq: int) -> int:
+    return ended_dependents.look_at_some(Dependents(step), seq)
 
 
 def within_budget(step: Step, jobs: Sequence[int]) -> Sequence[int]:
     """Those of these jobs whose dependents one write can look at."""
-    limit = DEPENDENTS_LOOKED_AT_ONCE
-    row: Any = step.execute(HOW_MANY, (list(jobs), limit + 1)).fetchone()
-    if row[0] <= limit:
-        return jobs
-    found = []
-    for seq in jobs:
-        ended = look_at_some(step, seq, limit + 1)
-        if ended <= limit:
-            found.append(seq)
-        limit = max(0, limit - ended)
-    return found
+    return ended_dependents.within_budget(Dependents(step), jobs)
 
 
 def replayed(step: Step, seq: int) -> None:
