@@ -37,6 +37,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
@@ -118,6 +119,7 @@ class Database:
         self.session = Session(self.address, self.env)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
+        self.group_rounds = GroupRounds()
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
