@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
 from cli.conftest import Shell
+from leasehold import TaskQueue
 from leasehold.cli.exits import Exit
+from leasehold.cli.root import root
+from leasehold.errors import StoreMovedError, StoreUnavailableError, UnsupportedError
 
 
 def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
-    job = shell.ok("-o", "json", "enqueue", "--", "echo", "hello").json["id"]
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("t", job_id="first")
     moved = shell.ok("-o", "json", "migrate-store", "leasehold.db", "sqlite:///new.db")
     tables = {each["name"]: each for each in moved.json["tables"]}
     assert tables["job"]["rows"] == 1
     assert len(tables["job"]["checksum"]) == 64
     assert "verified job: 1 rows" in moved.err
     assert "now change the URL of the store" in moved.err
-    assert shell.ok("--store", "new.db", "-o", "json", "show", job).json["job"]["id"] == job
+    with TaskQueue(shell.folder / "new.db", num_workers=0) as queue:
+        assert queue.get("first") is not None
+        queue.submit("t")
 
     refused = shell.run("enqueue", "--", "echo", "no")
     assert refused.code == Exit.STORE
     assert "was moved to" in refused.err
-    assert shell.run("migrate-store", "--reopen", "leasehold.db").code == Exit.USAGE
     shell.ok("migrate-store", "--reopen", "--yes", "leasehold.db")
-    shell.ok("enqueue", "--", "echo", "again")
-    assert "nothing was to be done" in shell.ok("migrate-store", "--reopen", "leasehold.db").err
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("t")
 
 
-def test_what_makes_no_sense_is_refused(shell: Shell) -> None:
-    assert "there is no store at" in shell.run("migrate-store", "none.db", "new.db").err
-    shell.ok("init")
-    for arguments in (
-        ("leasehold.db",),
-        ("leasehold.db", "memory://"),
-        ("leasehold.db", "redis://cache"),
-        ("--reopen", "leasehold.db", "new.db"),
-    ):
-        assert shell.run("migrate-store", *arguments).code == Exit.USAGE
+def test_what_makes_no_sense_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with TaskQueue("jobs.db", num_workers=0) as queue:
+        queue.queues()
+
+    def run(*arguments: str) -> tuple[int, str, BaseException | None]:
+        ran = CliRunner().invoke(root, ["migrate-store", *arguments])
+        return ran.exit_code, ran.output, ran.exception
+
+    assert isinstance(run("none.db", "new.db")[2], StoreUnavailableError)
+    for target in ("memory://", "redis://cache"):
+        assert isinstance(run("jobs.db", target)[2], UnsupportedError)
+    assert run("jobs.db")[0] == Exit.USAGE
+    assert run("--reopen", "jobs.db", "new.db")[0] == Exit.USAGE
+    assert "nothing was to be done" in run("--reopen", "jobs.db")[1]
+    assert run("jobs.db", "new.db")[0] == Exit.OK
+    # Without a terminal nobody can be asked.
+    assert run("--reopen", "jobs.db")[0] == Exit.USAGE
+    with TaskQueue("jobs.db", num_workers=0) as queue, pytest.raises(StoreMovedError):
+        queue.submit("t")
