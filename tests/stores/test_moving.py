@@ -231,7 +231,7 @@ class CutStore:
         self._fuse = fuse
 
     def row_store(self) -> RowStore:
-        return CutRows(self._store.row_store(), self._fuse)  # type: ignore[return-value]
+        return CutRows(self._store.row_store(), self._fuse)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
