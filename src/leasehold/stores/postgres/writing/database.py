@@ -95,7 +95,7 @@ class Database:
         self.lanes = Lanes()
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
-        self._remembered = Remembered()
+        self._remembered = Remembered(self.address.shown)
         self._version_base = 0
         self._unresolved = False
         self._closed = False
@@ -220,6 +220,14 @@ class Database:
                 db.raw.rollback()
             raise
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[Connection]:
+        """A bare transaction, also where the store is sealed: for who moves all its rows."""
+        self.check_open()
+        with translated(self.address), self._connection() as db, db.transaction():
+            db.execute(TURN_ALONE, (self._turn,))
+            yield db
+
     def carry_out(
         self,
         db: Connection,
@@ -262,7 +270,7 @@ class Database:
         if found.server_was_started or found.version_base != self._version_base:
             # What this process remembers may be what the server has lost.
             self.lanes.forget()
-            self._remembered = Remembered()
+            self._remembered = Remembered(self.address.shown)
             self._version_base = found.version_base
         known = self._remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)

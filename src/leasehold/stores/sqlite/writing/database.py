@@ -189,6 +189,13 @@ class Database:
             self._resolve_the_rest()
         return answer
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[apsw.Connection]:
+        """A bare transaction, also where the store is sealed: for who moves all its rows."""
+        self.check_process()
+        with self.writer.alone() as db:
+            yield db
+
     def _run(self, operation: Callable[[Step], T]) -> T:
         """Write; what fails because a row cannot be read is tried again without that row."""
         is_put_right = False
