@@ -34,6 +34,7 @@ from leasehold.core.model.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.model.lives import remote_life
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import (
@@ -286,9 +287,13 @@ class MemoryStore:
         self,
         info: WorkerInfo,
         *,
-        is_remote: bool = False,  # noqa: ARG002  # nobody's death is proved here
+        is_remote: bool = False,
+        is_entered: bool = False,
     ) -> _Registration:
-        number = self._run(registry.enter, info)
+        # Nobody's death is proved here: a remote one is only told apart in another way.
+        number = remote_life(info).number if is_remote else None
+        if number is None or not is_entered:
+            number = self._run(registry.enter, info, number)
         return _Registration(lambda: self._leave(info.id, number))
 
     def workers(self) -> list[WorkerInfo]:

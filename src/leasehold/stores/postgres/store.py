@@ -232,9 +232,11 @@ class PostgresStore(WithoutLocalVerbs):
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> SessionLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> SessionLife:
         if is_remote:
-            return registry.register_remote(self._database, info)
+            return registry.register_remote(self._database, info, is_entered=is_entered)
         return registry.register(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:

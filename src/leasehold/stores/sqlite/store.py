@@ -231,9 +231,11 @@ class SQLiteStore:
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> WorkerLife:
         if is_remote:
-            return registry.register_remote_worker(self._database, info)
+            return registry.register_remote_worker(self._database, info, is_entered=is_entered)
         return registry.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:

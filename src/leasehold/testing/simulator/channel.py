@@ -457,7 +457,13 @@ class Channel:
     def fire_schedules(self) -> Fired:
         return self._world.store.fire_schedules()
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:  # noqa: ARG002
+    def register_worker(
+        self,
+        info: WorkerInfo,
+        *,
+        is_remote: bool = False,  # noqa: ARG002  # nobody is registered here
+        is_entered: bool = False,  # noqa: ARG002  # as above
+    ) -> WorkerLife:
         raise UnsupportedError(
             f"{info.id}: proof of death needs real processes, which the simulator does not have"
         )
