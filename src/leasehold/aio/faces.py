@@ -406,6 +406,7 @@ class AsyncQueueCalls(Awaited):
         url: str | os.PathLike[str] | Store,
         *,
         num_workers: int = 4,
+        autostart: bool | None = None,
         queues: str | Sequence[str] | None = None,
         poll_interval: Seconds | None = None,
         lease_seconds: Seconds | Literal["auto"] | None = None,
@@ -434,6 +435,7 @@ class AsyncQueueCalls(Awaited):
         queue = TaskQueue(
             url,
             num_workers=num_workers,
+            autostart=autostart,
             queues=queues,
             poll_interval=poll_interval,
             lease_seconds=lease_seconds,
@@ -773,6 +775,13 @@ class AsyncQueueCalls(Awaited):
             make(expression, zone=zone, name=name, args=args, kwargs=kwargs, **options)
         )
         return made
+
+    async def prune_schedules(self) -> list[Schedule]:
+        """Remove the schedules that were declared in code and are not any more; answers with them.
+
+        See `TaskQueue.prune_schedules`.
+        """
+        return await self._call(self.queue.prune_schedules)
 
     async def submit_workflow(
         self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
