@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import multiprocessing.process
 import sys
 from types import ModuleType
 
@@ -49,7 +49,7 @@ def test_a_process_of_a_pool_is_not(
     started_as: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started_as.__file__ = "/srv/shop.py"
-    monkeypatch.setattr(multiprocessing, "parent_process", object)
+    monkeypatch.setattr(multiprocessing.process, "parent_process", object)
     assert not is_the_application("shop")
 
 

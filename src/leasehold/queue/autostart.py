@@ -8,7 +8,6 @@ script for the database) must not run its jobs.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import threading
@@ -82,9 +81,13 @@ def is_the_application(module: str) -> bool:
     if program in SERVERS:
         return True
     is_interactive = program == "__main__" or sys.flags.interactive
-    # A process of a pool imports the program only for its functions.
-    is_of_pool = multiprocessing.parent_process() is not None
-    return program == module.partition(".")[0] and not is_interactive and not is_of_pool
+    return program == module.partition(".")[0] and not is_interactive and not _is_of_pool()
+
+
+def _is_of_pool() -> bool:
+    """Whether `multiprocessing` started this process, which imports only for its functions."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    return multiprocessing is not None and multiprocessing.parent_process() is not None
 
 
 def _of_environment() -> bool | None:
