@@ -137,6 +137,7 @@ NAMES = [
     "StoreFullError",
     "StoreCorruptError",
     "StoreLostError",
+    "StoreMovedError",
     "StoreVersionError",
     "StoreClosedError",
 ]

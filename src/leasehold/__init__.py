@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreFullError,
         StoreLostError,
+        StoreMovedError,
         StoreUnavailableError,
         StoreVersionError,
         TaskNotImportableError,
@@ -252,6 +253,7 @@ __all__ = [
     "StoreFullError",
     "StoreCorruptError",
     "StoreLostError",
+    "StoreMovedError",
     "StoreVersionError",
     "StoreClosedError",
 ]

@@ -73,13 +73,14 @@ from leasehold.core.rules.filter_orders import (
 )
 from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.moving import RowStore
 from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan, begin, stop
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
-from leasehold.stores.postgres.keeping import archive, cleanup, pruning
+from leasehold.stores.postgres.keeping import archive, cleanup, moving, pruning
 from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
@@ -585,6 +586,9 @@ class PostgresStore(WithoutLocalVerbs):
     def check(self) -> list[str]:
         with self._database.read() as db:
             return inspection.check(db)
+
+    def row_store(self) -> RowStore:
+        return moving.Rows(self._database)
 
     def describe(self) -> Mapping[str, Any]:
         with self._database.read() as db:

@@ -77,6 +77,7 @@ from leasehold.core.rules.filter_orders import (
 )
 from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.moving import RowStore
 from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan, begin, stop
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
@@ -84,7 +85,7 @@ from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
-from leasehold.stores.sqlite.keeping import archive, pruning
+from leasehold.stores.sqlite.keeping import archive, moving, pruning
 from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
@@ -591,6 +592,9 @@ class SQLiteStore:
     def backup(self, path: str) -> None:
         with self._database.read() as db:
             inspection.backup(db, Path(path))
+
+    def row_store(self) -> RowStore:
+        return moving.Rows(self._database)
 
     def describe(self) -> Mapping[str, Any]:
         return self._database.look(
