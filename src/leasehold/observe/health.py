@@ -17,6 +17,7 @@ from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
+from leasehold.observe.redis_health import redis_finding
 
 SKEW_SECONDS_WARNING: Final = 2.0
 SKEW_SECONDS_CRITICAL: Final = 60.0
@@ -181,6 +182,12 @@ def write_lock(facts: Facts) -> Finding | None:
             else f"look at process {pid}; if it is stuck, end it",
         )
     return _ok("write_lock", "nobody keeps the others waiting")
+
+
+def redis(facts: Facts) -> Finding | None:
+    """Redis only makes a store faster, and may be away."""
+    known = facts.store.get("redis")
+    return None if known is None else redis_finding(known)
 
 
 # -- time --------------------------------------------------------------------------------------
@@ -359,6 +366,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     disk,
     write_ahead_log,
     write_lock,
+    redis,
     clock,
     workers,
     pid_files,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.contract.transactions import Connection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
@@ -110,8 +111,10 @@ T = TypeVar("T")
 class PostgresStore(WithoutLocalVerbs):
     """Jobs in one schema of a PostgreSQL database, shared by any number of machines."""
 
-    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
-        self._database = Database(url, env=env)
+    def __init__(
+        self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
+    ) -> None:
+        self._database = Database(url, env=env, accelerator=accelerator)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
@@ -135,7 +138,10 @@ class PostgresStore(WithoutLocalVerbs):
         return application.connect(self._database)
 
     def address(self) -> str:
-        return self._database.url
+        url, accelerator = self._database.url, self._database.accelerator
+        if accelerator is None:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{accelerator.parameter}"
 
     def owns(self, connection: Connection) -> bool:
         return application.owns(self._database, connection)
@@ -565,8 +571,10 @@ class PostgresStore(WithoutLocalVerbs):
             return inspection.check(db)
 
     def describe(self) -> Mapping[str, Any]:
+        accelerator = self._database.accelerator
         with self._database.read() as db:
-            return inspection.describe(db, self._database.address)
+            described = inspection.describe(db, self._database.address)
+        return described if accelerator is None else {**described, **accelerator.describe()}
 
     def close(self) -> None:
         self._database.close()

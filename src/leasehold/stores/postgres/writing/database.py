@@ -28,15 +28,17 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.errors import UniqueViolation
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
@@ -61,6 +63,7 @@ from leasehold.stores.postgres.submitting import dependents
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.writing import deltas, state
 from leasehold.stores.postgres.writing.hints import Hints
+from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Found, Remembered
 from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
@@ -86,8 +89,11 @@ MaySideBySide = Callable[[Step], bool]
 class Database:
     """What every verb of the store is given; the verbs themselves are functions of it."""
 
-    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
+    def __init__(
+        self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
+    ) -> None:
         self.env = env
+        self.accelerator = accelerator
         self.url = url
         self.address = addresses.parse(url)
         self.clock = StoreClock(env)
@@ -106,6 +112,7 @@ class Database:
                     row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
                 self._turn: int = row[0]
                 self.store_id: str = row[1]
+            self._accelerate()
         except BaseException:
             self.close()
             raise
@@ -115,19 +122,27 @@ class Database:
         """Make what belongs to one process; nothing is connected yet."""
         self._mutex = threading.Lock()
         self._pool: Pool | None = None
-        self.session = Session(self.address, self.env)
+        self.session = Session(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
+
+    def _accelerate(self) -> None:
+        if self.accelerator is not None:
+            self.accelerator.serve(self.store_id, self.session.hear, self.session.notify)
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
         self._inherited.append((self._pool, self.session))
         self._begin()
+        self._accelerate()
 
     def close(self) -> None:
         with self._mutex:
             self._closed = True
             pool, self._pool = self._pool, None
+        # First, since what it cannot tell others any more is told by the session.
+        if self.accelerator is not None:
+            self.accelerator.close()
         self.session.close()
         if pool is not None:
             pool.close()
@@ -168,32 +183,34 @@ class Database:
         with translated(self.address):
             for tries_left in reversed(range(TRIES_MAX)):
                 outcome: Outcome[T] = Outcome()
-                try:
-                    with self._connection() as db:
-                        self._transaction(db, operation, side_by_side, ahead, outcome)
-                except NotAlone:
-                    side_by_side = None
-                    continue
-                except UniqueViolation:
-                    # Somebody else has just used the id of a job. Alone it can be said which.
-                    if side_by_side is None:
-                        raise
-                    side_by_side = None
-                    continue
-                except TRY_AGAIN as error:
-                    if tries_left:
+                with Loans(self.accelerator) as loans:
+                    try:
+                        with self._connection() as db:
+                            self._transaction(db, operation, side_by_side, ahead, loans, outcome)
+                    except NotAlone:
+                        side_by_side = None
                         continue
-                    raise StoreError(
-                        f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
-                        f"writes: {error}"
-                    ) from error
-                except psycopg.OperationalError as error:
-                    if not (outcome.has_begun and is_lost(error)):
-                        raise
-                    if not outcome.was_committed(self.address):
+                    except UniqueViolation:
+                        # Somebody else has just used the id of a job. Alone it can be said which.
+                        if side_by_side is None:
+                            raise
+                        side_by_side = None
+                        continue
+                    except TRY_AGAIN as error:
                         if tries_left:
                             continue
-                        raise
+                        raise StoreError(
+                            f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
+                            f"writes: {error}"
+                        ) from error
+                    except psycopg.OperationalError as error:
+                        if not (outcome.has_begun and is_lost(error)):
+                            raise
+                        if not outcome.was_committed(self.address):
+                            if tries_left:
+                                continue
+                            raise
+                    loans.keep()
                 self.after_commit(outcome.hints)
                 return outcome.answer
         raise AssertionError("the last try returns or raises")
@@ -204,13 +221,14 @@ class Database:
         operation: Callable[[Step], T],
         side_by_side: MaySideBySide | None,
         ahead: Sequence[Statement],
+        loans: Loans,
         outcome: Outcome[T],
     ) -> None:
         outcome.has_begun = True
         try:
             with db.pipelined():
                 db.begin()
-                answer, step = self.carry_out(db, operation, side_by_side, ahead)
+                answer, step = self.carry_out(db, operation, side_by_side, loans, ahead)
                 outcome.transaction = step.found.transaction
                 outcome.send(db, answer, step.hints)
         except BaseException:
@@ -223,6 +241,7 @@ class Database:
         db: Connection,
         operation: Callable[[Step], T],
         side_by_side: MaySideBySide | None,
+        loans: Loans,
         ahead: Sequence[Statement] = (),
     ) -> tuple[T, Step]:
         """Carry out an operation inside a transaction, whoever commits it.
@@ -233,7 +252,7 @@ class Database:
         db.execute(TURN_ALONE if alone else TURN_SHARED, (self._turn,))
         looked = db.execute(state.READ)
         sent = {statement: db.execute(statement, values) for statement, values in ahead}
-        step = self._step(db, looked, sent, alone=alone)
+        step = self._step(db, looked, sent, loans, alone=alone)
         if side_by_side is None:
             self._prepare(step)
         elif step.found.server_was_started or not (
@@ -253,7 +272,7 @@ class Database:
         return step.found.open_minute >= step.now // MINUTE_MICROS
 
     def _step(
-        self, db: Connection, looked: Cursor, sent: dict[str, Cursor], *, alone: bool
+        self, db: Connection, looked: Cursor, sent: dict[str, Cursor], loans: Loans, *, alone: bool
     ) -> Step:
         row: Any = looked.fetchone()
         found = Found(*row)
@@ -265,7 +284,7 @@ class Database:
         known = self._remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)
         numbers = self._remembered.worker_numbers(now // MINUTE_MICROS)
-        return Step(db, self.env, now, found, known, numbers, sent, alone=alone)
+        return Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
 
     def _prepare(self, step: Step) -> None:
         """Before anything is changed: fold in what was counted, and end a minute that is over.
@@ -288,9 +307,10 @@ class Database:
         if hints:
             self.session.send(hints)
 
-    def expects_rules(self, queues: Iterable[str]) -> bool:
-        """Whether a write about these queues will probably have to be alone."""
-        return self._remembered.has_rules(queues)
+    @property
+    def known_rules(self) -> RuleBook:
+        """The rules of queues as this process last saw them: probably those that are in force."""
+        return self._remembered.rules
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one write; others write in between."""
