@@ -5,6 +5,7 @@ The order of jobs, their leases and all exact limits are PostgreSQL's own with a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
@@ -139,6 +140,26 @@ def test_another_process_is_told_of_redis_too(url: str, server: RedisServer) -> 
         assert address is not None
         with closing(connect(address)) as again:
             assert again.describe()["redis"]["is_up"]
+
+
+def test_a_forked_child_has_a_connection_of_its_own(url: str, server: RedisServer) -> None:
+    with closing(connect(f"{url}&redis={server.url}")) as store:
+        store.create_queue("default", QueueConfig(rate_per_second=1000), actor="me")
+        ears = Ears(store)
+        store.subscribe(ears)
+        submit(store, draft("parent"))
+        ears.ready = 0
+        child = os.fork()
+        if child == 0:
+            try:
+                submit(store, draft("child"))
+                store.close()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert ears.wait_for(lambda: ears.ready > 0)
+        submit(store, draft("parent again"))
 
 
 def test_behind_a_pooler_news_go_by_redis(
