@@ -17,7 +17,7 @@ from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
-from leasehold.observe.redis_health import redis_finding
+from leasehold.observe.redis_health import redis
 
 SKEW_SECONDS_WARNING: Final = 2.0
 SKEW_SECONDS_CRITICAL: Final = 60.0
@@ -184,12 +184,6 @@ def write_lock(facts: Facts) -> Finding | None:
     return _ok("write_lock", "nobody keeps the others waiting")
 
 
-def redis(facts: Facts) -> Finding | None:
-    """Redis only makes a store faster, and may be away."""
-    known = facts.store.get("redis")
-    return None if known is None else redis_finding(known)
-
-
 # -- time --------------------------------------------------------------------------------------
 
 
@@ -232,6 +226,21 @@ def schedules(facts: Facts) -> Finding:
         found=f"{troubled[0].name}: {troubled[0].error}{_others(len(troubled))}",
         meaning="its tick is due but its job was refused; it is tried again",
         advice=f"queuectl schedule show {troubled[0].name}",
+    )
+
+
+def orphaned_schedules(facts: Facts) -> Finding:
+    """A schedule whose declaration was taken out of the code goes on ticking."""
+    orphaned = [each for each in facts.schedules if each.draft.orphaned]
+    if not orphaned:
+        return _ok("orphaned_schedules", "every schedule is declared where it was")
+    first = orphaned[0]
+    return Finding(
+        check="orphaned_schedules",
+        level=Level.WARNING,
+        found=f"{first.name}{_others(len(orphaned))}",
+        meaning=f"{first.draft.declared_in} does not declare it any more, but it still ticks",
+        advice="queuectl schedule prune removes orphaned schedules",
     )
 
 
@@ -373,6 +382,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     leases,
     unknown_tasks,
     schedules,
+    orphaned_schedules,
     clean_ups,
     dead_letters,
 )

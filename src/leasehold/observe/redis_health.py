@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from leasehold.observe.findings import Finding, Level
 
@@ -11,8 +11,18 @@ FILLED_SHARE: Final = 0.9
 """A Redis that has evicted keys, and is filled to this share of its memory, goes on evicting."""
 
 
-def redis_finding(known: Mapping[str, Any]) -> Finding:
-    """`known` is what `describe` says under `redis`."""
+class StoreFacts(Protocol):
+    """What a check is given of `leasehold.observe.health.Facts`."""
+
+    @property
+    def store(self) -> Mapping[str, Any]: ...
+
+
+def redis(facts: StoreFacts) -> Finding | None:
+    """Redis only makes a store faster, and may be away; but it must not forget while it counts."""
+    known = facts.store.get("redis")
+    if known is None:
+        return None
     if not known["is_up"]:
         return Finding(
             check="redis",

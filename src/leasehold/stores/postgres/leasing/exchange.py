@@ -37,7 +37,7 @@ def exchange(
         lambda step: _exchange(database, step, settlements, request),
         go_on=request is None,
         side_by_side=partial(_side_by_side, queues)
-        if database.known_rules.are_light(queues)
+        if database.remembered.rules.are_light(queues)
         else None,
         ahead=ahead if settle.are_of_different_jobs(settlements) else (),
     )
@@ -96,7 +96,9 @@ def _exchange(
     tick = step.found.next_tick
     if tick is not None and tick <= step.now:
         _, tick = fire_due(shelf(database, step))
-    granted, cut_short = leasing.lease(step, request, database.lives.number_of(request.worker))
+    granted, cut_short = leasing.lease(
+        step, request, database.group_rounds, database.lives.number_of(request.worker)
+    )
     leases = [lease for _, lease in granted]
     tick_at = None if tick is None else from_micros(tick)
     if len(leases) >= request.limit:

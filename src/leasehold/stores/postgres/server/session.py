@@ -77,6 +77,11 @@ class Session:
         """Set when it was tried for the first time."""
         self._closed = False
 
+    def serve(self, store_id: str) -> None:
+        """The store is open, and this is its id."""
+        if self._accelerator is not None:
+            self._accelerator.serve(store_id, self.hear, self.notify)
+
     # -- news --------------------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -251,6 +256,9 @@ class Session:
 
     def close(self) -> None:
         """Stop both threads and close their connections."""
+        # First, since the news that it cannot send any more are sent here.
+        if self._accelerator is not None:
+            self._accelerator.close()
         with self._mutex:
             self._closed = True
             self._listeners = []

@@ -37,7 +37,9 @@ def submit(
     queues = {draft.queue for draft in drafts}
 
     def write(operation: Callable[[Step], Stored]) -> Stored:
-        expected = plain and _are_light(database.known_rules, queues, Loans(database.accelerator))
+        expected = plain and _are_light(
+            database.remembered.rules, queues, Loans(database.accelerator)
+        )
         return database.write(
             operation,
             side_by_side=bind(_side_by_side, queues) if expected else None,

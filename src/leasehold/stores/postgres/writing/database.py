@@ -38,7 +38,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
-from leasehold.core.rules.rule_book import RuleBook
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
@@ -100,7 +100,7 @@ class Database:
         self.lanes = Lanes()
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
-        self._remembered = Remembered()
+        self.remembered = Remembered(self.address.shown)
         self._version_base = 0
         self._unresolved = False
         self._closed = False
@@ -112,7 +112,7 @@ class Database:
                     row: Any = db.execute(TURN_KEY, (self.address.schema,)).fetchone()
                 self._turn: int = row[0]
                 self.store_id: str = row[1]
-            self._accelerate()
+            self.session.serve(self.store_id)
         except BaseException:
             self.close()
             raise
@@ -125,24 +125,18 @@ class Database:
         self.session = Session(self.address, self.env, self.accelerator)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
-
-    def _accelerate(self) -> None:
-        if self.accelerator is not None:
-            self.accelerator.serve(self.store_id, self.session.hear, self.session.notify)
+        self.group_rounds = GroupRounds()
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
         self._inherited.append((self._pool, self.session))
         self._begin()
-        self._accelerate()
+        self.session.serve(self.store_id)
 
     def close(self) -> None:
         with self._mutex:
             self._closed = True
             pool, self._pool = self._pool, None
-        # First, since what it cannot tell others any more is told by the session.
-        if self.accelerator is not None:
-            self.accelerator.close()
         self.session.close()
         if pool is not None:
             pool.close()
@@ -183,34 +177,32 @@ class Database:
         with translated(self.address):
             for tries_left in reversed(range(TRIES_MAX)):
                 outcome: Outcome[T] = Outcome()
-                with Loans(self.accelerator) as loans:
-                    try:
-                        with self._connection() as db:
-                            self._transaction(db, operation, side_by_side, ahead, loans, outcome)
-                    except NotAlone:
-                        side_by_side = None
+                try:
+                    with self._connection() as db:
+                        self._transaction(db, operation, side_by_side, ahead, outcome)
+                except NotAlone:
+                    side_by_side = None
+                    continue
+                except UniqueViolation:
+                    # Somebody else has just used the id of a job. Alone it can be said which.
+                    if side_by_side is None:
+                        raise
+                    side_by_side = None
+                    continue
+                except TRY_AGAIN as error:
+                    if tries_left:
                         continue
-                    except UniqueViolation:
-                        # Somebody else has just used the id of a job. Alone it can be said which.
-                        if side_by_side is None:
-                            raise
-                        side_by_side = None
-                        continue
-                    except TRY_AGAIN as error:
+                    raise StoreError(
+                        f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
+                        f"writes: {error}"
+                    ) from error
+                except psycopg.OperationalError as error:
+                    if not (outcome.has_begun and is_lost(error)):
+                        raise
+                    if not outcome.was_committed(self.address):
                         if tries_left:
                             continue
-                        raise StoreError(
-                            f"{self.address.shown}: {TRIES_MAX} tries were undone by others' "
-                            f"writes: {error}"
-                        ) from error
-                    except psycopg.OperationalError as error:
-                        if not (outcome.has_begun and is_lost(error)):
-                            raise
-                        if not outcome.was_committed(self.address):
-                            if tries_left:
-                                continue
-                            raise
-                    loans.keep()
+                        raise
                 self.after_commit(outcome.hints)
                 return outcome.answer
         raise AssertionError("the last try returns or raises")
@@ -221,20 +213,29 @@ class Database:
         operation: Callable[[Step], T],
         side_by_side: MaySideBySide | None,
         ahead: Sequence[Statement],
-        loans: Loans,
         outcome: Outcome[T],
     ) -> None:
         outcome.has_begun = True
-        try:
-            with db.pipelined():
-                db.begin()
-                answer, step = self.carry_out(db, operation, side_by_side, loans, ahead)
-                outcome.transaction = step.found.transaction
-                outcome.send(db, answer, step.hints)
-        except BaseException:
-            with contextlib.suppress(psycopg.Error):
-                db.raw.rollback()
-            raise
+        with Loans(self.accelerator) as loans:
+            try:
+                with db.pipelined():
+                    db.begin()
+                    answer, step = self.carry_out(db, operation, side_by_side, loans, ahead)
+                    outcome.transaction = step.found.transaction
+                    outcome.send(db, answer, step.hints)
+            except BaseException:
+                with contextlib.suppress(psycopg.Error):
+                    db.raw.rollback()
+                raise
+            loans.keep()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[Connection]:
+        """A bare transaction, also where the store is sealed: for who moves all its rows."""
+        self.check_open()
+        with translated(self.address), self._connection() as db, db.transaction():
+            db.execute(TURN_ALONE, (self._turn,))
+            yield db
 
     def carry_out(
         self,
@@ -279,11 +280,11 @@ class Database:
         if found.server_was_started or found.version_base != self._version_base:
             # What this process remembers may be what the server has lost.
             self.lanes.forget()
-            self._remembered = Remembered()
+            self.remembered = Remembered(self.address.shown)
             self._version_base = found.version_base
-        known = self._remembered.at(db, found)
+        known = self.remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)
-        numbers = self._remembered.worker_numbers(now // MINUTE_MICROS)
+        numbers = self.remembered.worker_numbers(now // MINUTE_MICROS)
         return Step(db, self.env, now, found, known, numbers, sent, loans, alone=alone)
 
     def _prepare(self, step: Step) -> None:
@@ -306,11 +307,6 @@ class Database:
         self._unresolved = self._unresolved or hints.unresolved
         if hints:
             self.session.send(hints)
-
-    @property
-    def known_rules(self) -> RuleBook:
-        """The rules of queues as this process last saw them: probably those that are in force."""
-        return self._remembered.rules
 
     def _resolve_the_rest(self) -> None:
         """Go on with dependents that were too many for one write; others write in between."""

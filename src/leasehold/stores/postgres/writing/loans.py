@@ -1,7 +1,8 @@
 """Tokens of enqueue rates that one write has taken elsewhere, from an accelerator.
 
-Those that no stored job has used are put back when the write is over, all of them if it failed. An
-application that rolls back its own transaction has lost its tokens; they come again by themselves.
+Those that no stored job has used are put back when the write is over, all of them if it failed or
+its connection was lost. An application that rolls back its own transaction has lost its tokens;
+they come again by themselves.
 """
 
 from __future__ import annotations

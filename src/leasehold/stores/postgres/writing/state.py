@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
+from leasehold.core.model.seals import check_unsealed
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules import settings
@@ -40,6 +41,9 @@ RAISE_VERSIONS: Final = """
 """
 
 _NONE: Final = RuleBook()
+
+
+READ_SEAL: Final = "SELECT value FROM meta WHERE key = 'seal'"
 
 
 class Found(NamedTuple):
@@ -89,7 +93,8 @@ class Known(NamedTuple):
 class Remembered:
     """Belongs to one process; a write that finds another generation reads again."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
         self._mutex = threading.Lock()
         self._known: Known | None = None
         self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
@@ -102,7 +107,7 @@ class Remembered:
 
     @property
     def rules(self) -> RuleBook:
-        """Those that were read last."""
+        """Those that were read last: a write will probably find the same."""
         return _NONE if self._known is None else self._known.rules
 
     def at(self, db: Connection, found: Found) -> Known:
@@ -110,6 +115,9 @@ class Remembered:
         known = self._known
         at = (found.queue_generation, found.settings_generation)
         if known is None or (known.rules_at, known.settings_at) != at:
+            # A seal comes with another generation, so whoever has not met it looks for it here.
+            row = db.execute(READ_SEAL).fetchone()
+            check_unsealed(None if row is None else row[0], self._shown)
             known = Known(at[0], load(db), at[1], settings.load(db))
             with self._mutex:
                 self._known = known
