@@ -55,7 +55,7 @@ def test_a_job_is_there_if_and_only_if_its_transaction_commits(url: str) -> None
             assert queue.store.get("kept") is None
             await queue.asubmit_many([NewJob("t", job_id="many")], connection=own)
             workflow = Workflow("flow")
-            workflow.add("one", "t")
+            workflow.add("one", NewJob("t"))
             await queue.asubmit_workflow(workflow, connection=own)
         assert {job.id for job in queue.search()} == {"kept", "many", "flow:one"}
         # Nothing is left after a rollback, nor after an error in the block.

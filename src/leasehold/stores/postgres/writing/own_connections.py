@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from leasehold.errors import TransactionError
 from leasehold.stores.postgres.server.connection import Row
+
+BEGIN: Final = "SELECT 1"
+"""Any statement begins a transaction as the application wants it, and its wrapper knows of that:
+else it would not roll back what it has not seen begin."""
 
 
 class Blocking(psycopg.Connection[Row]):
@@ -61,11 +65,13 @@ def lend(connection: object) -> AbstractAsyncContextManager[None] | None:
 async def _lent(connection: Any) -> AsyncIterator[None]:
     if hasattr(connection, "sync_session"):
         connection = await connection.connection()
+    if hasattr(connection, "sync_connection") and not connection.in_transaction():
+        await connection.exec_driver_sql(BEGIN)
     found = _driver_of(connection)
     if not isinstance(found, psycopg.AsyncConnection):
         raise _unsuitable(connection)
     if found.info.transaction_status is TransactionStatus.IDLE and not found.autocommit:
-        await found.execute("SELECT 1")  # It begins the transaction, as the application wants it.
+        await found.execute(BEGIN)
     async with found.lock:
         yield
 
@@ -78,6 +84,8 @@ def _driver_of(connection: object) -> Any:
     found = getattr(found, "sync_connection", found)
     if callable(getattr(found, "connection", None)):
         found = found.connection()  # a session
+    if hasattr(found, "exec_driver_sql") and not found.in_transaction():
+        found.exec_driver_sql(BEGIN)
     return found.connection.driver_connection if hasattr(found, "connection") else found
 
 
