@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -101,7 +102,7 @@ from leasehold.stores.postgres.rules import (
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import ended_dependents, entering, graph, lanes
-from leasehold.stores.postgres.writing import application
+from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
@@ -138,11 +139,14 @@ class PostgresStore(WithoutLocalVerbs):
     def address(self) -> str:
         return self._database.url
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        return own_connections.lend(connection)
+
+    def owns(self, connection: OwnConnection) -> bool:
         return application.owns(self._database, connection)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit_within(self._database, connection, drafts, partial=partial)
 
