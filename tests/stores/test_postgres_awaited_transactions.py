@@ -128,7 +128,7 @@ def test_workers_are_woken_by_the_commit(url: str) -> None:
 
     async def test(queue: TaskQueue, own: psycopg.AsyncConnection[Any]) -> None:
         with TaskQueue(url, num_workers=1) as working:
-            working.task(work, name="work")
+            working.task(name="work")(work)
             working.start()
             job = await queue.asubmit("work", connection=own)
             await own.commit()
@@ -145,7 +145,7 @@ def test_what_cannot_carry_the_transaction_is_refused(url: str) -> None:
         with pytest.raises(TransactionError, match="no open transaction"):
             await queue.asubmit("t", connection=own)
         with pytest.raises(TransactionError, match="psycopg"):
-            await queue.asubmit("t", connection=object())  # type: ignore[call-overload]
+            await queue.asubmit("t", connection=object())
 
     run(url, test)
 

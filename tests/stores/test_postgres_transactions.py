@@ -173,7 +173,7 @@ def test_transactions_in_a_circle_are_told_so(url: str, store: PostgresStore, ow
         # The one that waits longer than this finds the circle.
         other.execute("SET deadlock_timeout = '1min'")
         own.execute("UPDATE app_row SET n = 2")
-        store.submit_within(other, [keyed])  # type: ignore[arg-type]
+        store.submit_within(other, [keyed])
         waiting = pool.submit(other.execute, "UPDATE app_row SET n = 3")
         with pytest.raises(StoreBusyError, match="wait for each other"):
             store.submit_within(own, [keyed])

@@ -62,6 +62,12 @@ class Connection(Protocol):
         """Close it; an open transaction is rolled back."""
 
 
+class SQLiteConnection(Protocol):
+    """A connection of apsw's, as `TaskQueue.connect(apsw.Connection)` gives it."""
+
+    def last_insert_rowid(self) -> int: ...
+
+
 class PsycopgConnection(Protocol):
     """A connection of psycopg, awaited or not."""
 
@@ -75,7 +81,7 @@ class SQLAlchemyConnection(Protocol):
     def in_transaction(self) -> bool: ...
 
 
-OwnConnection: TypeAlias = Connection | PsycopgConnection | SQLAlchemyConnection
+OwnConnection: TypeAlias = Connection | SQLiteConnection | PsycopgConnection | SQLAlchemyConnection
 """What a job can be submitted with; a store takes those that lead to it."""
 
 
