@@ -33,6 +33,7 @@
     ├── InvalidTokenError              what was given cannot be a token
     ├── TokenExistsError               a token of this name exists already
     ├── TokenNotFoundError
+    ├── OperationNotFoundError
     ├── UnknownTaskError               no code is registered under the job's task name
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
@@ -51,6 +52,7 @@
         ├── StoreFullError             no room left for new jobs
         ├── StoreCorruptError
         ├── StoreLostError             its files are gone, or were open across a fork
+        ├── StoreMovedError            it was moved to another one, or is being filled from one
         ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
         └── StoreClosedError
 
@@ -261,6 +263,10 @@ class TokenNotFoundError(LeaseholdError, LookupError, code="token_not_found"):
     """Raised when no token has this name (any more)."""
 
 
+class OperationNotFoundError(LeaseholdError, LookupError, code="operation_not_found"):
+    """Raised when no operation has this id (any more)."""
+
+
 class UnknownTaskError(LeaseholdError, LookupError, code="unknown_task"):
     """Raised when a worker has no code under the job's task name."""
 
@@ -344,6 +350,10 @@ class StoreLostError(StoreError, code="store_lost"):
 
 class StoreVersionError(StoreError, code="store_version"):
     """Raised when the file is not a Leasehold store, or one written by a newer version."""
+
+
+class StoreMovedError(StoreError, code="store_moved"):
+    """Raised when a store takes no writes since it was moved to another one, or is being moved."""
 
 
 class StoreClosedError(StoreError, code="store_closed"):

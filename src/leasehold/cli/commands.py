@@ -22,8 +22,8 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         *("status", "list", "show", "logs", "history", "why"),
         *("stats", "top", "metrics", "stuck", "audit"),
     ),
-    "Change": ("cancel", "retry", "reprioritize", "queue", "dlq", "config", "token"),
-    "Operate": ("init", "doctor", "check", "sweep", "prune", "backup"),
+    "Change": ("cancel", "retry", "reprioritize", "queue", "dlq", "operations", "config", "token"),
+    "Operate": ("init", "doctor", "check", "sweep", "prune", "backup", "migrate-store"),
     "Try": ("demo", "bench", "completion"),
 }
 """In which parts the help names them; any that stand in none come last."""
@@ -48,6 +48,11 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "queue": Entry("leasehold.cli.queues", "queue", "Queues: their rules, state and jobs."),
     "dlq": Entry("leasehold.cli.dlq", "dlq", "Dead letters: look at them, retry them, purge them."),
+    "operations": Entry(
+        "leasehold.cli.operations",
+        "operations",
+        "Operations: orders to many jobs, how far each is, stop and undo them.",
+    ),
     "schedule": Entry(
         "leasehold.cli.schedule", "schedule", "Schedules: jobs that come again and again."
     ),
@@ -85,6 +90,11 @@ COMMANDS: Final[dict[str, Entry]] = {
         "leasehold.cli.backup",
         "backup",
         "Write a consistent copy of the store to PATH while it is in use.",
+    ),
+    "migrate-store": Entry(
+        "leasehold.cli.migrate_store",
+        "migrate_store",
+        "Move everything from SOURCE to TARGET: from SQLite to PostgreSQL, and back.",
     ),
     "check": Entry(
         "leasehold.cli.check", "check", "Look for damage and broken invariants in the store."

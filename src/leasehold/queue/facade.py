@@ -52,6 +52,7 @@ from leasehold.queue.leftovers import tell_of_leftovers
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
+from leasehold.queue.operations import Operations
 from leasehold.queue.options import JobRef
 from leasehold.queue.orders import Orders
 from leasehold.queue.queues import Queues
@@ -289,7 +290,7 @@ class TaskQueue(QueueCalls):
         self._metrics = Metrics(store, self._looking)
         self._retention = Retention(store, env, actor, self.blobs, self._policy)
         self._upkeep = Upkeep(store, actor)
-        for name in ("dead_letters", "archive", "settings", "schedules"):
+        for name in ("dead_letters", "operations", "archive", "settings", "schedules"):
             self.__dict__.pop(name, None)  # Each is made for the store, when it is first asked for.
         self._closed = False
 
@@ -474,6 +475,11 @@ class TaskQueue(QueueCalls):
     def dead_letters(self) -> DeadLetters:
         """The jobs that will not run again unless you say so."""
         return DeadLetters(self.store, self._actor, self.blobs)
+
+    @cached_property
+    def operations(self) -> Operations:
+        """Orders to many jobs: plan them, carry them out, watch, stop and undo them."""
+        return Operations(self.store, self._actor, self._env, self.blobs)
 
     @cached_property
     def archive(self) -> Archive:

@@ -551,6 +551,21 @@ CREATE TABLE token (
     document text NOT NULL  -- JSON
 );
 
+-- Orders to many jobs, each with its plan, its progress and its report, in the order of their beginnings.
+CREATE TABLE operation (
+    number   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id       text COLLATE "C" NOT NULL UNIQUE,
+    document text NOT NULL  -- JSON
+);
+
+-- What the jobs were before, one row for each write of an operation: what an undo goes back to.
+CREATE TABLE operation_part (
+    operation bigint NOT NULL,
+    part      bigint NOT NULL,
+    document  text NOT NULL,  -- JSON
+    PRIMARY KEY (operation, part)
+);
+
 -- Retention: clean-ups and their records, the archive, and what is left of pruned jobs.
 
 -- One row per clean-up. While it goes on it is also its own memory: which phase it is in, and where

@@ -446,6 +446,21 @@ CREATE TABLE token (
     document TEXT NOT NULL  -- JSON
 ) WITHOUT ROWID;
 
+-- Orders to many jobs, each with its plan, its progress and its report, in the order of their beginnings.
+CREATE TABLE operation (
+    number   INTEGER PRIMARY KEY,
+    id       TEXT NOT NULL UNIQUE,
+    document TEXT NOT NULL  -- JSON
+);
+
+-- What the jobs were before, one row for each write of an operation: what an undo goes back to.
+CREATE TABLE operation_part (
+    operation INTEGER NOT NULL,
+    part      INTEGER NOT NULL,
+    document  TEXT NOT NULL,  -- JSON
+    PRIMARY KEY (operation, part)
+) WITHOUT ROWID;
+
 -- Retention: clean-ups and their records, the archive, and what is left of pruned jobs.
 
 -- One row per clean-up. While it goes on it is also its own memory: which phase it is in, and where
