@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.durations import Seconds, given_seconds, plain_seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
 from leasehold.core.model.numbers import plain_number
@@ -60,7 +60,7 @@ class JobOptions(TypedDict, total=False):
 class TaskOptions(JobOptions, total=False):
     """What can be said of all submits through a task: about their jobs, and how they are made."""
 
-    connection: Connection
+    connection: OwnConnection
     block: Block
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -103,7 +104,7 @@ from leasehold.stores.postgres.rules.operations import Desk, OperationShelf
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import ended_dependents, entering, graph, lanes
-from leasehold.stores.postgres.writing import application
+from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
@@ -140,11 +141,14 @@ class PostgresStore(WithoutLocalVerbs):
     def address(self) -> str:
         return self._database.url
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        return own_connections.lend(connection)
+
+    def owns(self, connection: OwnConnection) -> bool:
         return application.owns(self._database, connection)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit_within(self._database, connection, drafts, partial=partial)
 
@@ -234,9 +238,11 @@ class PostgresStore(WithoutLocalVerbs):
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> SessionLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> SessionLife:
         if is_remote:
-            return registry.register_remote(self._database, info)
+            return registry.register_remote(self._database, info, is_entered=is_entered)
         return registry.register(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:

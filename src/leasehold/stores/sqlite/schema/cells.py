@@ -223,7 +223,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "started_at": MOMENT,
         "heartbeat_at": MOMENT,
         "is_consumer": between(0, 1),
-        "life": WHOLE,
+        "life": SIGNED,
     },
     "audit": _AUDIT,
     "audit_archive": _AUDIT,

@@ -414,7 +414,7 @@ CREATE TABLE worker (
     slots        bigint NOT NULL,
     started_at   bigint NOT NULL,
     heartbeat_at bigint NOT NULL,
-    life         integer NOT NULL, -- the number of the session lock that proves it alive; 0 for none
+    life         integer NOT NULL, -- the number of the session lock that proves it alive; 0 for none, less for a remote one
     is_consumer  boolean NOT NULL  -- entered by its leases, not by itself
 );
 

@@ -310,7 +310,7 @@ CREATE TABLE worker (
     started_at   INTEGER NOT NULL,
     heartbeat_at INTEGER NOT NULL,
     is_consumer  INTEGER NOT NULL, -- entered by its leases, not by itself
-    life         INTEGER NOT NULL  -- the number of the lock that proves it alive; 0 for none
+    life         INTEGER NOT NULL  -- the number of the lock that proves it alive; 0 for none, less for a remote one
 ) WITHOUT ROWID;
 
 -- No number is used twice, even when every record has gone to the archive.
