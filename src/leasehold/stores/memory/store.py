@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
-from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.contract.transactions import Connection, JobTransaction, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.changes import Changes
@@ -174,7 +175,10 @@ class MemoryStore:
     def connect(self) -> Connection:
         raise self._no_transactions()
 
-    def owns(self, connection: Connection) -> bool:  # noqa: ARG002 - none can be.
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:  # noqa: ARG002 - none can be.
+        return None
+
+    def owns(self, connection: OwnConnection) -> bool:  # noqa: ARG002 - none can be.
         return False
 
     def submit_once(
@@ -196,7 +200,7 @@ class MemoryStore:
 
     def submit_within(
         self,
-        connection: Connection,  # noqa: ARG002 - none would do.
+        connection: OwnConnection,  # noqa: ARG002 - none would do.
         drafts: Sequence[Draft],  # noqa: ARG002
         *,
         partial: bool = False,  # noqa: ARG002

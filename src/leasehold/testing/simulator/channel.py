@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.local_store import local_part
-from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.contract.transactions import Connection, JobTransaction, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -490,11 +491,14 @@ class Channel:
     def connect(self) -> Connection:
         raise UnsupportedError("the simulator has no database for tables of an application's own")
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        return local_part(self._world.store, "a connection").lend(connection)
+
+    def owns(self, connection: OwnConnection) -> bool:
         return local_part(self._world.store, "a connection").owns(connection)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return local_part(self._world.store, "a transaction").submit_within(
             connection, drafts, partial=partial
