@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.tokens import Role
+from leasehold.dashboard.forms import fields_of
 from leasehold.dashboard.orders import order_named, told
 from leasehold.dashboard.pages import failures, job, jobs, letters, overview, queues, tables
 from leasehold.dashboard.searching import SearchError
@@ -221,7 +222,7 @@ class _Face:
     # -- orders ----------------------------------------------------------------------------------
 
     async def confirm(self, request: Request) -> Response:
-        fields = dict(request.query_params)
+        fields = fields_of(request.query_params.multi_items())
 
         def ask(desk: Desk, _: Visit) -> Page:
             question = action.ask(desk, fields) if action.ask else None
@@ -234,7 +235,7 @@ class _Face:
         return await self.api.on_thread(lambda: self._show(request, ask, action.roles))
 
     async def do(self, request: Request) -> Response:
-        fields = await self._form(request)
+        fields = fields_of(await self._pairs(request))
 
         def carry_out() -> Response:
             caller = self._caller(request)
@@ -248,10 +249,13 @@ class _Face:
         return await self.api.on_thread(carry_out)
 
     async def _form(self, request: Request) -> dict[str, str]:
+        return dict(await self._pairs(request))
+
+    async def _pairs(self, request: Request) -> list[tuple[str, str]]:
         """The fields of a form that one of our own pages sent; raises ForbiddenError else."""
         _check_same_origin(request)
         body = await read_body(request, FORM_BYTES_MAX)
-        return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+        return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
 
     # -- answers ---------------------------------------------------------------------------------
 

@@ -22,8 +22,11 @@ TEXT_SECONDS: Final = 24 * 3600
 nothing but reading them finds them.
 """
 _TERM: Final = re.compile(
-    r"""\s*(?:(?P<name>[A-Za-z_][\w.-]*)(?P<sign>:|>=|<=|>|<))?(?P<value>"[^"]*"|[^\s"]\S*)?"""
+    r"""\s*(?:(?P<name>[A-Za-z_][\w.-]*)(?P<sign>:|>=|<=|>|<))?"""
+    r"""(?P<value>"(?:[^"\\]|\\.)*"|[^\s"]\S*)?"""
 )
+_ESCAPED: Final = re.compile(r'\\(["\\])')
+_NEEDS_QUOTES: Final = re.compile(r'[\s",]')
 _SPAN: Final = re.compile(r"-?(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhdw])")
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -75,13 +78,15 @@ def parse(query: str, now: datetime) -> Search:
         if term is None or term.end() == place:
             raise SearchError(f"a quote is not closed: {query[place:]}")
         place = term.end()
-        name, sign, value = term["name"], term["sign"], (term["value"] or "").strip('"')
+        name, sign, given = term["name"], term["sign"], term["value"] or ""
+        is_quoted = given.startswith('"')
+        value = _ESCAPED.sub(r"\1", given[1:-1]) if is_quoted else given
         if name is None:
             words.append(value)
         elif not value:
             raise SearchError(f"“{name}{sign}” needs a value, such as {_example(name)}")
         else:
-            _take(fields, name.lower(), sign, value, now)
+            _take(fields, name.lower(), sign, value, now, is_quoted=is_quoted)
     if words:
         fields["text"] = " ".join(words)
     since = None
@@ -90,14 +95,28 @@ def parse(query: str, now: datetime) -> Search:
     return Search(JobFilter(**fields), since)
 
 
-def _take(fields: dict[str, Any], name: str, sign: str, value: str, now: datetime) -> None:
+def quoted(value: object) -> str:
+    r"""A value as it stands in a search: in quotes if it would be taken for something else.
+
+    >>> quoted("mail"), quoted('a "b", c')
+    ('mail', '"a \\"b\\", c"')
+    """
+    told = str(value)
+    if told and not _NEEDS_QUOTES.search(told):
+        return told
+    return '"' + told.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _take(
+    fields: dict[str, Any], name: str, sign: str, value: str, now: datetime, *, is_quoted: bool
+) -> None:
     if name.startswith("meta."):
         _only_equal(name, sign)
         fields.setdefault("metadata", {})[name[5:]] = _plain(value)
     elif name in _MANY:
         _only_equal(name, sign)
         field_name, convert = _MANY[name]
-        given = tuple(convert(each) for each in value.split(","))
+        given = tuple(convert(each) for each in ([value] if is_quoted else value.split(",")))
         fields[field_name] = (*fields.get(field_name, ()), *given)
     elif name in _ONE:
         _only_equal(name, sign)
@@ -134,10 +153,12 @@ def _take_created(fields: dict[str, Any], sign: str, value: str, now: datetime) 
 
 def _moment(value: str, now: datetime) -> datetime:
     span = _SPAN.fullmatch(value)
-    if span is not None:
-        return now - timedelta(seconds=float(span["number"]) * _UNIT_SECONDS[span["unit"]])
     try:
+        if span is not None:
+            return now - timedelta(seconds=float(span["number"]) * _UNIT_SECONDS[span["unit"]])
         moment = datetime.fromisoformat(value)
+    except OverflowError:
+        raise SearchError(f"“{value}” is before all times: say -1h, -2d, or a date") from None
     except ValueError:
         raise SearchError(
             f"“{value}” is no time: say -1h, -2d, or 2030-01-31T12:00 (UTC)"

@@ -13,6 +13,7 @@ import msgspec
 
 from leasehold.core.model.safe_text import safe
 from leasehold.core.model.status import Status
+from leasehold.dashboard.searching import quoted
 from leasehold.documents.spans import age_of, took
 
 GLYPHS: Final = {
@@ -51,6 +52,7 @@ def templates() -> jinja2.Environment:
         relative=relative,
         percent=percent,
         short=short,
+        quoted=quoted,
         words=lambda name: str(name).replace("_", " "),
     )
     return env

@@ -7,6 +7,8 @@ from itertools import accumulate
 from math import inf
 from typing import Final, Literal, NamedTuple
 
+from leasehold.core.model.safe_text import safe
+
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "leasehold_"
 
@@ -84,5 +86,6 @@ def _shown(labels: Labels) -> str:
 
 
 def _escaped(text: str, *, quote: bool = False) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    # Names from outside may hold what a terminal would obey; Prometheus can do without, too.
+    escaped = safe(text, lines=True, limit=None).replace("\\", "\\\\").replace("\n", "\\n")
     return escaped.replace('"', '\\"') if quote else escaped

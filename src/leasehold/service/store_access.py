@@ -13,7 +13,9 @@ import msgspec
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
+from leasehold.core.model.lease import Settlement
 from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
+from leasehold.core.model.outcome import Complete, Fail, JobError
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.retention import DAILY
 from leasehold.core.model.schedule import not_found
@@ -80,6 +82,10 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
     for draft in _drafts_in(arguments):
         caller.check_task(draft.task)
         _check_payload(draft)
+    if "settlements" in arguments:
+        arguments["settlements"] = [_readable(each) for each in arguments["settlements"]]
+    if verb == "report_progress":
+        _check_readable(arguments["job_id"], "progress", arguments["progress"])
     if verb == "create_token":
         caller.check_hands_on(commands=arguments["draft"].commands)
     if caller.queues is not None:
@@ -101,12 +107,35 @@ def _is_daily(arguments: Arguments) -> bool:
 
 def _check_payload(draft: Draft) -> None:
     """Refuse what the next reader could not read: it would be in everybody's lists."""
-    if draft.codec != "json" or len(draft.payload) > PAYLOAD_BYTES_MAX:
-        return  # The store refuses one that is too large; others are shown to nobody.
+    if draft.codec == "json":
+        _check_readable(draft.id, "payload", draft.payload)
+
+
+def _readable(settlement: Settlement) -> Settlement:
+    """The settlement; a result that nobody could read is a permanent failure, as one that is too
+    large (SET-6): it hinders no other settlement, and whoever runs the job again gets no other.
+    """
+    outcome = settlement.outcome
+    if not isinstance(outcome, Complete):
+        return settlement
     try:
-        check_json(draft.payload)
+        if outcome.result is not None and outcome.codec == "json":
+            _check_readable(settlement.job_id, "result", outcome.result)
+        if outcome.note is not None:
+            _check_readable(settlement.job_id, "note", outcome.note)
+    except InvalidJobError as error:
+        failed = Fail(JobError("PayloadError", str(error)), retryable=False)
+        return msgspec.structs.replace(settlement, outcome=failed)
+    return settlement
+
+
+def _check_readable(job_id: str, what: str, data: bytes) -> None:
+    if len(data) > PAYLOAD_BYTES_MAX:
+        return  # That is for the store to refuse.
+    try:
+        check_json(data)
     except InvalidRequestError as error:
-        raise InvalidJobError(f"the payload of job {draft.id}: {error}") from None
+        raise InvalidJobError(f"the {what} of job {job_id}: {error}") from None
 
 
 def _by(caller: Caller, draft: Draft) -> Draft:

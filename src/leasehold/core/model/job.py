@@ -378,9 +378,13 @@ def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
         raise PayloadError(
             f"the {what} of job {job_id} is kept in a blob store: read it with queue.{what}_of(job)"
         )
-    if codec != "json":
+    if codec == "pickle":
         raise PayloadError(
             f"the {what} of job {job_id} is a signed pickle: only a TaskQueue with its key reads it"
+        )
+    if codec != "json":
+        raise PayloadError(
+            f"the {what} of job {job_id} is encoded as {codec!r}, which nothing here reads"
         )
     try:
         return msgspec.json.decode(data)

@@ -10,7 +10,7 @@ from leasehold.core.model.status import WAITING, Status
 from leasehold.core.rules.failures import FAILURES_MAX
 from leasehold.dashboard.attempt_strip import strip
 from leasehold.dashboard.graph_picture import picture
-from leasehold.dashboard.payloads import document, frames
+from leasehold.dashboard.payloads import HIDDEN, document, frames, without_secrets
 from leasehold.dashboard.visit import Desk, Page, Visit
 from leasehold.documents.jobs import why_given_up
 from leasehold.documents.spans import age_of
@@ -49,6 +49,8 @@ def job(desk: Desk, visit: Visit) -> Page:
                 (each, frames(each.error.traceback if each.error else None)) for each in shown
             ],
             "attempts_left_out": len(attempts) - len(shown),
+            "metadata": without_secrets(found.metadata or {}),
+            "hidden": HIDDEN,
             "payload": _document(desk.queue.payload_of, found),
             "result": _document(lambda _: found.result, found)
             if found.result_data is not None

@@ -10,6 +10,7 @@ import msgspec
 
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.dashboard.payloads import without_secrets
 from leasehold.dashboard.searching import QUALIFIERS, Search, SearchError, parse
 from leasehold.dashboard.visit import Desk, Page, Visit
 from leasehold.documents.jobs import job_document
@@ -101,6 +102,7 @@ def _found(desk: Desk, where: JobFilter) -> list[Any]:
 
 def _light(job: Any) -> dict[str, Any]:
     document = job_document(job)
+    document["metadata"] = without_secrets(document["metadata"])
     return {name: each for name, each in document.items() if name not in ("payload", "result")}
 
 

@@ -1,0 +1,53 @@
+"""What a form may say: an order takes the fields of its own forms, each once.
+
+A field that is misspelt would be a condition that is left out: the order would concern more jobs
+than the person meant, at worst the whole store. So whatever is not known is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from leasehold.errors import InvalidRequestError
+
+_LETTERS: Final = "queue task agreed"
+_FOUND: Final = "q agreed"
+_FIELDS: Final = {
+    "cancel": "job_id reason",
+    "replay": "job_id",
+    "discard": "job_id",
+    "pause-queue": "queue",
+    "resume-queue": "queue",
+    "drain-queue": "queue",
+    "purge-queue": "queue agreed",
+    "replay-letters": f"{_LETTERS} reset",
+    "discard-letters": _LETTERS,
+    "replay-group": "fingerprint agreed reset",
+    "cancel-found": f"{_FOUND} reason",
+    "replay-found": f"{_FOUND} reset",
+    "reprioritize-found": f"{_FOUND} priority",
+    "discard-found": _FOUND,
+    "stop-operation": "operation",
+    "continue-operation": "operation",
+    "undo-operation": "operation",
+    "run-schedule": "name",
+    "pause-schedule": "name",
+    "resume-schedule": "name",
+}
+"""By order, what its forms may say beside its name."""
+FIELDS_OF: Final = {order: frozenset(names.split()) for order, names in _FIELDS.items()}
+
+
+def fields_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The fields of an order, whose name is one of them; raises InvalidRequestError."""
+    fields: dict[str, str] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise InvalidRequestError(f"the form says {name!r} twice")
+        fields[name] = value
+    order = fields.get("order", "")
+    unknown = sorted(fields.keys() - {"order"} - FIELDS_OF.get(order, frozenset()))
+    if order in FIELDS_OF and unknown:
+        raise InvalidRequestError(f"the order {order!r} takes no field {unknown[0]!r}")
+    return fields
