@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 import msgspec
 
-from leasehold.core.model.job import priority_of
+from leasehold.core.model.job import PriorityLike, priority_of
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules import operations
@@ -134,7 +135,8 @@ def _replay(fields: Fields) -> Order:
 
 def _reprioritize(fields: Fields) -> Order:
     given = fields.get("priority") or str(DEFAULT_PRIORITY)
-    return ReprioritizeAll(priority_of(int(given) if given.isdecimal() else given))
+    meant = int(given) if given.isdecimal() else cast("PriorityLike", given)
+    return ReprioritizeAll(priority_of(meant))
 
 
 def _discard(_: Fields) -> Order:
