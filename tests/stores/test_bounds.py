@@ -22,6 +22,7 @@ from leasehold.core.model.budget import (
     DEPENDENTS_AT_ONCE,
     FORGOTTEN_AT_ONCE,
     INHERITED_AT_ONCE,
+    PARKED_KEYS_AT_ONCE,
     PASSED_OVER_AT_ONCE,
     PLACED_AT_ONCE,
     PROMOTED_AT_ONCE,
@@ -53,6 +54,7 @@ from leasehold.core.rules.filter_orders import (
     Ordered,
     ReplayAll,
 )
+from leasehold.core.rules.operations import Advance, Operation, OperationDraft
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import InvalidTransitionError, LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore
@@ -104,6 +106,15 @@ class Scene:
         for name in ("paced", "resting", "rested"):
             begun = self.lease(name, limit=share)
             store.exchange([Settlement(each.job_id, each.version, Complete()) for each in begun])
+        # Each key has a job of each group, the first of which is shown or runs.
+        for name in ("grouped", "grouped-full"):
+            store.create_queue(name, QueueConfig(key_concurrency=1), actor="me")
+            for group in ("first", "second"):
+                of_group = {"name": f"{name}-{group}", "parent_id": group}
+                self.submit(
+                    [self.draft(name, n, limit_key=f"{n}", **of_group) for n in range(share // 2)]
+                )
+        self.lease("grouped-full", limit=share // 2, lease_seconds=7200)
         self.fill("paused", share // 2)
         self.fill("delayed", share, delay_seconds=5)
         self.fill("doomed", share // 2)
@@ -254,6 +265,21 @@ def order(scene: Scene, wanted: Order) -> Ordered:
     return scene.store.order(wanted, JobFilter(queues=("plain",)), actor="me")
 
 
+def begin_operation(scene: Scene, name: str = "cancel") -> Operation:
+    plan = scene.store.plan_operation(CancelAll(), JobFilter(queues=("plain",)))
+    draft = OperationDraft(id=name, plan=plan)
+    return scene.store.begin_operation(draft, actor="me")
+
+
+def advance_operation(scene: Scene) -> Advance:
+    return scene.store.advance_operation("cancel")
+
+
+def stop_operation(scene: Scene) -> Operation:
+    begin_operation(scene, "stopped")
+    return scene.store.stop_operation("stopped", actor="me")
+
+
 MEASURES: Final = (
     # Those that deal with many jobs come first: they leave nothing for the others to do.
     Measure("promote", lambda scene: scene.store.promote(), PROMOTED_AT_ONCE),
@@ -266,6 +292,10 @@ MEASURES: Final = (
     Measure("exchange", exchange("late-keyed", limit=5), PASSED_OVER_AT_ONCE),
     Measure("exchange", exchange("keyed", limit=5), 5),
     Measure("exchange", exchange("spread", limit=5), 5),
+    *(
+        Measure("exchange", exchange(name, limit=5, parent_id="second"), PARKED_KEYS_AT_ONCE)
+        for name in ("grouped", "grouped-full")
+    ),
     Measure("exchange", exchange("limited", limit=5), 5),
     Measure("exchange", exchange("paced", limit=5), 5),
     Measure("exchange", exchange("resting", limit=5), 5),
@@ -413,6 +443,9 @@ MEASURES: Final = (
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
     Measure("order", lambda scene: order(scene, CancelAll()), ORDERED_AT_ONCE),
     Measure("order", lambda scene: order(scene, ReplayAll()), ORDERED_AT_ONCE),
+    Measure("begin_operation", begin_operation),
+    Measure("advance_operation", advance_operation, ORDERED_AT_ONCE),
+    Measure("stop_operation", stop_operation),
     store_verb("submit_once", "r-1", [Draft(id="once", task="t")]),
     store_verb("exchange_once", "r-2", (), LeaseRequest(worker="w", queues=("plain",), limit=10)),
     # Last of those that write: from here on every change is written down, too.
@@ -421,6 +454,9 @@ MEASURES: Final = (
     # These only read, and hold up nobody: their writes are none.
     store_verb("stuck", 60.0),
     store_verb("workers"),
+    store_verb("plan_operation", CancelAll(), JobFilter(queues=("plain",), tasks=("t",))),
+    store_verb("operations"),
+    store_verb("operation", "cancel"),
     store_verb("get", "plain-1"),
     store_verb("graph", ["root-1"]),
     store_verb("search", JobFilter(statuses=(Status.DEAD,))),

@@ -32,6 +32,8 @@ def schedule_document(known: Schedule, now: datetime) -> dict[str, Any]:
         "catch_up_max": draft.catch_up_max,
         "grace_seconds": draft.grace_seconds,
         "overlap": draft.overlap,
+        "declared_in": draft.declared_in,
+        "orphaned": draft.orphaned,
         "next_at": known.next_at,
         "overdue": not known.paused and known.next_at is not None and known.next_at < now,
         "next_runs": next_runs(known, now),

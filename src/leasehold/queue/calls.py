@@ -399,8 +399,10 @@ class QueueCalls:
         The name stands for the schedule: to say the same again, at every start of a program, is
         harmless, and to say something else changes it. Ticks are fired by the workers on this
         store, each tick once. `misfire` says what becomes of ticks while there was no worker,
-        `overlap="skip"` passes over a tick while the job before has not ended. The other options
-        are those of `submit`, for each tick's job.
+        `overlap="skip"` passes over a tick while the job before has not ended. With
+        `declared_in=__name__` the schedule belongs to the code of that module, as those of `every`
+        and `cron` do: once the module declares it no more, it is shown as orphaned. The other
+        options are those of `submit`, for each tick's job.
 
         >>> from leasehold import Cron, TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -465,6 +467,20 @@ class QueueCalls:
         return self._scheduling.cron(
             expression, zone=zone, name=name, args=args, kwargs=kwargs, **options
         )
+
+    def prune_schedules(self) -> list[Schedule]:
+        """Remove the schedules that were declared in code and are not any more; answers with them.
+
+        Call it when everything is declared. It removes those that are shown as orphaned, and those
+        of modules that this process has loaded or that are gone from a package it has loaded.
+        Their jobs stay. See docs/schedules.md.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.prune_schedules()
+        []
+        """
+        return self._scheduling.prune_schedules()
 
     def submit_workflow(
         self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None

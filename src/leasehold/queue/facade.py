@@ -52,6 +52,7 @@ from leasehold.queue.leftovers import tell_of_leftovers
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
+from leasehold.queue.operations import Operations
 from leasehold.queue.options import JobRef
 from leasehold.queue.orders import Orders
 from leasehold.queue.queues import Queues
@@ -111,10 +112,13 @@ class TaskQueue(QueueCalls):
 
     `url` is a path or a URL (see `leasehold.connect`), or a store. `num_workers` jobs run at a time
     in this process; 0 means that it only submits. The workers start with the first use of the queue
-    (a submit, a look at a job, a wait, or `with`) or a second after its first task was defined, not
-    when it is made: by then its tasks are known. They serve `queues` ("*" for all of the store),
-    or, if none are given, "default" and the queues of its tasks. Jobs go to the first of `queues`
-    unless told otherwise.
+    (a submit, a look at a job, a wait, or `with`), not when it is made: by then its tasks are
+    known. In the process that is the application they start by themselves, a second after its first
+    task was defined; with `autostart=True` they do so in any process that imports it, and with
+    `False` only by `start()` and `with` (see docs/workers.md).
+
+    They serve `queues` ("*" for all of the store), or, if none are given, "default" and the queues
+    of its tasks. Jobs go to the first of `queues` unless told otherwise.
 
     `client` names who submits, for queues that limit the rate of each client; `actor` names who
     gives orders, in audit records.
@@ -137,6 +141,7 @@ class TaskQueue(QueueCalls):
         url: str | os.PathLike[str] | Store,
         *,
         num_workers: int = 4,
+        autostart: bool | None = None,
         queues: str | Sequence[str] | None = None,
         poll_interval: Seconds | None = None,
         lease_seconds: Seconds | Literal["auto"] | None = None,
@@ -212,7 +217,7 @@ class TaskQueue(QueueCalls):
             pickle_key=pickle_key,
             runs_here=num_workers > 0,
         )
-        self._autostart = Autostart(self._ensure_workers)
+        self._autostart = Autostart(self._ensure_workers, autostart)
         if num_workers and env is SYSTEM:  # No time passes by itself for an injected clock.
             self._tasks.on_task = self._autostart.begin
         self._submitting = Submitting(self, self._tasks, self.bridge)
@@ -291,7 +296,7 @@ class TaskQueue(QueueCalls):
         self._metrics = Metrics(store, self._looking)
         self._retention = Retention(store, env, actor, self.blobs, self._policy)
         self._upkeep = Upkeep(store, actor)
-        for name in ("dead_letters", "archive", "settings", "schedules"):
+        for name in ("dead_letters", "operations", "archive", "settings", "schedules"):
             self.__dict__.pop(name, None)  # Each is made for the store, when it is first asked for.
         self._closed = False
 
@@ -336,7 +341,7 @@ class TaskQueue(QueueCalls):
         with self._lock:
             if self._closed:
                 self._open()
-        self._ensure_workers()
+        self._start_workers()
 
     def run_worker(
         self,
@@ -401,6 +406,7 @@ class TaskQueue(QueueCalls):
                 )
             if embedded is not None:
                 embedded.stop()
+            self._scheduling.mark_orphans()
             self._workers.warn_of_gaps(queues, tasks, allow_commands=allow_commands)
             return worker.run(on_ready, lines)
 
@@ -434,6 +440,11 @@ class TaskQueue(QueueCalls):
             raise QueueClosedError("this TaskQueue was shut down: queue.start() opens it again")
 
     def _ensure_workers(self) -> None:
+        """Start the workers of this process, unless only `start()` may."""
+        if not self._autostart.is_off:
+            self._start_workers()
+
+    def _start_workers(self) -> None:
         """Start the workers of this process, if it should have any and has none yet."""
         # A task in a child process may submit jobs, but its worker is the one that runs them.
         if self._worker or not self._num_workers or self._closed or is_child_process():
@@ -447,6 +458,7 @@ class TaskQueue(QueueCalls):
             self._embedded_in = os.getpid()
             # A program that forgets to shut down still lets its running jobs finish.
             atexit.register(self.shutdown)
+        self._scheduling.mark_orphans()
 
     def _begin_in_fork(self) -> None:
         """Said in a process forked from the one that made this: none of its threads are here.
@@ -488,6 +500,11 @@ class TaskQueue(QueueCalls):
     def dead_letters(self) -> DeadLetters:
         """The jobs that will not run again unless you say so."""
         return DeadLetters(self.store, self._actor, self.blobs)
+
+    @cached_property
+    def operations(self) -> Operations:
+        """Orders to many jobs: plan them, carry them out, watch, stop and undo them."""
+        return Operations(self.store, self._actor, self._env, self.blobs)
 
     @cached_property
     def archive(self) -> Archive:

@@ -33,10 +33,12 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
     """,
     ("consumer", "operator"): "recover promote fire_schedules prune cleanups",
     ("operator", "observer"): """
+        operations operation
         stuck workers check changes failures worker_totals lifetimes schedules get_schedule
     """,
     ("operator",): """
-        replay discard order recover_one
+        replay discard order recover_one plan_operation begin_operation advance_operation
+        stop_operation
         create_queue update_queue set_queue_state purge_queue delete_queue
         set_schedule remove_schedule pause_schedule run_schedule
         set_setting unset_setting
@@ -52,7 +54,7 @@ _HARMLESS: Final = frozenset(
 )
 """About no queue in particular, and nothing that a token for some queues may not know or do."""
 
-_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting"])
+_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting", "begin_operation"])
 """Never for a token with a scope, although an argument could be taken for one of `_SCOPED`."""
 
 Arguments = dict[str, Any]

@@ -35,6 +35,7 @@ from leasehold.core.model.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.model.lives import remote_life
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import (
@@ -73,6 +74,15 @@ from leasehold.core.rules.filter_orders import (
 )
 from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.operations import (
+    Advance,
+    Found,
+    Operation,
+    OperationDraft,
+    Plan,
+    known_as,
+    to_look_for,
+)
 from leasehold.core.rules.recovery import recover_one
 from leasehold.core.rules.replies import check_request_id, digest_of_submit
 from leasehold.core.rules.settings_in_force import setting_to_set, setting_to_unset
@@ -86,6 +96,7 @@ from leasehold.stores.memory import (
     holding,
     inspection,
     leasing,
+    operations,
     pruning,
     queues,
     reading,
@@ -290,9 +301,13 @@ class MemoryStore:
         self,
         info: WorkerInfo,
         *,
-        is_remote: bool = False,  # noqa: ARG002  # nobody's death is proved here
+        is_remote: bool = False,
+        is_entered: bool = False,
     ) -> _Registration:
-        number = self._run(registry.enter, info)
+        # Nobody's death is proved here: a remote one is only told apart in another way.
+        number = remote_life(info).number if is_remote else None
+        if number is None or not is_entered:
+            number = self._run(registry.enter, info, number)
         return _Registration(lambda: self._leave(info.id, number))
 
     def workers(self) -> list[WorkerInfo]:
@@ -342,6 +357,29 @@ class MemoryStore:
             return Ordered()
         done = self._run(lambda state: carry_out(Desk(state), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
+
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        return self._look(operations.plan, order, where)
+
+    def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
+        return self._run(operations.begin, draft, actor)
+
+    def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
+        asked = known_as(operation_id, self.operation(operation_id))
+        look = to_look_for(asked, limit)
+        found = None
+        if look is not None:
+            found = Found(*self._look(reading.find_fitting, *look[:-1], oldest_first=look[-1]))
+        return self._run(operations.advance, asked, found)
+
+    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
+        return self._run(operations.stop, operation_id, actor)
+
+    def operations(self) -> list[Operation]:
+        return self._look(operations.every)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        return self._look(operations.find, operation_id)
 
     def get(self, job_id: str) -> Job | None:
         return self._look(reading.get, job_id)
@@ -696,7 +734,8 @@ class MemoryStore:
             with self._lock:
                 if self._closed:
                     self._check_open()
-                state.tick()
+                # A clean-up reports each job that its call removes (RET-1): nothing goes before it.
+                state.tick(forgets=verb is not pruning.prune)
                 answer = verb(state, *args, **kwargs)
                 if links.ended or links.lowered or links.changed:
                     dependents.resolve(state)

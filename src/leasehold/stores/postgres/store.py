@@ -76,6 +76,7 @@ from leasehold.core.rules.filter_orders import (
 from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.moving import RowStore
+from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan, begin, stop
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
@@ -85,7 +86,6 @@ from leasehold.stores.postgres.keeping import archive, cleanup, moving, pruning
 from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
-from leasehold.stores.postgres.leasing.people import Desk
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, jobs, read, records
 from leasehold.stores.postgres.reading.history import JobHistory
@@ -94,6 +94,7 @@ from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.reading.tallies import Failures, worker_totals
 from leasehold.stores.postgres.rules import (
+    operations,
     queue_changes,
     queues,
     schedules,
@@ -101,6 +102,7 @@ from leasehold.stores.postgres.rules import (
     settings,
     tokens,
 )
+from leasehold.stores.postgres.rules.operations import Desk, OperationShelf
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import ended_dependents, entering, graph, lanes
@@ -240,9 +242,11 @@ class PostgresStore(WithoutLocalVerbs):
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> SessionLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> SessionLife:
         if is_remote:
-            return registry.register_remote(self._database, info)
+            return registry.register_remote(self._database, info, is_entered=is_entered)
         return registry.register(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
@@ -300,6 +304,26 @@ class PostgresStore(WithoutLocalVerbs):
             ended_dependents.look_through(self._database, job_ids)
         done = self._database.write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
+
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        return operations.plan(self._database, order, where)
+
+    def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
+        return self._database.write(lambda step: begin(OperationShelf(step), draft, actor))
+
+    def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
+        return operations.advance(self._database, operation_id, limit)
+
+    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
+        return self._database.write(lambda step: stop(OperationShelf(step), operation_id, actor))
+
+    def operations(self) -> list[Operation]:
+        with self._database.read() as db:
+            return operations.every(db)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        with self._database.read() as db:
+            return operations.find(db, operation_id)
 
     # -- looking -----------------------------------------------------------------------------
 

@@ -12,9 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from leasehold.core.model.budget import RESTED_AT_ONCE
+from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
-from leasehold.core.rules.key_accounts import NOTHING, Account, Counted, Key, KeyInLane
+from leasehold.core.rules.key_accounts import (
+    BEFORE_ALL_PARKED,
+    NOTHING,
+    Account,
+    Counted,
+    Key,
+    KeyInLane,
+)
 from leasehold.core.rules.rebalancing import BEYOND
 from leasehold.core.rules.serving import BEYOND_ALL_TIERS
 from leasehold.core.rules.starting import key_starts
@@ -73,18 +80,20 @@ CHANGE_LANE: Final = """
 """
 SAY_WHERE: Final = "UPDATE place SET lane = $1 WHERE seq = $2"
 TIERS_NOW: Final = "SELECT seq, tier FROM place WHERE seq = ANY($1)"
-# The accounts that have parked jobs of a group: one seek for each of them.
-PARKED_IN_GROUP: Final = """
-    WITH RECURSIVE parked (lane) AS (
-        SELECT min(lane) FROM ready WHERE parent_id = $1 AND lane < 0
+# The accounts that have parked jobs of a group, behind one of them: one seek for each.
+PARKED_IN_GROUP: Final = f"""
+    WITH RECURSIVE parked (lane, keys_left) AS (
+        SELECT min(lane), {PARKED_KEYS_AT_ONCE - 1} FROM ready
+        WHERE parent_id = $1 AND lane > $2 AND lane < 0
         UNION ALL
         SELECT (SELECT min(lane) FROM ready
-                WHERE parent_id = $1 AND lane > parked.lane AND lane < 0)
-        FROM parked WHERE parked.lane IS NOT NULL
+                WHERE parent_id = $1 AND lane > parked.lane AND lane < 0), keys_left - 1
+        FROM parked WHERE parked.lane IS NOT NULL AND keys_left > 0
     )
-    SELECT key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
-    FROM parked JOIN key_lane ON key_lane.id = -parked.lane
-"""
+    SELECT parked.lane, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
+    FROM parked LEFT JOIN key_lane ON key_lane.id = -parked.lane WHERE parked.lane IS NOT NULL
+    ORDER BY parked.lane
+"""  # noqa: S608  # our own number
 # Beyond the last job: none is placed anew, the account is looked at.
 LOOK_AGAIN_AT: Final = """
     INSERT INTO rescoring VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING
@@ -242,10 +251,17 @@ def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
     return {seq: Counted(seq, tier, Account(*account)) for seq, tier, *account in rows}
 
 
-def parked_in_group(step: Step, parent_id: str) -> list[Account]:
-    """The accounts that have parked jobs of a group. What they wait behind need not be of it."""
-    rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
-    return [Account(*row) for row in rows]
+def parked_in_group(
+    step: Step, parent_id: str, after: int | None
+) -> tuple[list[Account], int | None]:
+    """Some accounts that have parked jobs of a group, and where to go on; None if these are all.
+
+    What their jobs wait behind need not be of the group.
+    """
+    behind = BEFORE_ALL_PARKED if after is None else after
+    rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id, behind)).fetchall()
+    accounts = [Account(*row) for _, *row in rows if row[0] is not None]
+    return accounts, rows[-1][0] if len(rows) == PARKED_KEYS_AT_ONCE else None
 
 
 def free_of(step: Step, queue: str, key: str) -> int:

@@ -37,6 +37,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
@@ -118,6 +119,7 @@ class Database:
         self.session = Session(self.address, self.env)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
+        self.group_rounds = GroupRounds()
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
@@ -166,19 +168,20 @@ class Database:
         ahead: Sequence[Statement] = (),
     ) -> T:
         with translated(self.address):
-            for tries_left in reversed(range(TRIES_MAX)):
+            tries_left = TRIES_MAX
+            while True:
+                tries_left -= 1
                 outcome: Outcome[T] = Outcome()
                 try:
                     with self._connection() as db:
                         self._transaction(db, operation, side_by_side, ahead, outcome)
-                except NotAlone:
-                    side_by_side = None
-                    continue
-                except UniqueViolation:
-                    # Somebody else has just used the id of a job. Alone it can be said which.
+                except (NotAlone, UniqueViolation):
+                    # Somebody else may have just used the id of a job. Alone it can be said which.
+                    # It is done alone once, whatever was tried before: that is no try of its own.
                     if side_by_side is None:
                         raise
                     side_by_side = None
+                    tries_left += 1
                     continue
                 except TRY_AGAIN as error:
                     if tries_left:
@@ -196,7 +199,6 @@ class Database:
                         raise
                 self.after_commit(outcome.hints)
                 return outcome.answer
-        raise AssertionError("the last try returns or raises")
 
     def _transaction(
         self,

@@ -14,10 +14,17 @@ from typing import Any, Final
 
 import msgspec
 
-from leasehold.core.model.budget import RESTED_AT_ONCE
+from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
 from leasehold.core.model.stored import MOMENT_MAX
-from leasehold.core.rules.key_accounts import NOTHING, Account, Counted, Key, KeyInLane
+from leasehold.core.rules.key_accounts import (
+    BEFORE_ALL_PARKED,
+    NOTHING,
+    Account,
+    Counted,
+    Key,
+    KeyInLane,
+)
 from leasehold.core.rules.rebalancing import BEYOND
 from leasehold.core.rules.serving import BEYOND_ALL_TIERS
 from leasehold.core.rules.starting import key_starts
@@ -74,18 +81,19 @@ CHANGE_LANE: Final = """
 """
 SAY_WHERE: Final = "UPDATE place SET lane = ? WHERE seq = ?"
 TIER_NOW: Final = "SELECT tier FROM place WHERE seq = ?"
-# The accounts that have parked jobs of a group: one seek for each of them.
-PARKED_IN_GROUP: Final = """
-    WITH RECURSIVE parked (lane) AS (
-        SELECT min(lane) FROM ready INDEXED BY ready_by_parent WHERE parent_id = ?1 AND lane < 0
+# The accounts that have parked jobs of a group, behind one of them: one seek for each.
+PARKED_IN_GROUP: Final = f"""
+    WITH RECURSIVE parked (lane, left) AS (
+        SELECT min(lane), {PARKED_KEYS_AT_ONCE - 1} FROM ready INDEXED BY ready_by_parent
+        WHERE parent_id = ?1 AND lane > ?2 AND lane < 0
         UNION ALL
         SELECT (SELECT min(lane) FROM ready INDEXED BY ready_by_parent
-                WHERE parent_id = ?1 AND lane > parked.lane AND lane < 0)
-        FROM parked WHERE parked.lane IS NOT NULL
+                WHERE parent_id = ?1 AND lane > parked.lane AND lane < 0), left - 1
+        FROM parked WHERE parked.lane IS NOT NULL AND left > 0
     )
-    SELECT key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
-    FROM parked CROSS JOIN key_lane ON key_lane.id = -parked.lane
-"""
+    SELECT parked.lane, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
+    FROM parked LEFT JOIN key_lane ON key_lane.id = -parked.lane WHERE parked.lane IS NOT NULL
+"""  # noqa: S608  # our own number
 # Beyond the last job: none is placed anew, the account is looked at.
 LOOK_AGAIN_AT: Final = "INSERT OR IGNORE INTO rescoring VALUES (?, ?, 0, 0)"
 
@@ -252,10 +260,17 @@ def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
     return {seq: Counted(seq, tier, _account(account)) for seq, tier, *account in rows}
 
 
-def parked_in_group(step: Step, parent_id: str) -> list[Account]:
-    """The accounts that have parked jobs of a group. What they wait behind need not be of it."""
-    rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
-    return [_account(row) for row in rows]
+def parked_in_group(
+    step: Step, parent_id: str, after: int | None
+) -> tuple[list[Account], int | None]:
+    """Some accounts that have parked jobs of a group, and where to go on; None if these are all.
+
+    What their jobs wait behind need not be of the group.
+    """
+    behind = BEFORE_ALL_PARKED if after is None else after
+    rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id, behind)).fetchall()
+    accounts = [_account(row) for _, *row in rows if row[0] is not None]
+    return accounts, rows[-1][0] if len(rows) == PARKED_KEYS_AT_ONCE else None
 
 
 def free_of(step: Step, queue: str, key: str) -> int:

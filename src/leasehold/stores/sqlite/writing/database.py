@@ -13,6 +13,7 @@ import apsw
 
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
 from leasehold.interrupts import Interrupted, shielded
@@ -90,6 +91,7 @@ class Database:
         self.readers = Readers(self.files.database, self.watch)
         self.deaths = Deaths(self.files.workers)
         self.lives = LivesHere()
+        self.group_rounds = GroupRounds()
         self.lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self.known_leases: dict[tuple[str, int], tuple[int, int]] = {}
