@@ -609,7 +609,7 @@ class PostgresStore(WithoutLocalVerbs):
             return self
         # The same verbs, over a database that reads elsewhere.
         store = copy(self)
-        store._database = cast("Database", self._looking)
+        store._database = cast("Database", self._looking)  # noqa: SLF001  # its own copy
         return store
 
     def close(self) -> None:

@@ -77,8 +77,8 @@ def _replica(url: str | None, schema: str) -> Address | None:
         return None
     if urlsplit(url).scheme not in ("postgresql", "postgres"):
         raise UnsupportedError(
-            "replica=...: give the URL of a server, as in replica=postgresql://me@replica/jobs, and "
-            "write %26 for an & in it"
+            "replica=...: give the URL of a server, as in replica=postgresql://me@replica/jobs, "
+            "and write %26 for an & in it"
         )
     found = parse(url)
     is_named = any(name == "schema" for name, _ in parse_qsl(urlsplit(url).query))
