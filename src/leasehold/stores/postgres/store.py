@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
@@ -116,8 +117,10 @@ T = TypeVar("T")
 class PostgresStore(WithoutLocalVerbs):
     """Jobs in one schema of a PostgreSQL database, shared by any number of machines."""
 
-    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
-        self._database = Database(url, env=env)
+    def __init__(
+        self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
+    ) -> None:
+        self._database = Database(url, env=env, accelerator=accelerator)
         replica = self._database.address.replica
         self._looking = None if replica is None else LookingDatabase(self._database, replica)
 
@@ -143,7 +146,10 @@ class PostgresStore(WithoutLocalVerbs):
         return application.connect(self._database)
 
     def address(self) -> str:
-        return self._database.url
+        url, accelerator = self._database.url, self._database.accelerator
+        if accelerator is None:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{accelerator.parameter}"
 
     def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
         return own_connections.lend(connection)
@@ -601,8 +607,10 @@ class PostgresStore(WithoutLocalVerbs):
         return moving.Rows(self._database)
 
     def describe(self) -> Mapping[str, Any]:
+        accelerator = self._database.accelerator
         with self._database.read() as db:
-            return inspection.describe(db, self._database.address)
+            described = inspection.describe(db, self._database.address)
+        return described if accelerator is None else {**described, **accelerator.describe()}
 
     def looking(self) -> PostgresStore:
         if self._looking is None:
