@@ -23,7 +23,7 @@ from leasehold.codec import CallCodec
 from leasehold.connect import Durability
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.store import Store
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import ArchivedJob
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
@@ -463,6 +463,7 @@ class AsyncQueueCalls(Awaited):
         url: str | os.PathLike[str] | Store,
         *,
         num_workers: int = 4,
+        autostart: bool | None = None,
         queues: str | Sequence[str] | None = None,
         poll_interval: Seconds | None = None,
         lease_seconds: Seconds | Literal["auto"] | None = None,
@@ -491,6 +492,7 @@ class AsyncQueueCalls(Awaited):
         queue = TaskQueue(
             url,
             num_workers=num_workers,
+            autostart=autostart,
             queues=queues,
             poll_interval=poll_interval,
             lease_seconds=lease_seconds,
@@ -614,7 +616,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -644,7 +646,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -674,7 +676,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -693,7 +695,7 @@ class AsyncQueueCalls(Awaited):
         *,
         partial: Literal[False] = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[AsyncJobHandle[Any]]: ...
     @overload
     async def submit_many(
@@ -701,7 +703,7 @@ class AsyncQueueCalls(Awaited):
         jobs: Iterable[NewJob],
         *,
         partial: Literal[True],
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[AsyncJobHandle[Any] | LeaseholdError]: ...
     async def submit_many(
         self,
@@ -709,7 +711,7 @@ class AsyncQueueCalls(Awaited):
         *,
         partial: bool = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
@@ -733,7 +735,7 @@ class AsyncQueueCalls(Awaited):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Any]:
         """Have a command run: a list of arguments, or a string for the shell.
@@ -832,8 +834,15 @@ class AsyncQueueCalls(Awaited):
         )
         return made
 
+    async def prune_schedules(self) -> list[Schedule]:
+        """Remove the schedules that were declared in code and are not any more; answers with them.
+
+        See `TaskQueue.prune_schedules`.
+        """
+        return await self._call(self.queue.prune_schedules)
+
     async def submit_workflow(
-        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None
     ) -> AsyncWorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
@@ -1417,12 +1426,16 @@ class AsyncQueueCalls(Awaited):
         """
         await self.queue.ashutdown(wait, timeout)
 
-    async def connect(self) -> Connection:
+    @overload
+    async def connect(self, kind: None = None) -> Connection: ...
+    @overload
+    async def connect(self, kind: type[C]) -> C: ...
+    async def connect(self, kind: type[Any] | None = None) -> Any:
         """A connection to this queue's own database, for tables of yours beside the jobs.
 
         See `TaskQueue.connect`.
         """
-        return await self._call(self.queue.connect)
+        return await self._call(lambda: self.queue.connect(kind))
 
 
 def _awaited(made: Any) -> Any:
