@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+import re
 
 import pytest
 
 from dashboard.conftest import People, asked
 from leasehold import Every, NewJob, TaskQueue, Workflow
+from leasehold.core.model.lease import LeaseRequest, Settlement
+from leasehold.core.model.outcome import Complete
 from leasehold.dashboard import dashboard
 
 HOSTILE = "<script>alert(1)</script> \u202eevil & \"quoted\" 'name'"
@@ -164,10 +168,6 @@ def test_failures_are_grouped_and_their_dead_letters_counted(people: People) -> 
     assert "died of exactly this" in one.text
     ask = client.get(f"confirm?order=replay-group&fingerprint={group.fingerprint}")
     assert "Replay 3 jobs" in ask.text
-    done = client.post("do", data={"order": "replay-group", "fingerprint": group.fingerprint})
-    assert done.headers["location"].endswith("done=replay-group&n=3")
-    assert people.queue.count(queue="grouped", status="pending").jobs == 3
-    assert "3 jobs of the group" in client.get(done.headers["location"]).text
 
 
 def test_the_other_pages(people: People) -> None:
@@ -199,3 +199,52 @@ def test_hostile_names_are_text_wherever_they_stand(people: People) -> None:
         assert "\u202e" not in text
         assert "\x1b" not in text
     assert client.get("queue", params={"name": HOSTILE_NAME}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["created>-999999999999d", f"created<-{'9' * 400}w", "created<9999-12-31T23:59:59-23:00"],
+)
+def test_a_time_before_all_times_is_explained(people: People, query: str) -> None:
+    page = people.somebody("operator").get("jobs", params={"q": query})
+    assert page.status_code < 500
+    assert page.status_code == 200 or 'id="problem"' in page.text
+
+
+def test_links_to_odd_names_lead_to_their_jobs(people: People) -> None:
+    job = people.queue.submit(
+        'task "a", b', queue='queue "q", \\', metadata={"place": 'say "hi", you'}
+    )
+    client = people.somebody("operator")
+    pages = [client.get("job", params={"id": job.id})]
+    pages.append(client.get("queue", params={"name": 'queue "q", \\'}))
+    links = {
+        html.unescape(each) for page in pages for each in re.findall('jobs\\?q=[^"]*', page.text)
+    }
+    links = {each for each in links if "running" not in each}
+    assert len(links) == 3
+    for each in links:
+        assert job.id in client.get(each).text, each
+
+
+def test_secrets_in_metadata_are_hidden(people: People) -> None:
+    secrets = {"api_key": "k-4711", "tenant": "acme"}
+    job = people.queue.submit("a", queue="discreet", metadata=secrets)
+    client = people.somebody("operator")
+    for page in (
+        client.get("job", params={"id": job.id}),
+        client.get("jobs.json", params={"q": "queue:discreet"}),
+    ):
+        assert "acme" in page.text
+        assert "k-4711" not in page.text
+        assert "hidden" in page.text
+
+
+@pytest.mark.parametrize("result", [b"{broken", b"[" * 5000 + b"]" * 5000])
+def test_a_result_that_cannot_be_read_is_told(people: People, result: bytes) -> None:
+    job = people.queue.submit("a", queue="unreadable")
+    [lease] = people.store.exchange(request=LeaseRequest(worker="w", queues=("unreadable",))).leases
+    people.store.exchange([Settlement(job.id, lease.version, Complete(result))])
+    page = people.somebody("operator").get("job", params={"id": job.id})
+    assert page.status_code == 200
+    assert "is no JSON" in page.text

@@ -24,7 +24,7 @@ from leasehold.core.model.span import Measure, Span
 from leasehold.core.model.status import Status
 from leasehold.core.rules.lifetime import QueueLifetime
 from leasehold.env import EPOCH, Env, ManualClock
-from leasehold.observe.exposition import render
+from leasehold.observe.exposition import Family, Sample, render
 from leasehold.observe.prometheus import (
     BUCKET_SECONDS,
     QUEUES_NAMED_MAX,
@@ -233,13 +233,18 @@ def sight(*lifetimes: QueueLifetime) -> Sight:
     )
 
 
+def test_what_a_terminal_would_obey_is_spelled_out() -> None:
+    text = render([Family("up", "gauge", "Up.", [Sample({"worker": "a\x1b[31m\x00\nb"}, 1)])])
+    assert rb'worker="a\\x1b[31m\\x00\nb"' in text
+
+
 def test_names_that_need_escapes() -> None:
     odd = 'a"b\\c\nd'
     life = QueueLifetime(queue="q", ever=Span(), failed_with={odd: 3, "lone \ud800": 4})
     text = render(families(sight(life)))
     found = exposed(text)
     assert found.value("job_failures_total", queue="q", error_type=odd) == 3
-    assert found.value("job_failures_total", queue="q", error_type="lone ?") == 4
+    assert found.value("job_failures_total", queue="q", error_type="lone \\ud800") == 4
     promtool.check("metrics", stdin=text)
 
 

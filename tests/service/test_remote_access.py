@@ -268,3 +268,58 @@ def test_a_payload_that_is_no_json_is_in_nobodys_way(service: Service, remote: R
     assert job is not None
     with pytest.raises(PayloadError, match="is no JSON"):
         _ = job.payload
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Complete(b"{broken"),
+        Complete(b"[" * 5000 + b"]" * 5000),
+        Complete(b"1", note=b"{broken"),
+    ],
+)
+def test_a_result_that_nobody_could_read_is_a_failure_and_hinders_no_other(
+    service: Service, remote: Remote, outcome: Complete
+) -> None:
+    consumer = remote("consumer")
+    service.store.submit([draft("bad"), draft("good")])
+    leases = consumer.exchange(request=LeaseRequest(worker="w", limit=2)).leases
+    given = {"bad": outcome, "good": Complete(b"1")}
+    settled = consumer.exchange(
+        [Settlement(each.job_id, each.version, given[each.job_id]) for each in leases]
+    ).settled
+    assert not any(isinstance(each, LeaseLostError) for each in settled)
+    good, bad = service.store.get("good"), service.store.get("bad")
+    assert good is not None
+    assert bad is not None
+    assert (good.status, bad.status) == (Status.COMPLETED, Status.DEAD)
+    assert bad.error is not None
+    assert bad.error.type == "PayloadError"
+
+
+def test_progress_that_nobody_could_read_is_refused(service: Service, remote: Remote) -> None:
+    consumer = remote("consumer")
+    service.store.submit([draft("job")])
+    [lease] = consumer.exchange(request=LeaseRequest(worker="w")).leases
+    with pytest.raises(InvalidJobError, match="the progress of job job: it is no JSON"):
+        consumer.report_progress("job", lease.version, b"{broken")
+    assert service.store.get("job") is not None
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [Complete(b"{broken"), Complete(b"[" * 5000 + b"]" * 5000), Complete(b"1", codec="<script>")],
+)
+def test_a_result_that_is_stored_and_cannot_be_read_is_told(
+    service: Service, stored: Complete
+) -> None:
+    store = service.store
+    store.submit([draft("job")])
+    [lease] = store.exchange(request=LeaseRequest(worker="w")).leases
+    store.exchange([Settlement("job", lease.version, stored)])
+    with service.client("operator") as client:
+        assert client.get("/api/v1/jobs").status_code == 200
+        assert client.get("/api/v1/jobs/job").json()["job"]["result"] is None
+        told = client.get("/api/v1/jobs/job/result")
+    assert told.status_code < 500, told.text
+    assert "the result of job job is" in told.text
