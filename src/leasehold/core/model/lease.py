@@ -43,11 +43,19 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """For all jobs, whatever they, their queue or the store's settings say."""
     tasks: tuple[str, ...] | None = None
     """Only these tasks; None for any."""
+    except_lanes: tuple[tuple[str, str], ...] = ()
+    """Not the jobs of these queues and tasks, which the worker leaves to others."""
     parent_id: str | None = None
     """Only jobs of this group."""
     consumer: Consumer | None = None
     """Enter the worker into the registry as a consumer, or note that it still is one. Whoever
     leases many times a second says so now and then only."""
+
+    def wants(self, queue: str, task: str) -> bool:
+        """Whether jobs of a task in one of its queues are to be leased at all."""
+        return (self.tasks is None or task in self.tasks) and (
+            not self.except_lanes or (queue, task) not in self.except_lanes
+        )
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

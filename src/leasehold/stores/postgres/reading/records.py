@@ -15,12 +15,12 @@ from leasehold.core.model.records import (
     WorkerInfo,
     without_gone,
 )
-from leasehold.core.model.stored import detail_of, queues_of
+from leasehold.core.model.stored import detail_of, names_of
 from leasehold.env import from_micros, to_micros
 from leasehold.stores.postgres.server.connection import Connection
 
 WORKERS: Final = """
-    SELECT id, host, pid, queues, slots, started_at, heartbeat_at, is_consumer
+    SELECT id, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer
     FROM worker ORDER BY started_at, id
 """
 # `running` is small, so that one walk along it tells the jobs of every worker: an index by worker
@@ -69,16 +69,17 @@ def _registered(
             id=id_,
             host=host,
             pid=pid,
-            queues=tuple(map(str, queues_of(queues))),
+            queues=tuple(map(str, names_of(queues))),
             slots=slots,
             started_at=from_micros(started_at),
             heartbeat_at=from_micros(heartbeat_at),
             running=held[id_][0] if id_ in held else 0,
             jobs=tuple(held[id_][1]) if id_ in held else (),
             is_consumer=is_consumer,
+            tasks=tuple(map(str, names_of(tasks))),
         )
         for (
-            id_, host, pid, queues, slots, started_at, heartbeat_at, is_consumer,
+            id_, host, pid, queues, tasks, slots, started_at, heartbeat_at, is_consumer,
         ) in db.execute(WORKERS)
     ]  # fmt: skip
     return without_gone(infos, from_micros(now))
