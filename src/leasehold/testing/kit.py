@@ -32,7 +32,7 @@ from leasehold.core.model.job import Job
 from leasehold.core.model.joblog import LogLine
 from leasehold.core.model.lease import Lease, Settled
 from leasehold.core.model.outcome import Fail, JobError, Outcome
-from leasehold.core.model.status import Event
+from leasehold.core.model.status import Event, Status
 from leasehold.env import Env, ManualClock
 from leasehold.errors import ResultTimeoutError, UnknownTaskError
 from leasehold.queue.facade import TaskQueue
@@ -53,6 +53,9 @@ JOBS_MAX: Final = 10_000
 def memory_queue(clock: ManualClock | None = None, **options: Any) -> TaskQueue:
     """A queue in memory that runs nothing by itself, on a clock that stands still.
 
+    Waiting for a job that has not ended raises ResultTimeoutError at once, unless you have started
+    a worker.
+
     In pytest:
 
         @pytest.fixture
@@ -60,8 +63,7 @@ def memory_queue(clock: ManualClock | None = None, **options: Any) -> TaskQueue:
             with memory_queue() as queue:
                 yield queue
     """
-    env = Env(clock or ManualClock())
-    return TaskQueue("memory://", num_workers=0, env=env, **options)
+    return _StillQueue(clock, **options)
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +121,28 @@ def drain(queue: TaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
     )
 
 
-class InlineQueue(TaskQueue):
+class _StillQueue(TaskQueue):
+    """A queue in memory that runs nothing by itself, and says so to whoever waits."""
+
+    def __init__(self, clock: ManualClock | None = None, **options: Any) -> None:
+        super().__init__("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
+
+    def _open(self) -> None:
+        super()._open()
+        self._results = _StillResults(
+            self._looking,
+            self._waiters,
+            self._codecs,
+            self.blobs,
+            Lifecycle(self._check_open, self._run_what_is_due, self.bridge),
+            self._queues.why,
+        )
+
+    def _run_what_is_due(self) -> None:
+        """Before somebody waits: here, nothing."""
+
+
+class InlineQueue(_StillQueue):
     """A queue in memory that runs every job as it is submitted, before `submit` returns.
 
     >>> queue = InlineQueue()
@@ -131,24 +154,15 @@ class InlineQueue(TaskQueue):
     """
 
     def __init__(self, clock: ManualClock | None = None, **options: Any) -> None:
-        super().__init__("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
+        super().__init__(clock, **options)
         self._is_draining = False
         self._tasks.runs_here = True
 
     def _open(self) -> None:
         super()._open()
-        self._storing.on_stored = self._drain
-        lifecycle = Lifecycle(self._check_open, self._drain, self.bridge)
-        self._results = _InlineResults(
-            self._looking,
-            self._waiters,
-            self._codecs,
-            self.blobs,
-            lifecycle,
-            self._queues.why,
-        )
+        self._storing.on_stored = self._run_what_is_due
 
-    def _drain(self) -> None:
+    def _run_what_is_due(self) -> None:
         # A job that submits others only stores them: the drain that runs it runs them next.
         if self._is_draining:
             return
@@ -159,30 +173,36 @@ class InlineQueue(TaskQueue):
             self._is_draining = False
 
 
-class _InlineResults(Results):
-    """Runs what is due in place of waiting: what has not ended then never will by itself."""
+class _StillResults(Results):
+    """Waits only where a worker was started: otherwise, what has not ended never will by itself."""
 
-    def wait_for(
-        self,
-        job_ids: list[str],
-        timeout: Seconds | None,  # noqa: ARG002 - nothing is worth waiting for here.
-    ) -> list[Job]:
-        self._ensure_workers()
-        jobs = [self._looking.get(job_id) for job_id in job_ids]
-        for job in jobs:
-            if not job.is_terminal:
-                raise ResultTimeoutError(
-                    f"job {job.id} is {job.status.value} until {job.run_at}, and nothing runs by "
-                    "itself here: turn the clock, then drain(queue)"
-                )
-        return jobs
+    def wait_for(self, job_ids: list[str], timeout: Seconds | None) -> list[Job]:
+        ended = self._ended_by_now(job_ids)
+        return super().wait_for(job_ids, timeout) if ended is None else ended
 
     async def await_for(
         self,
         job_ids: list[str],
         timeout: Seconds | None,  # noqa: ASYNC109 - as in the queue it stands for.
     ) -> list[Job]:
-        return await self._bridge().call(self.wait_for, job_ids, timeout)
+        ended = await self._bridge().call(self._ended_by_now, job_ids)
+        return await super().await_for(job_ids, timeout) if ended is None else ended
+
+    def _ended_by_now(self, job_ids: list[str]) -> list[Job] | None:
+        """The jobs, if all have ended; None if a worker may yet run them."""
+        self._ensure_workers()
+        jobs = [self._looking.get(job_id) for job_id in job_ids]
+        waiting = next((job for job in jobs if not job.is_terminal), None)
+        if waiting is None:
+            return jobs
+        if self._looking.store.workers():
+            return None
+        if waiting.status is Status.PENDING:
+            is_so, do = "is pending", "drain(queue) first"
+        else:
+            is_so = f"is {waiting.status.value} until {waiting.run_at}"
+            do = "turn the clock, then drain(queue)"
+        raise ResultTimeoutError(f"job {waiting.id} {is_so}, and nothing runs by itself here: {do}")
 
 
 def submitted(
