@@ -17,6 +17,7 @@ from leasehold.core.model.records import WorkerInfo, is_at_work
 from leasehold.core.model.retention import CleanUp
 from leasehold.core.model.schedule import Schedule
 from leasehold.observe.findings import Finding, Level
+from leasehold.observe.redis_health import redis
 
 SKEW_SECONDS_WARNING: Final = 2.0
 SKEW_SECONDS_CRITICAL: Final = 60.0
@@ -228,6 +229,21 @@ def schedules(facts: Facts) -> Finding:
     )
 
 
+def orphaned_schedules(facts: Facts) -> Finding:
+    """A schedule whose declaration was taken out of the code goes on ticking."""
+    orphaned = [each for each in facts.schedules if each.draft.orphaned]
+    if not orphaned:
+        return _ok("orphaned_schedules", "every schedule is declared where it was")
+    first = orphaned[0]
+    return Finding(
+        check="orphaned_schedules",
+        level=Level.WARNING,
+        found=f"{first.name}{_others(len(orphaned))}",
+        meaning=f"{first.draft.declared_in} does not declare it any more, but it still ticks",
+        advice="queuectl schedule prune removes orphaned schedules",
+    )
+
+
 def clean_ups(facts: Facts) -> Finding:
     """A clean-up works in short writes with long pauses, and is over within a minute."""
     latest = facts.cleanup
@@ -359,12 +375,14 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     disk,
     write_ahead_log,
     write_lock,
+    redis,
     clock,
     workers,
     pid_files,
     leases,
     unknown_tasks,
     schedules,
+    orphaned_schedules,
     clean_ups,
     dead_letters,
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.accelerator import Accelerator
+from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -74,6 +76,7 @@ from leasehold.core.rules.filter_orders import (
 from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.moving import RowStore
+from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan, begin, stop
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
 from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
@@ -83,7 +86,6 @@ from leasehold.stores.postgres.keeping import archive, cleanup, moving, pruning
 from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
-from leasehold.stores.postgres.leasing.people import Desk
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, jobs, read, records
 from leasehold.stores.postgres.reading.history import JobHistory
@@ -91,6 +93,7 @@ from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.reading.tallies import Failures, worker_totals
 from leasehold.stores.postgres.rules import (
+    operations,
     queue_changes,
     queues,
     schedules,
@@ -98,10 +101,11 @@ from leasehold.stores.postgres.rules import (
     settings,
     tokens,
 )
+from leasehold.stores.postgres.rules.operations import Desk, OperationShelf
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import ended_dependents, entering, graph, lanes
-from leasehold.stores.postgres.writing import application
+from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
@@ -111,8 +115,10 @@ T = TypeVar("T")
 class PostgresStore(WithoutLocalVerbs):
     """Jobs in one schema of a PostgreSQL database, shared by any number of machines."""
 
-    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
-        self._database = Database(url, env=env)
+    def __init__(
+        self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
+    ) -> None:
+        self._database = Database(url, env=env, accelerator=accelerator)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
@@ -136,13 +142,19 @@ class PostgresStore(WithoutLocalVerbs):
         return application.connect(self._database)
 
     def address(self) -> str:
-        return self._database.url
+        url, accelerator = self._database.url, self._database.accelerator
+        if accelerator is None:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{accelerator.parameter}"
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        return own_connections.lend(connection)
+
+    def owns(self, connection: OwnConnection) -> bool:
         return application.owns(self._database, connection)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit_within(self._database, connection, drafts, partial=partial)
 
@@ -232,9 +244,11 @@ class PostgresStore(WithoutLocalVerbs):
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> SessionLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> SessionLife:
         if is_remote:
-            return registry.register_remote(self._database, info)
+            return registry.register_remote(self._database, info, is_entered=is_entered)
         return registry.register(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
@@ -292,6 +306,26 @@ class PostgresStore(WithoutLocalVerbs):
             ended_dependents.look_through(self._database, job_ids)
         done = self._database.write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
+
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        return operations.plan(self._database, order, where)
+
+    def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
+        return self._database.write(lambda step: begin(OperationShelf(step), draft, actor))
+
+    def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
+        return operations.advance(self._database, operation_id, limit)
+
+    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
+        return self._database.write(lambda step: stop(OperationShelf(step), operation_id, actor))
+
+    def operations(self) -> list[Operation]:
+        with self._database.read() as db:
+            return operations.every(db)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        with self._database.read() as db:
+            return operations.find(db, operation_id)
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -569,8 +603,10 @@ class PostgresStore(WithoutLocalVerbs):
         return moving.Rows(self._database)
 
     def describe(self) -> Mapping[str, Any]:
+        accelerator = self._database.accelerator
         with self._database.read() as db:
-            return inspection.describe(db, self._database.address)
+            described = inspection.describe(db, self._database.address)
+        return described if accelerator is None else {**described, **accelerator.describe()}
 
     def close(self) -> None:
         self._database.close()

@@ -20,6 +20,7 @@ from leasehold.stores.postgres.writing.step import Step
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
+ALLOW: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
 ADD_AUDIT: Final = (
     "INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)"
@@ -51,6 +52,9 @@ class Desk(Histories):
 
     def end_waiting(self, job: JobState, after: Status, reason: str) -> None:
         self._ending.append(Ending(job, after, reason))
+
+    def allow(self, job: JobState, allowance: int) -> None:
+        self._step.execute(ALLOW, (allowance, job.seq))
 
     def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
         return linking.waits_again_for(self._step, handle.seq, job)
