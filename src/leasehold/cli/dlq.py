@@ -26,7 +26,7 @@ from leasehold.documents.jobs import attempt_document, letter_document, why_dead
 from leasehold.errors import InvalidTransitionError, LeaseholdError
 
 COLUMNS = (
-    Column("id", "ID", fit="keep"),
+    Column("id", "ID", fit="id"),
     Column("queue", "QUEUE", fit="cut", spare=2),
     Column("what", "TASK", fit="cut", least=12),
     Column("attempts", "ATTEMPTS", right=True, spare=3),

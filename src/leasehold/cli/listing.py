@@ -40,7 +40,7 @@ def columns(now: datetime, *, archived: bool = False, only_running: bool = False
         return age_of((now - moment).total_seconds())
 
     shown = [
-        Column("id", "ID", fit="keep"),
+        Column("id", "ID", fit="id"),
         Column("queue", "QUEUE", fit="cut", spare=1),
         Column("what", "TASK", fit="cut"),
         Column("status", "STATUS", fit="keep"),
@@ -132,6 +132,8 @@ def with_command(document: Document) -> Document:
     """
     text = command_text(document.get("payload")) if document["task"] == COMMAND_TASK else None
     told = {**document, "what": text or document["task"]}
+    if document["status"] == Status.COMPLETED:
+        told["error"] = None  # The error of an attempt before the one that went well.
     reason = document.get("reason")
     if reason is not None and reason.startswith(UNRUNNABLE) and document["status"] == "scheduled":
         told["error"] = reason

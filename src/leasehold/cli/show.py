@@ -37,7 +37,7 @@ ATTEMPT_COLUMNS: Final = (
 )
 LINK_COLUMNS: Final = (
     Column("link", "", fit="keep"),
-    Column("id", "ID", fit="keep"),
+    Column("id", "ID", fit="id"),
     Column("task", "TASK", fit="cut"),
     Column("status", "STATUS", fit="keep"),
 )

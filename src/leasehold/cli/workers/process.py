@@ -106,6 +106,13 @@ def _queue(plan: Plan) -> TaskQueue:
         queue = TaskQueue(plan.store_url, num_workers=0, import_tasks=modules, actor=actor())
     for module in modules:
         queue.load_tasks(module)
+    if modules and not queues and not list(queue.registry):
+        logger.warning(
+            "%s: no TaskQueue and no task; this worker serves %s, and runs only plain functions "
+            "that jobs name",
+            ", ".join(modules),
+            store_name(plan.store_url),
+        )
     return queue
 
 
