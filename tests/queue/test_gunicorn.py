@@ -75,7 +75,7 @@ def test_a_queue_works_in_every_child_of_gunicorn_with_preload(tmp_path: Path) -
     )
     assert server.stderr is not None
     try:
-        log = []
+        log: list[str] = []
         while sum("Booting worker" in each for each in log) < 2:
             log.append(server.stderr.readline())
             assert log[-1], "".join(log)

@@ -37,7 +37,7 @@ def job_id_of(session: Session, text: str) -> str:
         return found[0]
     if found:
         raise AmbiguousIdError(
-            f"several jobs begin with {text!r}: {_listed(found)}; type more of the one you mean"
+            f"several jobs begin with {text!r}: {_listed(found)}; type the end of the one you mean"
         )
     # Ids begin with the time, so those of one minute are alike; their ends are random.
     ending = _ending(session, text)

@@ -41,7 +41,7 @@ def wait(session: Session, /, *, jobs: tuple[str, ...], timeout: float | None) -
     """Wait until jobs have ended.
 
     Exits with 0 if all are completed, 7 if one is dead or cancelled, 124 if the time is up. To see
-    their results: -o json. JOB is a job's id, or enough of its beginning to be the only one.
+    their results: -o json. JOB is a job's id, or enough of its end to be the only one.
 
     \b
     Example: queuectl wait 0199c0de --timeout 5m
