@@ -23,7 +23,7 @@ from leasehold.codec import CallCodec
 from leasehold.connect import Durability
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.store import Store
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import ArchivedJob
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
@@ -616,7 +616,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -646,7 +646,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -676,7 +676,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -695,7 +695,7 @@ class AsyncQueueCalls(Awaited):
         *,
         partial: Literal[False] = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[AsyncJobHandle[Any]]: ...
     @overload
     async def submit_many(
@@ -703,7 +703,7 @@ class AsyncQueueCalls(Awaited):
         jobs: Iterable[NewJob],
         *,
         partial: Literal[True],
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[AsyncJobHandle[Any] | LeaseholdError]: ...
     async def submit_many(
         self,
@@ -711,7 +711,7 @@ class AsyncQueueCalls(Awaited):
         *,
         partial: bool = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
@@ -735,7 +735,7 @@ class AsyncQueueCalls(Awaited):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Any]:
         """Have a command run: a list of arguments, or a string for the shell.
@@ -842,7 +842,7 @@ class AsyncQueueCalls(Awaited):
         return await self._call(self.queue.prune_schedules)
 
     async def submit_workflow(
-        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None
     ) -> AsyncWorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
@@ -1426,12 +1426,16 @@ class AsyncQueueCalls(Awaited):
         """
         await self.queue.ashutdown(wait, timeout)
 
-    async def connect(self) -> Connection:
+    @overload
+    async def connect(self, kind: None = None) -> Connection: ...
+    @overload
+    async def connect(self, kind: type[C]) -> C: ...
+    async def connect(self, kind: type[Any] | None = None) -> Any:
         """A connection to this queue's own database, for tables of yours beside the jobs.
 
         See `TaskQueue.connect`.
         """
-        return await self._call(self.queue.connect)
+        return await self._call(lambda: self.queue.connect(kind))
 
 
 def _awaited(made: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.job import Draft
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.documents.records import in_utc
@@ -50,12 +52,19 @@ def _job_options(known: Schedule) -> dict[str, Any]:
     """What is said about each tick's job."""
     job = known.draft.job
     return {
-        "payload": msgspec.json.decode(job.payload) if job.codec == "json" else None,
+        "payload": _plain(job),
         "priority": job.priority,
         "max_retries": job.max_retries,
         "timeout_seconds": job.timeout_seconds,
         "metadata": job.metadata,
     }
+
+
+def _plain(job: Draft) -> Any:
+    """The payload as data; None if only its own queue can read it."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(job.payload) if job.codec == "json" else None
+    return None
 
 
 def _timing_text(timing: Timing) -> str:

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, overload
 
 from leasehold.blobs.place import BlobPlace
 from leasehold.codec.signed import check_key
@@ -28,7 +28,7 @@ from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.settings import retention_values
 from leasehold.core.model.status import Status
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseLostError, QueueClosedError, StoreError
+from leasehold.errors import LeaseLostError, QueueClosedError, StoreError, TransactionError
 from leasehold.interrupts import import_whole
 from leasehold.queue.archive import Archive
 from leasehold.queue.arguments import (
@@ -79,6 +79,8 @@ if TYPE_CHECKING:
     from leasehold.queue.awaiting import Bridge
     from leasehold.worker.stopping import StopReason
     from leasehold.worker.worker import Worker
+
+C = TypeVar("C")
 
 SHUTDOWN_SECONDS: Final = 30.0
 WORKER_NAMES: Final = {
@@ -469,16 +471,28 @@ class TaskQueue(QueueCalls):
         self.ready.begin_anew_in_fork()
         self._consuming.begin_anew_in_fork()
 
-    def connect(self) -> Connection:
+    @overload
+    def connect(self, kind: None = None) -> Connection: ...
+    @overload
+    def connect(self, kind: type[C]) -> C: ...
+    def connect(self, kind: type[Any] | None = None) -> Any:
         """A connection to this queue's own database, for tables of yours beside the jobs.
 
-        What is submitted with `connection=` inside `with connection.transaction():` is committed
-        together with what is written there, or not at all. With SQLite it is an apsw connection;
-        close it when you are done, and let one thread at a time use it.
+        What is submitted with `connection=` inside `with connection:` is committed together with
+        what is written there, or not at all. With SQLite it is an `apsw.Connection`, with
+        PostgreSQL a `psycopg.Connection`: name the class as `kind`, and type checkers know all that
+        it can do. Close it when you are done, and let one thread at a time use it.
         """
         self._check_open()
         self._ensure_workers()
-        return local_part(self.store, "a connection of your own").connect()
+        connection = local_part(self.store, "a connection of your own").connect()
+        if kind is None or isinstance(connection, kind):
+            return connection
+        connection.close()
+        raise TransactionError(
+            f"connections to {self.store} are no {kind.__module__}.{kind.__qualname__}, but "
+            f"{type(connection).__mro__[1].__module__}.{type(connection).__mro__[1].__qualname__}"
+        )
 
     # -- parts with a name of their own ----------------------------------------------------------
 

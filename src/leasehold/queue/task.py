@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.errors import InvalidJobError
 from leasehold.queue.elsewhere import no_attribute_of_task
 from leasehold.queue.handle import JobHandle
@@ -43,7 +43,7 @@ class BaseTask(Generic[P, R]):
         fields: Mapping[str, Any],
         *,
         options: JobOptions | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         block: Block = False,
     ) -> None:
         self._submitting = submitting

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
-from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.contract.transactions import Connection, JobTransaction, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.changes import Changes
@@ -34,6 +35,7 @@ from leasehold.core.model.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.model.lives import remote_life
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import (
@@ -173,7 +175,10 @@ class MemoryStore:
     def connect(self) -> Connection:
         raise self._no_transactions()
 
-    def owns(self, connection: Connection) -> bool:  # noqa: ARG002 - none can be.
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:  # noqa: ARG002 - none can be.
+        return None
+
+    def owns(self, connection: OwnConnection) -> bool:  # noqa: ARG002 - none can be.
         return False
 
     def submit_once(
@@ -195,7 +200,7 @@ class MemoryStore:
 
     def submit_within(
         self,
-        connection: Connection,  # noqa: ARG002 - none would do.
+        connection: OwnConnection,  # noqa: ARG002 - none would do.
         drafts: Sequence[Draft],  # noqa: ARG002
         *,
         partial: bool = False,  # noqa: ARG002
@@ -296,9 +301,13 @@ class MemoryStore:
         self,
         info: WorkerInfo,
         *,
-        is_remote: bool = False,  # noqa: ARG002  # nobody's death is proved here
+        is_remote: bool = False,
+        is_entered: bool = False,
     ) -> _Registration:
-        number = self._run(registry.enter, info)
+        # Nobody's death is proved here: a remote one is only told apart in another way.
+        number = remote_life(info).number if is_remote else None
+        if number is None or not is_entered:
+            number = self._run(registry.enter, info, number)
         return _Registration(lambda: self._leave(info.id, number))
 
     def workers(self) -> list[WorkerInfo]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from copy import copy
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.accelerator import Accelerator
+from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -87,6 +90,7 @@ from leasehold.stores.postgres.leasing.held import HeldTransaction
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, jobs, read, records
 from leasehold.stores.postgres.reading.history import JobHistory
+from leasehold.stores.postgres.reading.looking import LookingDatabase
 from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.sampling import Spans
 from leasehold.stores.postgres.reading.tallies import Failures, worker_totals
@@ -103,7 +107,7 @@ from leasehold.stores.postgres.rules.operations import Desk, OperationShelf
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import ended_dependents, entering, graph, lanes
-from leasehold.stores.postgres.writing import application
+from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 
@@ -113,8 +117,12 @@ T = TypeVar("T")
 class PostgresStore(WithoutLocalVerbs):
     """Jobs in one schema of a PostgreSQL database, shared by any number of machines."""
 
-    def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
-        self._database = Database(url, env=env)
+    def __init__(
+        self, url: str, *, env: Env = SYSTEM, accelerator: Accelerator | None = None
+    ) -> None:
+        self._database = Database(url, env=env, accelerator=accelerator)
+        replica = self._database.address.replica
+        self._looking = None if replica is None else LookingDatabase(self._database, replica)
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._database.address.shown!r})"
@@ -138,13 +146,19 @@ class PostgresStore(WithoutLocalVerbs):
         return application.connect(self._database)
 
     def address(self) -> str:
-        return self._database.url
+        url, accelerator = self._database.url, self._database.accelerator
+        if accelerator is None:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{accelerator.parameter}"
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        return own_connections.lend(connection)
+
+    def owns(self, connection: OwnConnection) -> bool:
         return application.owns(self._database, connection)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit_within(self._database, connection, drafts, partial=partial)
 
@@ -234,9 +248,11 @@ class PostgresStore(WithoutLocalVerbs):
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> SessionLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> SessionLife:
         if is_remote:
-            return registry.register_remote(self._database, info)
+            return registry.register_remote(self._database, info, is_entered=is_entered)
         return registry.register(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
@@ -591,10 +607,22 @@ class PostgresStore(WithoutLocalVerbs):
         return moving.Rows(self._database)
 
     def describe(self) -> Mapping[str, Any]:
+        accelerator = self._database.accelerator
         with self._database.read() as db:
-            return inspection.describe(db, self._database.address)
+            described = inspection.describe(db, self._database.address)
+        return described if accelerator is None else {**described, **accelerator.describe()}
+
+    def looking(self) -> PostgresStore:
+        if self._looking is None:
+            return self
+        # The same verbs, over a database that reads elsewhere.
+        store = copy(self)
+        store._database = cast("Database", self._looking)  # noqa: SLF001  # its own copy
+        return store
 
     def close(self) -> None:
+        if self._looking is not None:
+            self._looking.close()
         self._database.close()
 
 

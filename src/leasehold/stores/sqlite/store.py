@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -145,7 +146,7 @@ class SQLiteStore:
         return entering.submit_once(self._database, request_id, drafts, partial=partial)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit_within(self._database, connection, drafts, partial=partial)
 
@@ -233,9 +234,11 @@ class SQLiteStore:
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> WorkerLife:
         if is_remote:
-            return registry.register_remote_worker(self._database, info)
+            return registry.register_remote_worker(self._database, info, is_entered=is_entered)
         return registry.register_worker(self._database, info)
 
     def workers(self) -> list[WorkerInfo]:
@@ -568,7 +571,10 @@ class SQLiteStore:
     def connect(self) -> ApplicationConnection:
         return transaction_verbs.connect(self._database)
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:  # noqa: ARG002  # none is awaited
+        return None
+
+    def owns(self, connection: OwnConnection) -> bool:
         return transaction_verbs.owns(self._database, connection)
 
     def address(self) -> str | None:

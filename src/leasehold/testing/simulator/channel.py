@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.local_store import local_part
-from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.contract.transactions import Connection, JobTransaction, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -476,7 +477,13 @@ class Channel:
     def fire_schedules(self) -> Fired:
         return self._world.store.fire_schedules()
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:  # noqa: ARG002
+    def register_worker(
+        self,
+        info: WorkerInfo,
+        *,
+        is_remote: bool = False,  # noqa: ARG002  # nobody is registered here
+        is_entered: bool = False,  # noqa: ARG002  # as above
+    ) -> WorkerLife:
         raise UnsupportedError(
             f"{info.id}: proof of death needs real processes, which the simulator does not have"
         )
@@ -484,11 +491,14 @@ class Channel:
     def connect(self) -> Connection:
         raise UnsupportedError("the simulator has no database for tables of an application's own")
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        return local_part(self._world.store, "a connection").lend(connection)
+
+    def owns(self, connection: OwnConnection) -> bool:
         return local_part(self._world.store, "a connection").owns(connection)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return local_part(self._world.store, "a transaction").submit_within(
             connection, drafts, partial=partial

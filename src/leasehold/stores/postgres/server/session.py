@@ -11,6 +11,9 @@ DEAD_SECONDS, on a server that was up all the while, proves a death.
 
 Behind a pooler (`connection`) there is no connection that lasts: listeners are told to look now and
 then, and no life is proved; leases run out instead.
+
+An accelerator, if there is one, carries the news while it can; those of others are heard by NOTIFY
+all the same, from processes that cannot reach it and from applications' own transactions.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any, Final
 
 import psycopg
 
+from leasehold.core.contract.accelerator import Accelerator
 from leasehold.core.model.lives import NO_LIFE
 from leasehold.core.model.records import Listener
 from leasehold.env import Env
@@ -56,11 +60,15 @@ LET_GO: Final = "SELECT pg_advisory_unlock(hashtext('leasehold life ' || $1), $2
 class Session:
     """The connections of one process that outlast its transactions; opened when first needed."""
 
-    def __init__(self, address: Address, env: Env) -> None:
+    def __init__(self, address: Address, env: Env, accelerator: Accelerator | None = None) -> None:
         self._address = address
+        self._accelerator = accelerator
         self._name = env.new_secret()
         """Tells this process's news from those of others."""
         self._listeners: list[Listener] = []
+        self._line = threading.Lock()
+        """Held while the connection is used. Whoever commits never waits for it: the server may
+        take its time over a NOTIFY. Taken before `_mutex`, where both are."""
         self._mutex = threading.Lock()
         self._something_to_do = threading.Condition(self._mutex)
         self._news: set[str] = set()
@@ -71,6 +79,11 @@ class Session:
         self._listening = threading.Event()
         """Set when it was tried for the first time."""
         self._closed = False
+
+    def serve(self, store_id: str) -> None:
+        """The store is open, and this is its id."""
+        if self._accelerator is not None:
+            self._accelerator.serve(store_id, self.hear, self.notify)
 
     # -- news --------------------------------------------------------------------------------
 
@@ -85,6 +98,8 @@ class Session:
                 self._ears.start()
         # Whatever is committed from now on is heard, or told when the way is free again.
         self._listening.wait(CONNECT_TIMEOUT_SECONDS)
+        if self._accelerator is not None:
+            self._accelerator.listen()
 
         def end() -> None:
             with self._mutex:
@@ -104,11 +119,20 @@ class Session:
             if there
         }
         self._tell(news, hints.ended, hints.cancel_requested)
+        if self._accelerator is None or not self._accelerator.send("".join(news)):
+            self.notify(news)
+
+    def notify(self, news: Collection[str]) -> None:
+        """Let other processes be told by NOTIFY."""
         with self._mutex:
             if self._closed:
                 return
-            self._news |= news
+            self._news.update(news)
             self._speak()
+
+    def hear(self, news: str | None) -> None:
+        """Tell listeners here what another process said, or that they may have missed something."""
+        self._tell((READY, ENDED, CANCEL) if news is None else news)
 
     def _tell(
         self,
@@ -163,27 +187,29 @@ class Session:
 
     def begin_life(self) -> int:
         """Hold the lock of a worker's new life from now on; raises what psycopg does."""
-        with self._mutex:
+        with self._line:
             db = self._open()
             if db.raw.is_pooled:
                 return NO_LIFE
             row: Any = db.execute(NEW_LIFE).fetchone()
             life: int = row[0]
             db.execute(HOLD, (self._address.schema, life))
-            self._lives.add(life)
-            self._speak()
+            with self._mutex:
+                self._lives.add(life)
+                self._speak()
             return life
 
     def let_go(self, life: int) -> None:
         """The worker of that life is no more."""
-        with self._mutex, contextlib.suppress(psycopg.Error):
-            self._lives.discard(life)
+        with self._line, contextlib.suppress(psycopg.Error):
+            with self._mutex:
+                self._lives.discard(life)
             if self._connection is not None and life != NO_LIFE:
                 self._connection.execute(LET_GO, (self._address.schema, life))
 
     def fileno(self) -> int | None:
         """The socket on which the locks are held, if there is one."""
-        with self._mutex:
+        with self._line:
             db = self._connection
             return None if db is None or db.raw.is_pooled else db.raw.fileno()
 
@@ -203,8 +229,8 @@ class Session:
                     lambda: bool(self._news) or self._closed, LOOK_SECONDS if self._lives else None
                 )
                 news, self._news = self._news, set()
-                if self._closed:
-                    news.add("")
+                is_over = self._closed
+            with self._line:
                 try:
                     self._say("".join(sorted(news)))
                 except psycopg.Error as error:
@@ -212,16 +238,19 @@ class Session:
                         self._connection.raw.close()
                     self._connection = None
                     logger.warning("other processes cannot be woken for now: %s", error)
-                if self._closed:
-                    return
-                if self._connection is None:
-                    self._something_to_do.wait_for(lambda: self._closed, LOOK_SECONDS)
+                is_cut_off = self._connection is None
+            if is_over:
+                return
+            if is_cut_off:
+                self._pause(LOOK_SECONDS)
 
     def _say(self, news: str) -> None:
         is_new = self._connection is None
         db = self._open()
         if is_new:
-            for life in self._lives:
+            with self._mutex:
+                lives = list(self._lives)
+            for life in lives:
                 db.execute(HOLD, (self._address.schema, life))
         # Also with nothing to tell: an answer shows that the connection lasts.
         db.execute(NOTIFY, (self._address.schema, f"{self._name} {news}"))
@@ -235,19 +264,22 @@ class Session:
 
     def close(self) -> None:
         """Stop both threads and close their connections."""
+        # First, since the news that it cannot send any more are sent here.
+        if self._accelerator is not None:
+            self._accelerator.close()
         with self._mutex:
             self._closed = True
             self._listeners = []
             self._something_to_do.notify_all()
             threads = [each for each in (self._speaker, self._ears) if each is not None]
-            if self._ears is not None:
-                # The last word wakes our own ears too, which then see that they are to stop.
-                with contextlib.suppress(psycopg.Error):
-                    self._say("")
+        if self._ears is not None:
+            # The last word wakes our own ears too, which then see that they are to stop.
+            with self._line, contextlib.suppress(psycopg.Error):
+                self._say("")
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(CLOSE_WAIT_SECONDS)
-        with self._mutex:
+        with self._line:
             if self._connection is not None:
                 self._connection.raw.close()
                 self._connection = None

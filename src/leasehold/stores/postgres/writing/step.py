@@ -20,6 +20,7 @@ from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.texts import storable
 from leasehold.stores.postgres.server.connection import Connection, Cursor, unnested
 from leasehold.stores.postgres.writing.hints import Hints
+from leasehold.stores.postgres.writing.loans import Loans
 from leasehold.stores.postgres.writing.state import Found, Known
 
 # A lane whose breaker has counted failures; it is closed, and news if it held jobs back.
@@ -61,6 +62,7 @@ class Step:
         known: Known,
         worker_numbers: dict[tuple[str, int], int],
         ahead: dict[str, Cursor],
+        loans: Loans,
         *,
         alone: bool,
     ) -> None:
@@ -69,6 +71,7 @@ class Step:
         self.execute = db.execute
         self.many = db.many
         self.random = env.random
+        self.loans = loans
         self.now = now
         """The store's clock, the same for the whole write."""
         self.alone = alone

@@ -109,6 +109,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         **dict.fromkeys((*COUNTERS, *TOTALS), WHOLE),
         **BREAKER,
         "made_at": MOMENT,
+        "deleted_after": or_null(WHOLE),
     },
     "job": {
         "seq": WHOLE,
@@ -223,7 +224,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "started_at": MOMENT,
         "heartbeat_at": MOMENT,
         "is_consumer": between(0, 1),
-        "life": WHOLE,
+        "life": SIGNED,
     },
     "audit": _AUDIT,
     "audit_archive": _AUDIT,

@@ -81,6 +81,8 @@ CREATE TABLE lane (
     pending_critical         INTEGER NOT NULL DEFAULT 0,
     -- When its first job came.
     made_at                  INTEGER NOT NULL DEFAULT 0,
+    -- How many jobs had been submitted when its queue was deleted; NULL if it never was.
+    deleted_after            INTEGER,
     UNIQUE (queue, task)
 );
 
@@ -310,7 +312,7 @@ CREATE TABLE worker (
     started_at   INTEGER NOT NULL,
     heartbeat_at INTEGER NOT NULL,
     is_consumer  INTEGER NOT NULL, -- entered by its leases, not by itself
-    life         INTEGER NOT NULL  -- the number of the lock that proves it alive; 0 for none
+    life         INTEGER NOT NULL  -- the number of the lock that proves it alive; 0 for none, less for a remote one
 ) WITHOUT ROWID;
 
 -- No number is used twice, even when every record has gone to the archive.
