@@ -26,7 +26,6 @@ from leasehold.testing import (
     refute_submitted,
     submitted,
 )
-from leasehold.worker.worker import Worker
 
 
 def greet(name: str, greeting: str = "Hello") -> str:
@@ -189,26 +188,15 @@ def test_assert_submitted_works_by_name_too(queue: TaskQueue) -> None:
     refute_submitted(queue, "elsewhere", args=(2,))
 
 
-def test_waiting_where_nothing_runs_says_what_to_do_at_once() -> None:
-    clock = ManualClock()
-    with memory_queue(clock) as queue:
-        now, later = queue.submit(greet, "Ada"), queue.submit(greet, "Bob", delay=60)
-        with pytest.raises(ResultTimeoutError, match=r"is pending, .*: drain\(queue\) first"):
-            now.result(timeout=1)
-        with pytest.raises(ResultTimeoutError, match=r"drain\(queue\) first"):
-            asyncio.run(now.aresult())
-        drain(queue)
-        assert now.result() == "Hello Ada"
-        with pytest.raises(ResultTimeoutError, match=r"is scheduled until .*turn the clock"):
-            queue.wait([now, later])
-
-
-def test_waiting_goes_on_where_a_worker_was_started() -> None:
+def test_waiting_where_time_stands_still_is_refused_at_once() -> None:
     with memory_queue() as queue:
-        job = queue.submit(greet, "Ada")
-        worker = Worker(queue.store, queue.registry, slots=1)
-        worker.start()
-        try:
-            assert job.result() == "Hello Ada"
-        finally:
-            assert worker.stop()
+        job = queue.submit(max, 3, 7)
+        with pytest.raises(ResultTimeoutError, match=r"is pending, and nothing runs.*: drain"):
+            job.result(timeout=1)
+        later = queue.submit(max, 3, 7, delay=60)
+        with pytest.raises(ResultTimeoutError, match=r"is scheduled until .*turn the clock, then"):
+            queue.wait(later)
+        with pytest.raises(ResultTimeoutError, match="nothing runs by itself here"):
+            queue.join()
+        drain(queue)
+        assert job.result(timeout=1) == 7

@@ -53,17 +53,15 @@ JOBS_MAX: Final = 10_000
 def memory_queue(clock: ManualClock | None = None, **options: Any) -> TaskQueue:
     """A queue in memory that runs nothing by itself, on a clock that stands still.
 
-    Waiting for a job that has not ended raises ResultTimeoutError at once, unless you have started
-    a worker.
-
-    In pytest:
+    Waiting for a job that has not ended raises ResultTimeoutError at once: `drain` it first. In
+    pytest:
 
         @pytest.fixture
         def queue() -> Iterator[TaskQueue]:
             with memory_queue() as queue:
                 yield queue
     """
-    return _StillQueue(clock, **options)
+    return _StillQueue("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,27 +120,14 @@ def drain(queue: TaskQueue, *, jobs_max: int = JOBS_MAX) -> Drained:
 
 
 class _StillQueue(TaskQueue):
-    """A queue in memory that runs nothing by itself, and says so to whoever waits."""
-
-    def __init__(self, clock: ManualClock | None = None, **options: Any) -> None:
-        super().__init__("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
+    """What `memory_queue` makes: its clock stands still, so no timeout would ever be over."""
 
     def _open(self) -> None:
         super()._open()
-        self._results = _StillResults(
-            self._looking,
-            self._waiters,
-            self._codecs,
-            self.blobs,
-            Lifecycle(self._check_open, self._run_what_is_due, self.bridge),
-            self._queues.why,
-        )
-
-    def _run_what_is_due(self) -> None:
-        """Before somebody waits: here, nothing."""
+        self._results = _still_results(self, self._lifecycle)
 
 
-class InlineQueue(_StillQueue):
+class InlineQueue(TaskQueue):
     """A queue in memory that runs every job as it is submitted, before `submit` returns.
 
     >>> queue = InlineQueue()
@@ -154,15 +139,17 @@ class InlineQueue(_StillQueue):
     """
 
     def __init__(self, clock: ManualClock | None = None, **options: Any) -> None:
-        super().__init__(clock, **options)
+        super().__init__("memory://", num_workers=0, env=Env(clock or ManualClock()), **options)
         self._is_draining = False
         self._tasks.runs_here = True
 
     def _open(self) -> None:
         super()._open()
-        self._storing.on_stored = self._run_what_is_due
+        self._storing.on_stored = self._drain
+        lifecycle = Lifecycle(self._check_open, self._drain, self.bridge)
+        self._results = _still_results(self, lifecycle)
 
-    def _run_what_is_due(self) -> None:
+    def _drain(self) -> None:
         # A job that submits others only stores them: the drain that runs it runs them next.
         if self._is_draining:
             return
@@ -173,36 +160,43 @@ class InlineQueue(_StillQueue):
             self._is_draining = False
 
 
-class _StillResults(Results):
-    """Waits only where a worker was started: otherwise, what has not ended never will by itself."""
+def _still_results(queue: TaskQueue, lifecycle: Lifecycle) -> Results:
+    return _StillResults(
+        queue._looking,  # noqa: SLF001 - the kit is a part of the queue.
+        queue._waiters,  # noqa: SLF001
+        queue._codecs,  # noqa: SLF001
+        queue.blobs,
+        lifecycle,
+        queue.why,
+    )
 
-    def wait_for(self, job_ids: list[str], timeout: Seconds | None) -> list[Job]:
-        ended = self._ended_by_now(job_ids)
-        return super().wait_for(job_ids, timeout) if ended is None else ended
+
+class _StillResults(Results):
+    """Waits for nothing: a job that has not ended never will by itself."""
+
+    def wait_for(
+        self,
+        job_ids: list[str],
+        timeout: Seconds | None,  # noqa: ARG002 - nothing is worth waiting for here.
+    ) -> list[Job]:
+        self._ensure_workers()
+        jobs = [self._looking.get(job_id) for job_id in job_ids]
+        for job in jobs:
+            if not job.is_terminal:
+                is_due = job.status is Status.PENDING
+                raise ResultTimeoutError(
+                    f"job {job.id} is {job.status.value}{'' if is_due else f' until {job.run_at}'},"
+                    " and nothing runs by itself here: "
+                    f"{'' if is_due else 'turn the clock, then '}drain(queue)"
+                )
+        return jobs
 
     async def await_for(
         self,
         job_ids: list[str],
         timeout: Seconds | None,  # noqa: ASYNC109 - as in the queue it stands for.
     ) -> list[Job]:
-        ended = await self._bridge().call(self._ended_by_now, job_ids)
-        return await super().await_for(job_ids, timeout) if ended is None else ended
-
-    def _ended_by_now(self, job_ids: list[str]) -> list[Job] | None:
-        """The jobs, if all have ended; None if a worker may yet run them."""
-        self._ensure_workers()
-        jobs = [self._looking.get(job_id) for job_id in job_ids]
-        waiting = next((job for job in jobs if not job.is_terminal), None)
-        if waiting is None:
-            return jobs
-        if self._looking.store.workers():
-            return None
-        if waiting.status is Status.PENDING:
-            is_so, do = "is pending", "drain(queue) first"
-        else:
-            is_so = f"is {waiting.status.value} until {waiting.run_at}"
-            do = "turn the clock, then drain(queue)"
-        raise ResultTimeoutError(f"job {waiting.id} {is_so}, and nothing runs by itself here: {do}")
+        return await self._bridge().call(self.wait_for, job_ids, timeout)
 
 
 def submitted(
