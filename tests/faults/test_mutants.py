@@ -19,7 +19,7 @@ from leasehold.core.model.status import Status
 from leasehold.core.rules.clock import ClockBasis, StoreTime
 from leasehold.env import Env, ManualClock
 from leasehold.errors import DuplicateJobError
-from leasehold.stores import sqlite
+from leasehold.stores import sqlite, tables
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.keeping import removing
 from leasehold.stores.sqlite.leasing import (
@@ -44,11 +44,11 @@ from leasehold.stores.sqlite.submitting import (
     linking,
     submit,
 )
-from leasehold.stores.sqlite.writing import step
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
+from leasehold.stores.tables import step
 from leasehold.testing.conformance import StoreConformance
 from support.lives import die, enter
 
@@ -201,7 +201,8 @@ def sql(module: Any, name: str, guard: str, instead: str) -> Mutate:
 
 
 def modules_of_the_store() -> list[Any]:
-    return [each for name, each in sys.modules.items() if name.startswith(sqlite.__name__)]
+    ours = (sqlite.__name__, tables.__name__)
+    return [each for name, each in sys.modules.items() if name.startswith(ours)]
 
 
 def sql_of_table(mapping: dict[str, str], table: str, guard: str, instead: str) -> Mutate:

@@ -7,14 +7,16 @@ process comes in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.model.budget import FORGOTTEN_AT_ONCE
 from leasehold.core.model.drain import Drain
 from leasehold.core.model.queue_config import QueueRule
 from leasehold.core.rules.gate import QueueFill
 from leasehold.stores.postgres.server.connection import Connection, unnested
-from leasehold.stores.postgres.writing.step import Step
+
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.writing.step import Step
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
 FILLED: Final = """

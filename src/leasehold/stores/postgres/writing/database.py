@@ -60,10 +60,10 @@ from leasehold.stores.postgres.server.session import Session
 from leasehold.stores.postgres.submitting import dependents
 from leasehold.stores.postgres.submitting.lanes import Lanes
 from leasehold.stores.postgres.writing import deltas, state
-from leasehold.stores.postgres.writing.hints import Hints
 from leasehold.stores.postgres.writing.outcome import Outcome
 from leasehold.stores.postgres.writing.state import Found, Remembered
 from leasehold.stores.postgres.writing.step import NotAlone, Statement, Step
+from leasehold.stores.tables.hints import Hints
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ Lanes: one per queue and task, known by number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
@@ -20,7 +20,9 @@ from leasehold.core.model.records import Stats
 from leasehold.core.model.span import COUNTED
 from leasehold.core.model.status import Status
 from leasehold.core.rules.gate import QueueFill
-from leasehold.stores.sqlite.writing.step import Step
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.writing.step import Step
 
 # Only the UNIQUE (queue, task) index and the queue's few lanes are read, never its jobs.
 FILLED: Final = """

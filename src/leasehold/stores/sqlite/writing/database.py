@@ -44,10 +44,11 @@ from leasehold.stores.sqlite.submitting.gate import Lanes
 from leasehold.stores.sqlite.writing import own_state
 from leasehold.stores.sqlite.writing.application import ApplicationConnection, check_not_inside
 from leasehold.stores.sqlite.writing.clock import StoreClock
-from leasehold.stores.sqlite.writing.step import Hints, Step
+from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.turn import Turn
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.sqlite.writing.writer import Writer
+from leasehold.stores.tables.hints import Hints
 
 T = TypeVar("T")
 

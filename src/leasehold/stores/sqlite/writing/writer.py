@@ -35,10 +35,11 @@ from leasehold.stores.sqlite.submitting.dependents import resolve
 from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
 from leasehold.stores.sqlite.writing.remembered import Remembered
-from leasehold.stores.sqlite.writing.step import Grouped, Hints, Step
+from leasehold.stores.sqlite.writing.step import Grouped, Step
 from leasehold.stores.sqlite.writing.transaction import begin
 from leasehold.stores.sqlite.writing.write_queue import Ticket, WriteQueue
 from leasehold.stores.sqlite.writing.write_side import WriteSide
+from leasehold.stores.tables.hints import Hints
 
 T = TypeVar("T")
 
