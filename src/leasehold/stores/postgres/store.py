@@ -42,16 +42,14 @@ from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
-    CleanUp,
     PruneReport,
     RetentionPolicy,
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
-from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.settings import StoredSettings
 from leasehold.core.model.status import Event
-from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import (
     failures,
     fence,
@@ -74,11 +72,10 @@ from leasehold.core.rules.filter_orders import (
 from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
-from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
-from leasehold.stores.postgres.keeping import archive, cleanup, pruning
+from leasehold.stores.postgres.keeping import archive, pruning
 from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
@@ -93,9 +90,7 @@ from leasehold.stores.postgres.rules import (
     queue_changes,
     queues,
     schedules,
-    setting_verbs,
     settings,
-    tokens,
 )
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
@@ -103,12 +98,17 @@ from leasehold.stores.postgres.submitting import ended_dependents, entering, gra
 from leasehold.stores.postgres.writing import application
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.store import TableStore
+from leasehold.stores.tables.tokens import Tokens
 
 T = TypeVar("T")
 
 
-class PostgresStore(WithoutLocalVerbs):
+class PostgresStore(WithoutLocalVerbs, TableStore):
     """Jobs in one schema of a PostgreSQL database, shared by any number of machines."""
+
+    _database: Database
+    _tokens = Tokens
 
     def __init__(self, url: str, *, env: Env = SYSTEM) -> None:
         self._database = Database(url, env=env)
@@ -445,31 +445,6 @@ class PostgresStore(WithoutLocalVerbs):
         with self._database.read() as db:
             return settings.load(db).stored({})
 
-    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: setting_verbs.keep(step, name, value, actor))
-
-    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: setting_verbs.forget(step, name, actor))
-
-    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
-        return self._database.write(
-            lambda step: create_token(tokens.TokenShelf(step), draft, digest, actor)
-        )
-
-    def tokens(self) -> list[Token]:
-        with self._database.read() as db:
-            return tokens.every(db)
-
-    def find_token(self, digest: str) -> Token | None:
-        with self._database.read() as db:
-            return tokens.find(db, digest, self._database.now(db))
-
-    def revoke_token(self, name: str, *, actor: str) -> Token:
-        return self._database.write(lambda step: revoke_token(tokens.TokenShelf(step), name, actor))
-
-    def signing_key(self) -> bytes:
-        return tokens.signing_key(self._database)
-
     # -- metrics -----------------------------------------------------------------------------
 
     def metrics(
@@ -529,10 +504,6 @@ class PostgresStore(WithoutLocalVerbs):
         actor: str,
     ) -> PruneReport:
         return pruning.prune(self._database, policy, run, scope, limit, actor)
-
-    def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        with self._database.read() as db:
-            return list(cleanup.latest(db, limit))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         with self._database.read() as db:

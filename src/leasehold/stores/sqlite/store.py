@@ -46,16 +46,14 @@ from leasehold.core.model.refusals import check_page
 from leasehold.core.model.retention import (
     BATCH_MAX,
     DAILY,
-    CleanUp,
     PruneReport,
     RetentionPolicy,
     Scope,
 )
 from leasehold.core.model.schedule import Fired, Schedule, ScheduleDraft
 from leasehold.core.model.search import COUNTED_MAX, Count, HeavyField, JobFilter, Page
-from leasehold.core.model.settings import SettingValue, StoredSettings
+from leasehold.core.model.settings import StoredSettings
 from leasehold.core.model.status import Event
-from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules import (
     failures,
     fence,
@@ -78,7 +76,6 @@ from leasehold.core.rules.filter_orders import (
 from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
 from leasehold.core.rules.timeline import ResolutionName, Timeline, timeline
-from leasehold.core.rules.tokens import create_token, revoke_token
 from leasehold.env import SYSTEM, Env, from_micros
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
@@ -93,23 +90,28 @@ from leasehold.stores.sqlite.reading.history import JobHistory
 from leasehold.stores.sqlite.reading.metrics import Look
 from leasehold.stores.sqlite.reading.sampling import Spans
 from leasehold.stores.sqlite.reading.tallies import Failures, worker_totals
-from leasehold.stores.sqlite.rules import queues, schedules, settings, tokens
+from leasehold.stores.sqlite.rules import queues, schedules, settings
 from leasehold.stores.sqlite.rules.schedules import Shelf
+from leasehold.stores.sqlite.rules.tokens import Tokens
 from leasehold.stores.sqlite.submitting import ended_dependents, entering, gate, linking
 from leasehold.stores.sqlite.writing import transaction_verbs
 from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.transaction_verbs import HeldTransaction
+from leasehold.stores.tables.store import TableStore
 
 T = TypeVar("T")
 
 
-class SQLiteStore:
+class SQLiteStore(TableStore):
     """Jobs in one SQLite file, shared by any number of processes on one machine.
 
     `durability="full"` survives loss of power; `"normal"` survives the death of every process but
     may lose the last moments before a loss of power.
     """
+
+    _database: Database
+    _tokens = Tokens
 
     def __init__(
         self,
@@ -433,31 +435,6 @@ class SQLiteStore:
     def settings(self) -> StoredSettings:
         return self._database.look(lambda db: settings.load(db).stored({}))
 
-    def set_setting(self, name: str, value: SettingValue, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: settings.keep(step, name, value, actor))
-
-    def unset_setting(self, name: str, *, actor: str) -> StoredSettings:
-        return self._database.write(lambda step: settings.forget(step, name, actor))
-
-    # -- access from other machines -----------------------------------------------------------
-
-    def create_token(self, draft: TokenDraft, digest: str, *, actor: str) -> Token:
-        return self._database.write(
-            lambda step: create_token(tokens.TokenShelf(step), draft, digest, actor)
-        )
-
-    def tokens(self) -> list[Token]:
-        return self._database.look(tokens.every)
-
-    def find_token(self, digest: str) -> Token | None:
-        return self._database.look(lambda db: tokens.find(db, digest, self._database.now(db)))
-
-    def revoke_token(self, name: str, *, actor: str) -> Token:
-        return self._database.write(lambda step: revoke_token(tokens.TokenShelf(step), name, actor))
-
-    def signing_key(self) -> bytes:
-        return tokens.signing_key(self._database)
-
     # -- metrics -----------------------------------------------------------------------------
 
     def metrics(
@@ -522,9 +499,6 @@ class SQLiteStore:
         actor: str,
     ) -> PruneReport:
         return pruning.prune(self._database, policy, run, scope, limit, actor)
-
-    def cleanups(self, limit: int = 100) -> list[CleanUp]:
-        return self._database.look(lambda db: list(pruning.latest(db, limit)))
 
     def archived(self, job_id: str) -> ArchivedJob | None:
         return self._database.look(lambda db: archive.find(db, job_id))

@@ -22,6 +22,10 @@ from leasehold.stores.tables.statements import Connection, Execute
 
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
+QUEUE_OF: Final = """
+    SELECT queue FROM lane WHERE id = CAST($1 AS bigint)
+    UNION ALL SELECT queue FROM key_lane WHERE id = -CAST($1 AS bigint)
+"""
 ADD_AUDIT: Final = """
     INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
 """
@@ -80,6 +84,8 @@ class TableStep(ABC):
         """Workers in lanes, which earlier writes of this minute have met."""
         self.newly_shown: set[int] = set()
         """Jobs that leases see now because their key has a slot for them."""
+        self._queues_of_lanes: dict[int, str | None] = {}
+        """What was looked up of them in this write."""
         self._tally: defaultdict[int, defaultdict[str, int]] = defaultdict(_counters)
 
     # -- what each store does in its own way ---------------------------------------------------
@@ -132,6 +138,13 @@ class TableStep(ABC):
     def _note_moves(self, lane: int, tally: Mapping[str, int]) -> None:
         pending, running = self.moved.get(lane, (0, 0))
         self.moved[lane] = (pending + tally.get("pending", 0), running + tally.get("running", 0))
+
+    def queue_of(self, lane: int) -> str | None:
+        """The queue of a lane, or of a key's parked jobs."""
+        if lane not in self._queues_of_lanes:
+            row = self.execute(QUEUE_OF, (lane,)).fetchone()
+            self._queues_of_lanes[lane] = None if row is None else row[0]
+        return self._queues_of_lanes[lane]
 
     # -- what others have to know of -----------------------------------------------------------
 

@@ -18,11 +18,12 @@ from leasehold.core.model.status import Status
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.cleanup_store import Bookmark, Cutoffs, Found, OldestAudits, Progress
 from leasehold.env import from_micros
-from leasehold.stores.postgres.keeping import archive, cleanup
+from leasehold.stores.postgres.keeping import archive
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.submitting.ended_dependents import STILL_NEEDED
 from leasehold.stores.postgres.submitting.lanes import STATS, stats_of
+from leasehold.stores.tables import cleanup
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read."""

@@ -21,14 +21,14 @@ from leasehold.core.rules.decision import Decision
 from leasehold.core.rules.ends import Held
 from leasehold.core.rules.recovery import WORKER_SILENT_MICROS_MAX, HeldJob, report_of, sweep
 from leasehold.env import from_micros
-from leasehold.stores.postgres.leasing import lease, people
+from leasehold.stores.postgres.leasing import lease
 from leasehold.stores.postgres.leasing.ends import END_LEASES, Ends
 from leasehold.stores.postgres.leasing.parking import Shelf
-from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.leasing.registry import FORGET_WORKERS
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.writing.step import Step
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # `running` is small, so a reader simply reads it all.
 LOST: Final = (
@@ -118,7 +118,7 @@ class Holdings(Histories):
         self._step.execute(SET_ALLOWANCE, (allowance, job.seq))
 
     def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None:
-        people.audit(self._step, actor, action, count, detail)
+        self._step.audit(actor, action, count, detail)
 
     def take_back(self, job: HeldRow, decision: Decision) -> Settled:
         step = self._step

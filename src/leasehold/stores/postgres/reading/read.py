@@ -21,12 +21,12 @@ from leasehold.core.model.search import (
 )
 from leasehold.core.rules.serving import Lane, in_order
 from leasehold.stores.postgres.leasing.order import FOR_COUNTING, Lanes
-from leasehold.stores.postgres.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.job_row import IDS, JOB, job_without, jobs_of
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.submitting.lanes import stats
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane

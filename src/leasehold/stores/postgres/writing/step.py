@@ -80,8 +80,6 @@ class Step(TableStep):
         self.worker_numbers = worker_numbers
         self._new_workers: set[int] = set()
         """Those that this write has met first."""
-        self.queues_of_lanes: dict[int, str | None] = {}
-        """What was looked up of them in this write."""
 
     def undo(self) -> None:
         """Undo what this write has done; it may go on reading, and then raises."""

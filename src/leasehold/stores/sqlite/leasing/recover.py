@@ -44,7 +44,6 @@ from leasehold.env import from_micros
 from leasehold.stores.sqlite.leasing import damage, lease
 from leasehold.stores.sqlite.leasing.ends import END_LEASE, Ends
 from leasehold.stores.sqlite.leasing.parking import Shelf
-from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.leasing.rebalance import rebalance
 from leasehold.stores.sqlite.leasing.registry import FORGET_WORKER
 from leasehold.stores.sqlite.leasing.state import Histories
@@ -55,6 +54,7 @@ from leasehold.stores.sqlite.schema.rows import Kind, Lenient
 from leasehold.stores.sqlite.writing import clock_repair
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 # `running` is small, so a reader simply reads it all. An expiry beyond all leases cannot be read.
 LOST: Final = f"""

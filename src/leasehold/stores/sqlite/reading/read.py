@@ -25,7 +25,6 @@ from leasehold.core.model.search import (
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.serving import Lane, in_order
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, Lanes
-from leasehold.stores.sqlite.leasing.ready import AT_ITS_PLACE
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.job_row import (
@@ -37,6 +36,7 @@ from leasehold.stores.sqlite.schema.job_row import (
     job_without,
 )
 from leasehold.stores.sqlite.submitting.gate import stats
+from leasehold.stores.tables.places import AT_ITS_PLACE
 
 _PENDING: Final = f"""
     SELECT lane.queue, ready.seq FROM job JOIN lane ON lane.id = job.lane

@@ -193,6 +193,7 @@ class Step(TableStep):
         self.lowered.clear()
         self.inheriting.clear()
         self.newly_shown.clear()
+        self._queues_of_lanes.clear()
         self.ended.clear()
         self.hints.clear()
         if self._rules_changed:
