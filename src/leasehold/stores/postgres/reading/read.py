@@ -25,7 +25,8 @@ from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
 from leasehold.stores.postgres.schema.job_row import IDS, JOB, job_without, jobs_of
 from leasehold.stores.postgres.server.connection import Connection
-from leasehold.stores.postgres.submitting.lanes import stats
+from leasehold.stores.postgres.submitting.lanes import STATS
+from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.places import AT_ITS_PLACE
 
 _PENDING: Final = f"""
@@ -134,7 +135,7 @@ def _walk(
 def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
-    known = by_counters(where, lambda queue: stats(db, queue).counts)
+    known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
     if compares_texts(where):

@@ -28,8 +28,9 @@ from leasehold.stores.sqlite.disk import space
 from leasehold.stores.sqlite.keeping import archive
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.submitting.ended_dependents import STILL_NEEDED
-from leasehold.stores.sqlite.submitting.gate import STATS, stats_of
+from leasehold.stores.sqlite.submitting.gate import STATS
 from leasehold.stores.tables import cleanup
+from leasehold.stores.tables.lanes import stats
 
 WALKED_AT_ONCE: Final = 20_000
 """Rows per read, so that no read keeps the write-ahead log from being checkpointed for long."""
@@ -114,8 +115,7 @@ class Look:
         return cleanup.progress_of(self._db, run)
 
     def counts(self, queue: str | None) -> Mapping[Status, int]:
-        row: Any = self._db.execute(STATS, (queue,)).fetchone()
-        return stats_of(row).counts
+        return stats(self._db, STATS, queue).counts
 
     def oldest_archived_day(self) -> int | None:
         row = self._db.execute(archive.OLDEST).fetchone()

@@ -35,7 +35,8 @@ from leasehold.stores.sqlite.schema.job_row import (
     job_of,
     job_without,
 )
-from leasehold.stores.sqlite.submitting.gate import stats
+from leasehold.stores.sqlite.submitting.gate import STATS
+from leasehold.stores.tables.lanes import stats
 from leasehold.stores.tables.places import AT_ITS_PLACE
 
 _PENDING: Final = f"""
@@ -119,7 +120,7 @@ def search(
 def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
     """How many jobs fit, counted up to one more than the bound."""
     check_count(counted_max)
-    known = by_counters(where, lambda queue: stats(db, queue).counts)
+    known = by_counters(where, lambda queue: stats(db, STATS, queue).counts)
     if known is not None:
         return known
     clauses, values = conditions(where)

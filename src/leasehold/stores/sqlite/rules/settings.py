@@ -11,7 +11,8 @@ from leasehold.core.model.settings import DEFINITIONS, SettingValue, check_setti
 from leasehold.core.model.stored import UNREADABLE, problem_of
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.errors import InvalidSettingError
-from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
+from leasehold.stores.sqlite.schema.rows import guarded, value_of
+from leasehold.stores.tables.query import Kind
 
 GENERATION: Final = "SELECT settings_generation FROM store_state"
 LOAD: Final = f"""

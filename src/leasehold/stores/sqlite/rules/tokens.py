@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from leasehold.stores.sqlite.schema.rows import Kind, guarded, value_of
+from leasehold.stores.sqlite.schema.rows import guarded, value_of
 from leasehold.stores.tables import tokens
+from leasehold.stores.tables.query import Kind
 
 _DOCUMENT: Final = guarded("document", Kind.TEXT)
 
