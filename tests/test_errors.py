@@ -78,6 +78,7 @@ PINNED: Final = {
     "store_full": "StoreFullError",
     "store_corrupt": "StoreCorruptError",
     "store_lost": "StoreLostError",
+    "store_moved": "StoreMovedError",
     "store_version": "StoreVersionError",
     "store_closed": "StoreClosedError",
     "permanent": "PermanentError",

@@ -128,6 +128,7 @@ NAMES = [
     "StoreFullError",
     "StoreCorruptError",
     "StoreLostError",
+    "StoreMovedError",
     "StoreVersionError",
     "StoreClosedError",
 ]

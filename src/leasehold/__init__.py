@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreFullError,
         StoreLostError,
+        StoreMovedError,
         StoreUnavailableError,
         StoreVersionError,
         TaskNotImportableError,
@@ -233,6 +234,7 @@ __all__ = [
     "StoreFullError",
     "StoreCorruptError",
     "StoreLostError",
+    "StoreMovedError",
     "StoreVersionError",
     "StoreClosedError",
 ]

@@ -51,6 +51,7 @@
         ├── StoreFullError             no room left for new jobs
         ├── StoreCorruptError
         ├── StoreLostError             its files are gone, or were open across a fork
+        ├── StoreMovedError            it was moved to another one, or is being filled from one
         ├── StoreVersionError          written by a newer Leasehold, or not a Leasehold store
         └── StoreClosedError
 
@@ -344,6 +345,10 @@ class StoreLostError(StoreError, code="store_lost"):
 
 class StoreVersionError(StoreError, code="store_version"):
     """Raised when the file is not a Leasehold store, or one written by a newer version."""
+
+
+class StoreMovedError(StoreError, code="store_moved"):
+    """Raised when a store takes no writes since it was moved to another one, or is being moved."""
 
 
 class StoreClosedError(StoreError, code="store_closed"):

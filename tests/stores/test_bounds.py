@@ -22,6 +22,7 @@ from leasehold.core.model.budget import (
     DEPENDENTS_AT_ONCE,
     FORGOTTEN_AT_ONCE,
     INHERITED_AT_ONCE,
+    PARKED_KEYS_AT_ONCE,
     PASSED_OVER_AT_ONCE,
     PLACED_AT_ONCE,
     PROMOTED_AT_ONCE,
@@ -104,6 +105,15 @@ class Scene:
         for name in ("paced", "resting", "rested"):
             begun = self.lease(name, limit=share)
             store.exchange([Settlement(each.job_id, each.version, Complete()) for each in begun])
+        # Each key has a job of each group, the first of which is shown or runs.
+        for name in ("grouped", "grouped-full"):
+            store.create_queue(name, QueueConfig(key_concurrency=1), actor="me")
+            for group in ("first", "second"):
+                of_group = {"name": f"{name}-{group}", "parent_id": group}
+                self.submit(
+                    [self.draft(name, n, limit_key=f"{n}", **of_group) for n in range(share // 2)]
+                )
+        self.lease("grouped-full", limit=share // 2, lease_seconds=7200)
         self.fill("paused", share // 2)
         self.fill("delayed", share, delay_seconds=5)
         self.fill("doomed", share // 2)
@@ -266,6 +276,10 @@ MEASURES: Final = (
     Measure("exchange", exchange("late-keyed", limit=5), PASSED_OVER_AT_ONCE),
     Measure("exchange", exchange("keyed", limit=5), 5),
     Measure("exchange", exchange("spread", limit=5), 5),
+    *(
+        Measure("exchange", exchange(name, limit=5, parent_id="second"), PARKED_KEYS_AT_ONCE)
+        for name in ("grouped", "grouped-full")
+    ),
     Measure("exchange", exchange("limited", limit=5), 5),
     Measure("exchange", exchange("paced", limit=5), 5),
     Measure("exchange", exchange("resting", limit=5), 5),

@@ -17,6 +17,7 @@ from leasehold.core.model.budget import (
     INHERITED_AT_ONCE,
     LATE_AT_ONCE,
     LATE_LOOKED_AT_ONCE,
+    PARKED_KEYS_AT_ONCE,
     PASSED_OVER_AT_ONCE,
     PLACED_AT_ONCE,
     PROMOTED_AT_ONCE,
@@ -29,6 +30,7 @@ from leasehold.core.model.queue_config import QueueConfig, QueueState
 from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore, heaps, inheritance, lanes, parking, state
+from leasehold.stores.memory import lease as leasing
 from leasehold.stores.memory.record import Record
 
 MANY = 100_000
@@ -77,6 +79,37 @@ def test_late_jobs_are_cancelled_so_many_at_a_time(
     while store.exchange(request=request).next_due_at == store.now():
         pass
     assert store.stats().counts[Status.CANCELLED] == MANY
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_lease_narrowed_to_a_group_asks_so_many_of_its_keys(
+    monkeypatch: pytest.MonkeyPatch, store: MemoryStore, full: bool
+) -> None:
+    keys = 20 * PARKED_KEYS_AT_ONCE
+    store.create_queue("default", QueueConfig(key_concurrency=1), actor="me")
+    for group in ("first", "second"):
+        store.submit(
+            [
+                Draft(id=f"{group}-{n}", task="t", limit_key=f"{n}", parent_id=group)
+                for n in range(keys)
+            ]
+        )
+    if full:
+        store.exchange(request=LeaseRequest(worker="w", limit=keys))
+    asked = 0
+    free_of = leasing._free_of_key
+
+    def counted(state: state.State, queue: str, key: str) -> int:
+        nonlocal asked
+        asked += 1
+        return free_of(state, queue, key)
+
+    monkeypatch.setattr(leasing, "_free_of_key", counted)
+    request = LeaseRequest(worker="w", limit=5, parent_id="second")
+    leased, looks = looks_of(monkeypatch, store, request)
+    assert len(leased) == (0 if full else 5)
+    assert asked <= PARKED_KEYS_AT_ONCE
+    assert looks <= 3 * PARKED_KEYS_AT_ONCE
 
 
 def pops_of(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> int:

@@ -26,6 +26,7 @@ from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.rules import leasing as walking
 from leasehold.core.rules import rebalancing
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.env import Env, ManualClock
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
@@ -303,7 +304,8 @@ def steps_of_a_lease(store: SQLiteStore, **narrowed: Any) -> tuple[list[str], in
         step.db.set_progress_handler(count, 1)
         try:
             request = LeaseRequest(worker="w", limit=3, **narrowed)
-            return [lease.job_id for _, lease in leasing.lease(step, request).granted]
+            granted = leasing.lease(step, request, GroupRounds()).granted
+            return [lease.job_id for _, lease in granted]
         finally:
             step.db.set_progress_handler(None)
 
@@ -355,7 +357,7 @@ PLANS: dict[str, tuple[str, tuple[object, ...]]] = {
     "the key of a job": (parking.KEY_OF_UNCOUNTED, (1,)),
     "changing lanes": (shelf.CHANGE_LANE, (-1, 1, 2, 3, 4)),
     "closing an account": (shelf.CLOSE_ACCOUNT, (1,)),
-    "what is parked of a group": (parking.PARKED_IN_GROUP, ("g",)),
+    "what is parked of a group": (parking.PARKED_IN_GROUP, ("g", -9)),
 }
 
 

@@ -21,6 +21,7 @@ from leasehold.core.model.records import Submitted
 from leasehold.core.model.retry import Constant
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError, QueueFullError
 from leasehold.stores.memory import MemoryStore
@@ -246,7 +247,8 @@ def test_a_full_lane_is_not_scanned_past(tmp_path: Path) -> None:
         step.db.row_trace = count
         try:
             request = LeaseRequest(worker="w", queues=("limited", "default"), limit=10)
-            return [lease.job_id for _, lease in leasing.lease(step, request).granted]
+            granted = leasing.lease(step, request, GroupRounds()).granted
+            return [lease.job_id for _, lease in granted]
         finally:
             step.db.row_trace = None
 

@@ -15,6 +15,7 @@ from leasehold.core.model.lease import LeaseRequest, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.span import Span
 from leasehold.core.rules import metrics as core
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import KeptSpan, Resolution
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
@@ -171,7 +172,7 @@ def test_what_a_failed_operation_measured_is_dropped(
     store.submit([Draft(id="job", task="t")])
 
     def fails(step: Step) -> None:
-        leases, *_ = leasing.lease(step, LeaseRequest(worker="w"))
+        leases, *_ = leasing.lease(step, LeaseRequest(worker="w"), GroupRounds())
         assert leases
         raise OSError("no")
 

@@ -46,7 +46,7 @@ _PRUNE_ALL: Final = RetentionPolicy(
 )
 _NOW: Final = Scope(force=True)
 # What is there only while a long write is cut into several is written here by hand.
-_BETWEEN_WRITES: Final = (
+BETWEEN_WRITES: Final = (
     "INSERT INTO rescoring SELECT id, 0, 0, 0 FROM lane WHERE queue = 'default' LIMIT 1",
     "INSERT INTO inheriting SELECT seq, 0, 0 FROM job WHERE id = 'waits'",
     "INSERT INTO resting VALUES ('keyed', 'k', 1)",
@@ -77,7 +77,7 @@ def make_everything(path: Path, clock: ManualClock) -> None:
     _wait_some(store, clock)
     store.close()
     db = apsw.Connection(str(path))
-    for statement in _BETWEEN_WRITES:
+    for statement in BETWEEN_WRITES:
         db.execute(statement)
     db.close()
 

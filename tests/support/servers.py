@@ -196,7 +196,7 @@ EMPTY = """
             EXECUTE format('DROP FUNCTION %I() CASCADE', name);
         END LOOP;
         UPDATE store_state SET clock = 0, open_minute = 0, queue_generation = 0,
-            settings_generation = 0;
+            settings_generation = 0, store_id = md5(random()::text);
     END
     $$
 """

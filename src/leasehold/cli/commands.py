@@ -23,7 +23,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         *("stats", "top", "metrics", "stuck", "audit"),
     ),
     "Change": ("cancel", "retry", "reprioritize", "queue", "dlq", "config", "token"),
-    "Operate": ("init", "doctor", "check", "sweep", "prune", "backup"),
+    "Operate": ("init", "doctor", "check", "sweep", "prune", "backup", "migrate-store"),
     "Try": ("demo", "bench", "completion"),
 }
 """In which parts the help names them; any that stand in none come last."""
@@ -85,6 +85,11 @@ COMMANDS: Final[dict[str, Entry]] = {
         "leasehold.cli.backup",
         "backup",
         "Write a consistent copy of the store to PATH while it is in use.",
+    ),
+    "migrate-store": Entry(
+        "leasehold.cli.migrate_store",
+        "migrate_store",
+        "Move everything from SOURCE to TARGET: from SQLite to PostgreSQL, and back.",
     ),
     "check": Entry(
         "leasehold.cli.check", "check", "Look for damage and broken invariants in the store."

@@ -67,7 +67,7 @@ def emit(
     elif session.format == "csv":
         _print_csv(documents)
     else:
-        _print_table(session, list(documents), columns, nothing)
+        print_table(session, list(documents), columns, nothing)
 
 
 def emit_one(
@@ -134,9 +134,10 @@ def cell(value: Any) -> str:
     return safe(str(text), limit=CELL_LENGTH_MAX)
 
 
-def _print_table(
+def print_table(
     session: Session, documents: Sequence[Document], columns: Sequence[Column], nothing: str
 ) -> None:
+    """A list for people."""
     if not documents:
         session.tell(nothing or "nothing found")
         return

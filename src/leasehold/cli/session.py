@@ -52,11 +52,7 @@ class Session:
     @cached_property
     def queue(self) -> TaskQueue:
         """The store, which must be there: a look at nothing makes no file."""
-        path = sqlite_path(self.store_url)
-        if path is not None and not os.path.exists(path):
-            raise StoreUnavailableError(
-                f"there is no store at {path}: make one with `init`, or name another with --store"
-            )
+        check_there(self.store_url)
         return self.new_queue
 
     @cached_property
@@ -100,6 +96,15 @@ def sqlite_path(url: str) -> str | None:
     from urllib.parse import unquote
 
     return unquote(rest.partition("?")[0][1:])
+
+
+def check_there(url: str) -> None:
+    """Raise where a URL names a file that is not there."""
+    path = sqlite_path(url)
+    if path is not None and not os.path.exists(path):
+        raise StoreUnavailableError(
+            f"there is no store at {path}: make one with `init`, or name another with --store"
+        )
 
 
 def is_interactive() -> bool:

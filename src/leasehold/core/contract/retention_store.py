@@ -37,7 +37,7 @@ class RetentionStore(Protocol):
         - RET-1  A job that ended longer ago than the policy keeps its status is archived and
                  deleted with all its records, both in the same write; younger ones and those that
                  have not ended are left alone, and so are those that unfinished ones depend on. At
-                 most `limit` jobs per call.
+                 most `limit` jobs per call, and the report counts each job that the call removed.
         - RET-2  Dead letters are never pruned unless the policy names a time for them, or `scope`
                  is an emergency that asks for them. Nor does a store of limited capacity forget
                  them to make room.

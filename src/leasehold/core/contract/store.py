@@ -185,7 +185,8 @@ class Store(
         - LEA-5  A job past its start_by that was never leased is cancelled, with that reason,
                  instead of leased; sweeps cancel those that are pending, too, so many each.
         - LEA-6  At most `limit` leases; fewer only if no more are available, if the budget of the
-                 write went to jobs that are not to be leased (LEA-5, `core.model.unreadable`), or
+                 write went to jobs that are not to be leased (LEA-5, `core.model.unreadable`) or
+                 to full keys of a group (KEY-3), or
                  if the end of such a job frees its dependents: then `next_due_at` is now, listeners
                  hear `on_ready`, and the next exchange goes on.
         - EXC-1  The answer says what time it was for the store.

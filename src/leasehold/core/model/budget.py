@@ -21,6 +21,8 @@ SHOWN_AT_ONCE: Final = 2000
 """Parked jobs of one key that a higher limit lets run; the next lease or sweep goes on."""
 RESTED_AT_ONCE: Final = 500
 """Keys that may start jobs again by their start rate; the next lease goes on."""
+PARKED_KEYS_AT_ONCE: Final = 100
+"""Keys with parked jobs of its group that a narrowed lease asks; the next lease goes on."""
 TURNED_AWAY_AT_ONCE: Final = 2000
 """Jobs of full keys that one lease parks. Many are met only just after a limit was set, before the
 pass that parks them has come to them."""

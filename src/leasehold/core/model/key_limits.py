@@ -14,7 +14,8 @@ Clauses of the store contract, which hold whichever method makes a job pending, 
 - KEY-2  The slot of a job that is settled, whichever way, or taken back from a lost holder is free
          in the same write.
 - KEY-3  Of the jobs that their key lets run, the best is leased, in the order of SCO-1; so too when
-         the lease is narrowed by task or by group.
+         the lease is narrowed by task or by group. Of a group in which more keys have parked jobs
+         than PARKED_KEYS_AT_ONCE, a lease compares so many keys, and the next lease the next ones.
 - KEY-4  A job that waits for its key is pending like any other: it is counted and found, has its
          position, and is cancelled, purged, moved or ended by its time to live like any other.
 - KEY-5  A change of `key_concurrency` counts for the next lease, with what is pending and what runs

@@ -23,6 +23,9 @@ KeyInLane = tuple[str, str, int]
 NOTHING: Final = KeyLimits(0, None)
 """Where nothing limits keys, what is still parked is let go by a pass over it, and not before."""
 
+BEFORE_ALL_PARKED: Final = -(1 << 62)
+"""Below every `parked_lane`."""
+
 
 class Account(NamedTuple):
     """A key in one lane."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from leasehold.core.model.status import Status
 from leasehold.env import to_micros
 from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.heaps import REBUILD_ENTRIES_MIN, HeapCount, LazyHeap, Stream, Tiers
-from leasehold.stores.memory.parking import NOTHING, Shelf
+from leasehold.stores.memory.parking import NOTHING, Account, Shelf
 from leasehold.stores.memory.record import Entry, Record
 
 if TYPE_CHECKING:
@@ -245,14 +245,16 @@ class Lanes:
         ]
 
     def parked_streams(
-        self, tasks: tuple[str, ...] | None, parent_id: str, free_of_key: Callable[[str], int]
+        self,
+        tasks: tuple[str, ...] | None,
+        parked: Iterable[tuple[Account, Tiers]],
+        free_of_key: Callable[[str], int],
     ) -> list[Stream]:
         """What is parked behind jobs of other groups may be the best of its own."""
-        assert self.shelf is not None
         return [
-            Stream(heap, self.scoring, partial(free_of_key, key))
-            for key, tiers in self.shelf.of_group(parent_id, tasks)
-            if free_of_key(key)
+            Stream(heap, self.scoring, partial(free_of_key, account.key))
+            for account, tiers in parked
+            if (tasks is None or account.task in tasks) and free_of_key(account.key)
             for heap in tiers.heaps.values()
         ]
 

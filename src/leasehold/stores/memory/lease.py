@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -20,7 +21,8 @@ from leasehold.core.rules.queue_limits import free_slots
 from leasehold.core.rules.starting import count_starts, free_starts, next_start_at
 from leasehold.env import from_micros
 from leasehold.stores.memory.buckets import BucketBook
-from leasehold.stores.memory.heaps import Stream, in_order
+from leasehold.stores.memory.heaps import Stream, Tiers, in_order
+from leasehold.stores.memory.parking import Account
 from leasehold.stores.memory.record import AttemptRow, Record
 from leasehold.stores.memory.state import MemoryQueue, State
 
@@ -51,6 +53,12 @@ def lease(
             slots = free_slots(rule.state, rule.config, queue.counts[Status.RUNNING])
             free = min(slots, free_starts(BucketBook(state), name, rule.config))
         opened[name] = _Open(name, queue, free)
+        if (
+            request.parent_id is not None
+            and opened[name].limits_keys
+            and queue.lanes.shelf is not None
+        ):
+            opened[name].parked = queue.lanes.shelf.some_of_group(request.parent_id)
     free_of_key = partial(_free_of_key, state)
     walk = Walk(
         state.now, request.limit, opened.values(), free_of_key, free_slots=request.free_slots
@@ -62,22 +70,37 @@ def lease(
     taken = [lease.queue for lease in leases]
     for name in set(taken):
         state.worked.did(request.worker, name, _LEASED, state.now, taken.count(name))
-    cut_short = walk.is_cut_short and len(leases) < request.limit
+    may_be_more = walk.is_cut_short
+    if request.parent_id is not None and not walk.is_cut_short:
+        may_be_more = _goes_on(opened.values(), request.parent_id, took=bool(leases))
+    cut_short = may_be_more and len(leases) < request.limit
     if cut_short:
         state.wake()
     return leases, cut_short
 
 
+def _goes_on(queues: Iterable[_Open], parent_id: str, *, took: bool) -> bool:
+    """Whether the next lease narrowed to this group has more of its keys to ask."""
+    more = [
+        queue.state.lanes.shelf.looked_at(parent_id, len(queue.parked), took=took)
+        for queue in queues
+        if queue.state.lanes.shelf is not None
+    ]
+    return any(more)
+
+
 class _Open(OpenQueue):
     """A queue that is looked into."""
 
-    __slots__ = ("lanes", "state")
+    __slots__ = ("lanes", "parked", "state")
 
     def __init__(self, name: str, state: MemoryQueue, free: int) -> None:
         super().__init__(name, free, DEFAULT_CONFIG if state.rule is None else state.rule.config)
         self.state = state
         self.lanes: dict[str, OpenLane] = {}
         """By task, those that were met."""
+        self.parked: Sequence[tuple[Account, Tiers]] = ()
+        """What is parked of the group that the lease is narrowed to, of some keys."""
 
 
 def _pass(
@@ -98,9 +121,9 @@ def _pass(
             if queue.state.breakers:
                 tasks = _tasks_let_through(state, queue, tasks)
             streams += queue.state.lanes.streams_for(tasks, parent_id)
-            if parent_id is not None and queue.limits_keys:
+            if queue.parked:
                 free_of_key = partial(walk.free_of_key, queue.name)
-                streams += queue.state.lanes.parked_streams(tasks, parent_id, free_of_key)
+                streams += queue.state.lanes.parked_streams(tasks, queue.parked, free_of_key)
     by_task = request.lease_seconds_by_task or {}
     overridden = request.lease_seconds_override is not None
     micros_max = round(state.settings.extension_seconds_max * 1e6)

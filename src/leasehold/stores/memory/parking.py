@@ -1,20 +1,22 @@
 """Limits per key: the shelf that `core.rules.parking` works on, of one queue.
 
 A parked job is in heaps of its own, by key, task and tier, where no lease looks but one that is
-narrowed to its group: that asks each key of the group for its best.
+narrowed to its group: that asks keys of the group for their best, so many of them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from leasehold.core.model.budget import RESTED_AT_ONCE
+from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits
 from leasehold.core.rules import parking
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.starting import key_starts
 from leasehold.stores.memory.buckets import Buckets
 from leasehold.stores.memory.heaps import HeapCount, Tiers
@@ -48,7 +50,7 @@ class Shelf:
     """The pending jobs of one queue that have a key."""
 
     __slots__ = (
-        "_accounts", "_buckets", "_groups", "_lanes", "_moments", "_resting", "_state",
+        "_accounts", "_buckets", "_groups", "_lanes", "_moments", "_resting", "_rounds", "_state",
         "_unfilled", "limits", "running",
     )  # fmt: skip
 
@@ -63,8 +65,9 @@ class Shelf:
         """Those of which more may be shown."""
         self._accounts: dict[str, dict[str, Account]] = {}
         """By key and task."""
-        self._groups: dict[str, dict[Account, Tiers]] = {}
-        """The parked jobs that have a parent once more."""
+        self._groups: dict[str, OrderedDict[Account, Tiers]] = {}
+        """The parked jobs that have a parent once more, by parent."""
+        self._rounds = GroupRounds()
         self._resting: dict[str, int] = {}
         """Keys that have jobs parked and used up their starts: when the next may start."""
         self._moments: list[tuple[int, str]] = []
@@ -195,7 +198,7 @@ class Shelf:
         record.parked = True
         account.parked.add(tier, entry)
         if record.draft.parent_id is not None:
-            group = self._groups.setdefault(record.draft.parent_id, {})
+            group = self._groups.setdefault(record.draft.parent_id, OrderedDict())
             group.setdefault(account, Tiers(self._lanes.count)).add(tier, entry)
 
     def show(self, account: Account, tier: int, job: Job) -> None:
@@ -229,11 +232,20 @@ class Shelf:
         for account in self._all_accounts():
             yield from account.parked.records()
 
-    def of_group(self, parent_id: str, tasks: Container[str] | None) -> Iterator[tuple[str, Tiers]]:
-        """The parked jobs of a group, by key."""
-        for account, tiers in self._groups.get(parent_id, {}).items():
-            if tasks is None or account.task in tasks:
-                yield account.key, tiers
+    def some_of_group(self, parent_id: str) -> list[tuple[Account, Tiers]]:
+        """The parked jobs of some keys of a group: those that were not asked for longest."""
+        group = self._groups.get(parent_id, OrderedDict())
+        some = list(islice(group.items(), PARKED_KEYS_AT_ONCE))
+        if len(some) < len(group):
+            for account, _ in some:
+                group.move_to_end(account)
+        return some
+
+    def looked_at(self, parent_id: str, keys: int, *, took: bool) -> bool:
+        """A lease has asked so many keys of a group; whether there may be more."""
+        asked = (self._rounds.after(parent_id) or 0) + keys
+        is_last = asked >= len(self._groups.get(parent_id, ()))
+        return self._rounds.looked(parent_id, None if is_last else asked, took=took)
 
     def close(self) -> None:
         """Give up the shelf, on which nothing stands any more."""

@@ -204,25 +204,26 @@ class State:
         """Jobs that have not ended."""
         return len(self.records) - self.finished.count
 
-    def tick(self) -> None:
+    def tick(self, *, forgets: bool = True) -> None:
         """Read the clock, which never steps back here, and now and then forget what is too old."""
         self.shown_left = SHOWN_AT_ONCE
         time = tell_time(self.now, self._clock_basis, self._clock.reading())
         now, shift, self._clock_basis = time
         if shift:
             self._move_leases(time)
-        self._advance(now)
+        self._advance(now, forgets=forgets)
 
     def look(self) -> None:
         """Read the clock for who only looks: what is odd about it, the next change remembers."""
         self._advance(show_time(self.now, self._clock_basis, self._clock.reading()))
 
-    def _advance(self, now: int) -> None:
+    def _advance(self, now: int, *, forgets: bool = True) -> None:
         if now > self.now:
             self.now = now
             if now >= self._trim_at:
                 self._end_minute()
-                self._trim()
+                if forgets:
+                    self._trim()
 
     def _move_leases(self, time: StoreTime) -> None:
         for record in self.running.values():

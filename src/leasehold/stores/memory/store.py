@@ -692,7 +692,8 @@ class MemoryStore:
             with self._lock:
                 if self._closed:
                     self._check_open()
-                state.tick()
+                # A clean-up reports each job that its call removes (RET-1): nothing goes before it.
+                state.tick(forgets=verb is not pruning.prune)
                 answer = verb(state, *args, **kwargs)
                 if links.ended or links.lowered or links.changed:
                     dependents.resolve(state)

@@ -58,10 +58,11 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
-from leasehold.stores.postgres.keeping import archive, pruning
+from leasehold.stores.postgres.keeping import archive, moving, pruning
 from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
@@ -421,6 +422,9 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def check(self) -> list[str]:
         with self._database.read() as db:
             return inspection.check(db)
+
+    def row_store(self) -> RowStore:
+        return moving.Rows(self._database)
 
     def describe(self) -> Mapping[str, Any]:
         with self._database.read() as db:

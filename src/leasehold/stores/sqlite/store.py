@@ -62,11 +62,12 @@ from leasehold.core.rules.filter_orders import (
     is_oldest_first,
     narrowed,
 )
+from leasehold.core.rules.moving import RowStore
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
 from leasehold.stores.sqlite.disk.lock import LOCK_TIMEOUT_SECONDS
-from leasehold.stores.sqlite.keeping import archive, pruning
+from leasehold.stores.sqlite.keeping import archive, moving, pruning
 from leasehold.stores.sqlite.leasing import recover, registry, renew
 from leasehold.stores.sqlite.leasing.people import Desk
 from leasehold.stores.sqlite.leasing.settle import exchange, exchange_once
@@ -432,6 +433,9 @@ class SQLiteStore(TableStore):
     def backup(self, path: str) -> None:
         with self._database.read() as db:
             inspection.backup(db, Path(path))
+
+    def row_store(self) -> RowStore:
+        return moving.Rows(self._database)
 
     def describe(self) -> Mapping[str, Any]:
         return self._database.look(

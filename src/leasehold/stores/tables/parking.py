@@ -13,8 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE
 from leasehold.core.model.key_limits import KeyLimits, Rank
-from leasehold.core.rules.key_accounts import NOTHING, Account, Key, KeyInLane
+from leasehold.core.rules.key_accounts import BEFORE_ALL_PARKED, NOTHING, Account, Key, KeyInLane
 from leasehold.core.rules.rebalancing import BEYOND
 from leasehold.core.rules.serving import BEYOND_ALL_TIERS
 from leasehold.core.rules.starting import key_starts
@@ -200,6 +201,19 @@ def account_of(row: Sequence[Any]) -> Account:
     if type(account.lane) is not int or not 0 < account.lane <= LANE_MAX:
         raise TypeError(f"key_lane.lane of key_lane {account.id} is {account.lane!r}")
     return account
+
+
+def some_parked(
+    step: TableStep, statement: str, parent_id: str, after: int | None
+) -> tuple[list[Account], int | None]:
+    """Some accounts that have parked jobs of a group, and where to go on; None if these are all.
+
+    What their jobs wait behind need not be of the group.
+    """
+    behind = BEFORE_ALL_PARKED if after is None else after
+    rows = step.execute(statement, (parent_id, behind)).fetchall()
+    accounts = [account_of(row) for _, *row in rows if row[0] is not None]
+    return accounts, rows[-1][0] if len(rows) == PARKED_KEYS_AT_ONCE else None
 
 
 def free_of(step: TableStep, queue: str, key: str) -> int:

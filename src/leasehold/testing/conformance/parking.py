@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from leasehold.core.contract.store import Store
+from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
@@ -76,6 +78,30 @@ class ParkingClauses(ConformanceBase):
         assert ids(lease_all(store, parent_id="g")) == ["mine-1"]
         assert lease_all(store, parent_id="g") == []
         assert lease_all(store) == []
+        assert store.check() == []
+
+    def test_key_3_narrowed_to_a_group_with_more_keys_than_one_lease_asks(
+        self, store: Store
+    ) -> None:
+        keys = [f"key-{n}" for n in range(2 * PARKED_KEYS_AT_ONCE + 10)]
+        limit_keys(store, 1)
+        for group in ("theirs", "mine", "mine too"):
+            submit(
+                store,
+                *(draft(f"{group}-{key}", limit_key=key, parent_id=group[:4]) for key in keys),
+            )
+        leased: list[str] = []
+        rounds = 0
+        while rounds < len(keys):
+            found = store.exchange(request=LeaseRequest(worker="w", parent_id="mine", limit=70))
+            leased += [lease.job_id for lease in found.leases]
+            rounds += 1
+            if len(found.leases) < 70 and found.next_due_at != found.at:
+                break
+        # All were found, and nobody goes round for ever once all the keys are full.
+        assert sorted(leased) == sorted(f"mine-{key}" for key in keys)
+        assert rounds <= 10
+        assert lease_all(store, parent_id="mine") == []
         assert store.check() == []
 
     def test_key_3_narrowed_to_a_group_and_a_task(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""RET-14: queues that keep their jobs for a time of their own."""
+"""RET-1 and RET-14: queues that keep their jobs for a time of their own."""
 
 from __future__ import annotations
 
@@ -112,6 +112,20 @@ class RetainingByQueueClauses(ConformanceBase):
         while report.more:
             report = store.prune(SHORT, run=report.run, scope=force, limit=1, actor="me")
         assert stored(store) == {"two"}
+
+    def test_ret_1_a_report_has_each_job_that_its_call_removed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        # A store that forgets by itself leaves this one to the clean-up, too.
+        keep(store, "mail", completed_seconds=10)
+        submit(store, draft("one", queue="mail"))
+        end_all(store, "mail")
+        clock.advance(60)
+        report = store.prune(SHORT, scope=Scope(force=True), actor="me")
+        assert (report.pruned, stored(store)) == (0, {"one"})
+        clock.advance(60)
+        report = store.prune(SHORT, run=report.run, scope=Scope(force=True), actor="me")
+        assert (report.completed, stored(store)) == (1, set())
 
     def test_ret_14_a_deleted_queue_has_no_say(self, store: Store, clock: ManualClock) -> None:
         keep(store, "mail", completed_seconds=None)

@@ -43,6 +43,10 @@ class Snapshot:
         """The ids of jobs in these statuses, in whichever queue."""
         return [job.id for job in self.jobs.values() if job.status in statuses]
 
+    def may_forget(self, job: Job) -> bool:
+        """Whether a store may forget a job by itself: its queue's own retention lets go."""
+        return job.is_terminal and self.info(job.queue).config.retention is not None
+
     def place(self, job_id: str) -> int:
         """The job's place in the order of submission."""
         return list(self.jobs).index(job_id)

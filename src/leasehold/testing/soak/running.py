@@ -191,9 +191,13 @@ class Run:
             for subject in self._subjects:
                 subject.store.promote()
             self._look_again()
+        # Not what was seen last: time may have passed since then, and a store that forgets by
+        # itself does so at the first look. That is none of the call's doing.
+        now = self._subjects[0].store.now()
+        if now > self._seen[0].now:
+            self._look_again()
         before = self._seen
-        # Not what was seen last: time may have passed since then.
-        asked = self._book.as_repeated(asked, self._subjects[0].store.now())
+        asked = self._book.as_repeated(asked, now)
         try:
             answers = [subject.carry_out(asked) for subject in self._subjects]
             if self._swarm.prompt:
@@ -290,7 +294,12 @@ class Run:
                 self._histories, self._subjects, before, self._seen, strict=True
             )
         ]
-        self._still_to_tell(events[0], ())
+        gone = [job for job_id, job in before[0].jobs.items() if job_id not in self._seen[0].jobs]
+        for job in gone:
+            if not before[0].may_forget(job):
+                raise BrokenRuleError("GONE", f"{job.id} was {job.status}, and nobody sent it away")
+        self._still_to_tell(events[0], gone)
+        self._book.gone_ids += [job.id for job in gone]
 
     def _still_to_tell(self, events: Iterable[HistoryEvent], gone: Iterable[Job]) -> None:
         untold = self._book.untold

@@ -94,7 +94,9 @@ def _exchange(
     tick = step.found.next_tick
     if tick is not None and tick <= step.now:
         _, tick = fire_due(shelf(database, step))
-    granted, cut_short = leasing.lease(step, request, database.lives.number_of(request.worker))
+    granted, cut_short = leasing.lease(
+        step, request, database.group_rounds, database.lives.number_of(request.worker)
+    )
     leases = [lease for _, lease in granted]
     tick_at = None if tick is None else from_micros(tick)
     if len(leases) >= request.limit:

@@ -21,6 +21,7 @@ from leasehold.core.model.priority import DEFAULT_SCORING, Scoring
 from leasehold.core.model.status import Status
 from leasehold.core.model.unreadable import set_aside_reason
 from leasehold.core.rules import key_accounts
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.key_accounts import Account
 from leasehold.core.rules.leasing import OpenLane, Verdict, Walk, open_lane
 from leasehold.core.rules.messages import not_started_by
@@ -121,7 +122,7 @@ def next_due(step: Step, queues: Iterable[str]) -> int | None:
     return min(moments, default=None)
 
 
-def lease(step: Step, request: LeaseRequest, life: int = NO_LIFE) -> Leased:
+def lease(step: Step, request: LeaseRequest, rounds: GroupRounds, life: int = NO_LIFE) -> Leased:
     """Take up to `limit` jobs, under this life of the worker."""
     if step.next_due is not None and step.next_due <= step.now:
         promote(step)
@@ -130,8 +131,14 @@ def lease(step: Step, request: LeaseRequest, life: int = NO_LIFE) -> Leased:
     left = PASSED_OVER_AT_ONCE
     ruled = [queue for queue in request.queues if step.alone and queue in step.rules]
     more_rested = key_accounts.wake_rested(Shelf(step), ruled)
+    parked: Sequence[Account] = ()
+    after: int | None = None
+    if request.parent_id is not None and step.rules.key_limits:
+        parked, after = parking.parked_in_group(
+            step, request.parent_id, rounds.after(request.parent_id)
+        )
     while True:
-        look = _Look(step, request, len(granted), left)
+        look = _Look(step, request, parked, len(granted), left)
         if not look.lanes and not more_rested:
             return Leased(granted)
         look.along_the_jobs()
@@ -150,6 +157,11 @@ def lease(step: Step, request: LeaseRequest, life: int = NO_LIFE) -> Leased:
         if (look.walk.is_cut_short or more_rested) and len(granted) < request.limit:
             break
         if not (look.late and step.newly_shown and len(granted) < request.limit):
+            may_be_more = request.parent_id is not None and rounds.looked(
+                request.parent_id, after, took=bool(granted)
+            )
+            if may_be_more and len(granted) < request.limit:
+                break
             return Leased(granted)
         # Others of their keys have taken the places of those that came too late.
     step.hints.ready = True
@@ -162,6 +174,7 @@ class _Look:
     __slots__ = (
         "_limit",
         "_of_one_tier",
+        "_parked",
         "_request",
         "_step",
         "lanes",
@@ -171,8 +184,16 @@ class _Look:
         "walk",
     )
 
-    def __init__(self, step: Step, request: LeaseRequest, granted: int, late_max: int) -> None:
-        """So many jobs were granted already."""
+    def __init__(
+        self,
+        step: Step,
+        request: LeaseRequest,
+        parked: Sequence[Account],
+        granted: int,
+        late_max: int,
+    ) -> None:
+        """With the parked jobs of these accounts; so many jobs were granted already."""
+        self._parked = parked
         self._step = step
         self._request = request
         self._limit = request.limit - granted
@@ -258,7 +279,7 @@ class _Look:
         if parent_id is None:
             return in_order(Lanes(step.db, FOR_LEASING, page=page), looked_into, step.now)
         # What is parked behind jobs of other groups is the best of its own.
-        for account in parking.parked_in_group(step, parent_id) if step.rules.key_limits else ():
+        for account in self._parked:
             home = self.lanes.get(account.lane)
             if home is not None and self._may_run(account, home):
                 may_run = partial(self._may_run, account, home)

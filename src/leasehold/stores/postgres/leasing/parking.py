@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from leasehold.core.model.budget import RESTED_AT_ONCE
+from leasehold.core.model.budget import PARKED_KEYS_AT_ONCE, RESTED_AT_ONCE
 from leasehold.core.rules.key_accounts import Account, Counted, Key, KeyInLane
 from leasehold.stores.postgres.server.connection import unnested
 from leasehold.stores.postgres.writing.step import Step
-from leasehold.stores.tables.parking import KeyShelf, account_of
+from leasehold.stores.tables.parking import KeyShelf, account_of, some_parked
 
 # Only what is not counted yet: a job is taken in once.
 KEY_OF_UNCOUNTED: Final = """
@@ -30,18 +30,20 @@ COUNTED: Final = """
     SELECT place.seq, place.tier, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
     FROM place JOIN key_lane ON key_lane.id = place.key_lane WHERE place.seq = ANY($1)
 """
-# The accounts that have parked jobs of a group: one seek for each of them.
-PARKED_IN_GROUP: Final = """
-    WITH RECURSIVE parked (lane) AS (
-        SELECT min(lane) FROM ready WHERE parent_id = $1 AND lane < 0
+# The accounts that have parked jobs of a group, behind one of them: one seek for each.
+PARKED_IN_GROUP: Final = f"""
+    WITH RECURSIVE parked (lane, keys_left) AS (
+        SELECT min(lane), {PARKED_KEYS_AT_ONCE - 1} FROM ready
+        WHERE parent_id = $1 AND lane > $2 AND lane < 0
         UNION ALL
         SELECT (SELECT min(lane) FROM ready
-                WHERE parent_id = $1 AND lane > parked.lane AND lane < 0)
-        FROM parked WHERE parked.lane IS NOT NULL
+                WHERE parent_id = $1 AND lane > parked.lane AND lane < 0), keys_left - 1
+        FROM parked WHERE parked.lane IS NOT NULL AND keys_left > 0
     )
-    SELECT key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
-    FROM parked JOIN key_lane ON key_lane.id = -parked.lane
-"""
+    SELECT parked.lane, key_lane.id, key_lane.queue, key_lane.key, key_lane.lane
+    FROM parked LEFT JOIN key_lane ON key_lane.id = -parked.lane WHERE parked.lane IS NOT NULL
+    ORDER BY parked.lane
+"""  # noqa: S608  # our own number
 RESTED: Final = f"""
     DELETE FROM resting WHERE (queue, key) IN (
         SELECT queue, key FROM resting WHERE queue = ANY($1) AND until <= $2
@@ -86,7 +88,8 @@ def counted_among(step: Step, seqs: Sequence[int]) -> Mapping[int, Counted]:
     return {seq: Counted(seq, tier, account_of(account)) for seq, tier, *account in rows}
 
 
-def parked_in_group(step: Step, parent_id: str) -> list[Account]:
-    """The accounts that have parked jobs of a group. What they wait behind need not be of it."""
-    rows: list[Any] = step.execute(PARKED_IN_GROUP, (parent_id,)).fetchall()
-    return [account_of(row) for row in rows]
+def parked_in_group(
+    step: Step, parent_id: str, after: int | None
+) -> tuple[list[Account], int | None]:
+    """Some accounts that have parked jobs of a group, and where to go on; None if these are all."""
+    return some_parked(step, PARKED_IN_GROUP, parent_id, after)

@@ -37,6 +37,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.span import MINUTE_MICROS
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.core.rules.sampling import end_minute
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import StoreClosedError, StoreError
@@ -95,7 +96,7 @@ class Database:
         self.lanes = Lanes()
         self._inherited: list[object] = []
         """What is the parent's after a fork. It is kept, or its end would close the parent's."""
-        self._remembered = Remembered()
+        self._remembered = Remembered(self.address.shown)
         self._version_base = 0
         self._unresolved = False
         self._closed = False
@@ -119,6 +120,7 @@ class Database:
         self.session = Session(self.address, self.env)
         self.deaths = Deaths(self.address.schema, self.env.clock)
         self.lives = LivesHere()
+        self.group_rounds = GroupRounds()
 
     def begin_anew_in_child(self) -> None:
         """After a fork: connections, threads and listeners are the parent's."""
@@ -219,6 +221,14 @@ class Database:
                 db.raw.rollback()
             raise
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[Connection]:
+        """A bare transaction, also where the store is sealed: for who moves all its rows."""
+        self.check_open()
+        with translated(self.address), self._connection() as db, db.transaction():
+            db.execute(TURN_ALONE, (self._turn,))
+            yield db
+
     def carry_out(
         self,
         db: Connection,
@@ -261,7 +271,7 @@ class Database:
         if found.server_was_started or found.version_base != self._version_base:
             # What this process remembers may be what the server has lost.
             self.lanes.forget()
-            self._remembered = Remembered()
+            self._remembered = Remembered(self.address.shown)
             self._version_base = found.version_base
         known = self._remembered.at(db, found)
         now = self.clock.time(found.clock, found.server)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from leasehold.core.model.seals import check_unsealed
 from leasehold.core.rules.rule_book import RuleBook
 from leasehold.core.rules.settings_in_force import SettingsInForce
 from leasehold.stores.postgres.rules import settings
@@ -39,6 +40,9 @@ RAISE_VERSIONS: Final = """
         version_base, (extract(epoch FROM clock_timestamp()) * 1048576)::bigint - last.number)
     FROM (SELECT nextval('lease_version') AS number) AS last RETURNING version_base
 """
+
+
+READ_SEAL: Final = "SELECT value FROM meta WHERE key = 'seal'"
 
 
 class Found(NamedTuple):
@@ -88,7 +92,8 @@ class Known(NamedTuple):
 class Remembered:
     """Belongs to one process; a write that finds another generation reads again."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
         self._mutex = threading.Lock()
         self._known: Known | None = None
         self._workers: tuple[int, dict[tuple[str, int], int]] = (0, {})
@@ -108,6 +113,9 @@ class Remembered:
         known = self._known
         at = (found.queue_generation, found.settings_generation)
         if known is None or (known.rules_at, known.settings_at) != at:
+            # A seal comes with another generation, so whoever has not met it looks for it here.
+            row = db.execute(READ_SEAL).fetchone()
+            check_unsealed(None if row is None else row[0], self._shown)
             known = Known(at[0], load(db), at[1], settings.load(db))
             with self._mutex:
                 self._known = known

@@ -199,7 +199,9 @@ def _exchange(
     # First, since what was settled and what is due may make others available.
     dependents.resolve(step)
     _, tick = fire_due(shelf(database, step))
-    granted, cut_short = leasing.lease(step, request, database.lives.number_of(request.worker))
+    granted, cut_short = leasing.lease(
+        step, request, database.group_rounds, database.lives.number_of(request.worker)
+    )
     leases = [lease for _, lease in granted]
     numbers = [(job.seq, job.lane) for job, _ in granted]
     tick_at = None if tick is None else from_micros(tick)

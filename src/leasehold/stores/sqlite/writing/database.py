@@ -13,6 +13,7 @@ import apsw
 
 from leasehold.core.model.lives import LivesHere
 from leasehold.core.model.stored import UNREADABLE
+from leasehold.core.rules.group_rounds import GroupRounds
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import InvalidJobError, LeaseholdError, StoreError, StoreLostError
 from leasehold.interrupts import Interrupted, shielded
@@ -92,6 +93,7 @@ class Database:
         self.readers = Readers(self.files.database, self.watch)
         self.deaths = Deaths(self.files.workers)
         self.lives = LivesHere()
+        self.group_rounds = GroupRounds()
         self.lanes = Lanes()
         # (job id, version) -> (number, lane) of leases granted here: a hint, never the truth.
         self.known_leases: dict[tuple[str, int], tuple[int, int]] = {}
@@ -188,6 +190,13 @@ class Database:
         if self._unresolved and go_on:
             self._resolve_the_rest()
         return answer
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[apsw.Connection]:
+        """A bare transaction, also where the store is sealed: for who moves all its rows."""
+        self.check_process()
+        with self.writer.alone() as db:
+            yield db
 
     def _run(self, operation: Callable[[Step], T]) -> T:
         """Write; what fails because a row cannot be read is tried again without that row."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
+from leasehold.core.model.seals import check_unsealed
 from leasehold.core.model.stored import MOMENT_MAX
 from leasehold.core.rules.clock import ClockBasis
 from leasehold.core.rules.replies import REPLIES_KEPT_SECONDS, REPLIES_MAX
@@ -36,6 +37,7 @@ READ_STATE: Final = f"""
            queue_generation, settings_generation, open_minute, {BASIS}
     FROM store_state
 """  # noqa: S608  # our own names
+READ_SEAL: Final = "SELECT value FROM meta WHERE key = 'seal'"
 _CHANGING: Final = 7
 """So many of them may differ from write to write."""
 
@@ -78,6 +80,9 @@ class Remembered:
         return changing
 
     def _learn(self, db: apsw.Connection, steady: tuple[Any, ...]) -> None:
+        # A seal comes with another generation, so whoever has not met it looks for it here.
+        row: Any = db.execute(READ_SEAL).fetchone()
+        check_unsealed(None if row is None else row[0], db.filename)
         generation, set_at, self.open_minute, *basis = steady
         self.rules = self._rules.at(db, generation)
         self.settings = self._settings.at(db, set_at)

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -35,7 +36,7 @@ from leasehold.stores.sqlite.writing.clock import StoreClock
 from leasehold.stores.sqlite.writing.failures import not_text, translate, translated
 from leasehold.stores.sqlite.writing.remembered import Remembered
 from leasehold.stores.sqlite.writing.step import Grouped, Step
-from leasehold.stores.sqlite.writing.transaction import begin
+from leasehold.stores.sqlite.writing.transaction import begin, transaction
 from leasehold.stores.sqlite.writing.write_queue import Ticket, WriteQueue
 from leasehold.stores.sqlite.writing.write_side import WriteSide
 from leasehold.stores.tables.hints import Hints
@@ -107,6 +108,20 @@ class Writer:
         try:
             with translated(self._files.database), self._side.lock:
                 self._side.open()
+        finally:
+            self.queue.pass_on()
+
+    @contextmanager
+    def alone(self) -> Iterator[apsw.Connection]:
+        """A transaction of nobody else's, with nothing that a write does by itself."""
+        self.queue.lead_unless(lambda: False)
+        self.queue.leader = threading.get_ident()
+        try:
+            with SHIELD, translated(self._files.database), self._side.lock:
+                db = self._side.db
+                with transaction(db):
+                    yield db
+                    self._before_commit()
         finally:
             self.queue.pass_on()
 

@@ -68,8 +68,8 @@ class Step:
         return [each for each in job.depends_on if each not in again]
 
     def may_forget(self, job: Job) -> bool:
-        """Whether a store may have forgotten a job by itself: its queue's own retention lets go."""
-        return job.is_terminal and self.before.info(job.queue).config.retention is not None
+        """Whether a store may have forgotten a job by itself."""
+        return self.before.may_forget(job)
 
     def happened(self, *kinds: Event) -> list[HistoryEvent]:
         return [event for event in self.events if event.event in kinds]

@@ -1,0 +1,132 @@
+"""`migrate-store`: everything from one store to another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from leasehold.cli.command import command
+from leasehold.cli.confirm import agreed
+from leasehold.cli.output import Column, emit_one, print_table
+from leasehold.cli.session import Session, actor, check_there
+from leasehold.env import SYSTEM
+
+if TYPE_CHECKING:
+    from leasehold.core.contract.store import Store
+
+COLUMNS: Final = (
+    Column("name", "TABLE"),
+    Column("rows", "ROWS", right=True),
+    Column("checksum", "SHA-256, IN BOTH", show=lambda text: text[:16]),
+)
+
+
+@command("migrate-store")
+@click.argument("source")
+@click.argument("target", required=False)
+@click.option(
+    "--running",
+    type=click.Choice(["refuse", "copy"]),
+    default="refuse",
+    help="With live workers or running jobs in SOURCE: refuse, or move these jobs as they are.",
+)
+@click.option(
+    "--reopen", is_flag=True, help="Give up the move of SOURCE: let it be written to again."
+)
+@click.option("--yes", "-y", is_flag=True, help="Reopen without asking.")
+def migrate_store(
+    session: Session, source: str, target: str | None, *, running: Any, reopen: bool, yes: bool
+) -> None:
+    """Move everything from SOURCE to TARGET: from SQLite to PostgreSQL, and back.
+
+    Stop the workers, run this, then change the store's URL everywhere. From the first moment
+    SOURCE takes no more writes: whoever submits to it, or works on it, is told where it went. It
+    keeps all its data, and can still be read. TARGET must be empty; it takes writes when all of
+    it was copied, read again, and found to be the same.
+
+    If this is killed, run it again: it goes on where it was.
+
+    Jobs that run when their workers are stopped the hard way are refused; with --running copy
+    they are moved as they are, and run again when their leases end.
+
+    \b
+    Examples: queuectl migrate-store jobs.db postgresql://me@db/jobs
+              queuectl migrate-store postgresql://me@db/jobs sqlite:///jobs.db
+              queuectl migrate-store --reopen jobs.db
+    """
+    from leasehold.core.rules import moving
+
+    check_there(source)
+    if reopen:
+        if target is not None:
+            raise click.UsageError("--reopen takes SOURCE alone")
+        _reopen(session, source, yes=yes)
+        return
+    if target is None:
+        raise click.UsageError("name two stores: migrate-store SOURCE TARGET")
+    with _opened(source) as old, _opened(target) as new:
+        moved = moving.move(
+            old, new, env=SYSTEM, actor=actor(), running=running, progress=_progress()
+        )
+
+    def show() -> None:
+        tables = [{"name": each.name, "rows": each.rows, "checksum": each.checksum}
+                  for each in moved.tables if each.rows]  # fmt: skip
+        print_table(session, tables, COLUMNS, "the source was empty")
+
+    from leasehold.documents.records import document_of
+
+    emit_one(session, document_of(moved), show=show)
+    session.tell(f"moved to {moved.target}; {moved.source} takes no more writes")
+    if moved.running:
+        session.tell(f"{moved.running} running job(s) will run again when their leases end")
+    session.tell("now change the URL of the store wherever it is used, and start the workers")
+
+
+def _reopen(session: Session, source: str, *, yes: bool) -> None:
+    from leasehold.core.rules import moving
+
+    with _opened(source) as store:
+        rows = moving.movable(store).row_store()
+        seal = rows.seal()
+        if seal is None:
+            session.tell(f"{rows.shown} takes writes: nothing was to be done")
+            return
+        what = f"let {rows.shown} be written to again, though it was to be moved to {seal.other}"
+        if seal.is_complete:
+            what = f"let {rows.shown} be written to again, while {seal.other} has all its jobs too"
+        if agreed(session, what, yes=yes, dry_run=False):
+            moving.reopen(store)
+            session.tell(f"{rows.shown} takes writes again")
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Store]:
+    from leasehold.connect import connect
+
+    store = connect(url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _progress() -> Any:
+    """What is done, on standard error: in one line of a terminal, elsewhere a line for each table
+    that is verified.
+    """
+    if not sys.stderr.isatty():
+        return lambda phase, table, rows: (
+            click.echo(f"verified {table}: {rows:,} rows", err=True)
+            if phase == "verify" and rows
+            else None
+        )
+
+    def tell(phase: str, table: str, rows: int) -> None:
+        click.echo(f"\r\x1b[K{phase} {table}: {rows:,} rows", err=True, nl=False)
+
+    return tell

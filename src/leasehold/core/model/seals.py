@@ -1,0 +1,68 @@
+"""A seal: why a store takes no writes. It was moved to another one, or is being filled from one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from leasehold.errors import StoreMovedError
+
+Key = tuple[int | str, ...]
+
+
+class Seal(msgspec.Struct, frozen=True, kw_only=True):
+    """What both stores of a move bear until it is complete, and the source for good.
+
+    >>> Seal(move="1", other="sqlite:///old.db", is_target=True).refusal("new.db").code
+    'store_moved'
+    """
+
+    move: str
+    """The id of the move, the same in both stores."""
+    other: str
+    """Where the other store is, as it may be shown: without a password."""
+    is_target: bool
+    is_complete: bool = False
+    """Of a source, whether the target has taken its place."""
+    table: str | None = None
+    """Of a target, the table that is being filled."""
+    after: Key | None = None
+    """The key of the last row that it was given in that table."""
+
+    def refusal(self, shown: str) -> StoreMovedError:
+        """What whoever writes to the store is told."""
+        if self.is_target:
+            return StoreMovedError(
+                f"{shown} is being filled from {self.other}: run `queuectl migrate-store` again "
+                "until it has come to its end, then use this store"
+            )
+        if self.is_complete:
+            return StoreMovedError(
+                f"{shown} was moved to {self.other}, and takes no more writes: change the URL of "
+                "the store"
+            )
+        return StoreMovedError(
+            f"{shown} is being moved to {self.other}, and takes no writes: run `queuectl "
+            "migrate-store` again until it has come to its end and change the URL of the store, "
+            "or give the move up with `queuectl migrate-store --reopen`"
+        )
+
+    def text(self) -> str:
+        """As it is stored."""
+        return msgspec.json.encode(self).decode()
+
+
+_decode: Final = msgspec.json.Decoder(Seal).decode
+
+
+def seal_of(text: str | None) -> Seal | None:
+    """The seal that was stored, if there is one."""
+    return None if text is None else _decode(text)
+
+
+def check_unsealed(text: str | None, shown: str) -> None:
+    """Raise StoreMovedError in place of a write, where there is a seal."""
+    seal = seal_of(text)
+    if seal is not None:
+        raise seal.refusal(shown)

@@ -1,0 +1,342 @@
+"""Moving everything from one store to another: which step comes next, and when it is refused.
+
+Both stores bear a *seal* meanwhile (`core.model.seals`), so at any moment at most one of them takes
+writes: first the source, then neither, then the target. Under the seal nothing changes, so rows are
+copied in the order of their keys, some thousand a write, and each write keeps with its rows how far
+it has come. Whoever runs a move that was killed goes on from there; no row is written twice.
+
+When all tables were copied, both stores are read again, and each table must have the same rows and
+the same checksum in both. Only then does the target take the source's place: its identity, and its
+counters. No lease version that the source has granted is ever granted by the target.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from leasehold.core.model.records import SILENT_SECONDS, WorkerInfo
+from leasehold.core.model.seals import Key, Seal
+from leasehold.env import Env
+from leasehold.errors import (
+    InvalidTransitionError,
+    StoreError,
+    StoreMovedError,
+    StoreVersionError,
+    UnsupportedError,
+)
+
+Cell = int | float | str | bytes | None
+Row = tuple[Cell, ...]
+Running = Literal["refuse", "copy"]
+Progress = Callable[[str, str, int], None]
+"""Told of the phase ("copy" or "verify"), the table, and how many of its rows are done."""
+
+ROWS_AT_ONCE: Final = 2000
+NOT_CARRIED: Final = {("running", "life"): 0}
+"""Cells that mean nothing in another store, and what stands there instead: the number of a lock
+that proves a worker of the source to be alive."""
+
+
+class Table(NamedTuple):
+    """A table of which every row is moved."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    """Some of the columns, by which its rows are told apart and put in order."""
+
+    def key_of(self, row: Row) -> Key:
+        """The key of one of its rows."""
+        found = (row[self.columns.index(name)] for name in self.key)
+        return tuple(part for part in found if isinstance(part, int | str))
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store has used up, and who it is: what no row tells."""
+
+    store_id: str
+    signing_key: str | None
+    clock: int
+    open_minute: int
+    version: int
+    """No lease version above this was ever granted."""
+    next_seq: int
+    audit: int
+    """The highest number of an audit record that was ever used."""
+    change: int
+    """The same of the change feed."""
+
+
+class RowStore(Protocol):
+    """A store as its rows, for who moves all of them. Only one process at a time uses it so."""
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for messages."""
+
+    def store_id(self) -> str:
+        """The same for a store and for those that took its place."""
+
+    def tables(self) -> list[Table]:
+        """The tables that are moved, by name, as the database itself describes them."""
+
+    def rows(self, table: Table, after: Key | None, limit: int) -> list[Row]:
+        """Rows of a table in the order of their keys, beginning after one."""
+
+    def fitted(self, rows: list[Row]) -> list[Row]:
+        """Rows of another store as this one can hold them."""
+
+    def seal(self) -> Seal | None: ...
+
+    def set_seal(self, seal: Seal | None, *, unless_running: bool = False) -> int:
+        """Change the seal, and let every process look at it; answers how many jobs run.
+
+        `unless_running` changes nothing while any does.
+        """
+
+    def add(self, table: Table, rows: Sequence[Row], seal: Seal) -> None:
+        """Add rows and replace the seal in one write."""
+
+    def counters(self) -> Counters: ...
+
+    def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
+        """Raise its counters, become the other store, and lift the seal, in one write."""
+
+    def last_move(self) -> str | None:
+        """The id of the move by which it took another one's place."""
+
+
+@runtime_checkable
+class MovableStore(Protocol):
+    """A store that can be moved."""
+
+    def row_store(self) -> RowStore: ...
+    def now(self) -> datetime: ...
+    def workers(self) -> list[WorkerInfo]: ...
+
+
+class MovedTable(msgspec.Struct, frozen=True):
+    """A table that is the same in both stores."""
+
+    name: str
+    rows: int
+    checksum: str
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """A move that is complete."""
+
+    source: str
+    target: str
+    running: int
+    """How many jobs were running in the source: they run again in the target when their leases
+    end."""
+    tables: list[MovedTable]
+
+
+def movable(store: object) -> MovableStore:
+    """A store as one that can be moved; raises UnsupportedError where it cannot."""
+    if isinstance(store, MovableStore):
+        return store
+    raise UnsupportedError(
+        f"{store} cannot be moved: give SQLite files and postgresql:// URLs, and no service"
+    )
+
+
+def move(
+    source_store: object,
+    target_store: object,
+    *,
+    env: Env,
+    actor: str,
+    running: Running = "refuse",
+    progress: Progress = lambda *_: None,
+) -> Moved:
+    """Move everything, or go on with a move that was cut short."""
+    origin = movable(source_store)
+    source, target = origin.row_store(), movable(target_store).row_store()
+    tables = _common_tables(source, target)
+    seal = source.seal()
+    if seal is None:
+        _check_empty(source, target, tables)
+        if running == "refuse":
+            _refuse_live_workers(origin)
+        seal = _seal_source(source, target, env.new_id(), running)
+    else:
+        _check_goes_on(source, target, seal)
+    held = source.set_seal(seal)
+    filled = _seal_target(source, target, tables, seal)
+    _copy(source, target, tables, filled, progress)
+    moved = _verified(source, target, tables, progress)
+    target.take_over(source.counters(), filled, actor)
+    source.set_seal(msgspec.structs.replace(seal, is_complete=True))
+    return Moved(source=source.shown, target=target.shown, running=held, tables=moved)
+
+
+def reopen(store: object) -> Seal | None:
+    """Let a store that was to be moved be written to again; answers the seal that it bore."""
+    rows = movable(store).row_store()
+    seal = rows.seal()
+    if seal is not None and seal.is_target:
+        raise InvalidTransitionError(
+            f"{rows.shown} holds a part of {seal.other} only: finish the move, or delete this one"
+        )
+    if seal is not None:
+        rows.set_seal(None)
+    return seal
+
+
+# -- the beginning ---------------------------------------------------------------------------------
+
+
+def _common_tables(source: RowStore, target: RowStore) -> list[Table]:
+    """The tables, with the columns in the order in which the source has them."""
+    tables = source.tables()
+    if [_shape(table) for table in tables] != [_shape(table) for table in target.tables()]:
+        raise StoreVersionError(
+            f"{source.shown} and {target.shown} do not have the same tables: open both with the "
+            "same release of Leasehold"
+        )
+    return tables
+
+
+def _shape(table: Table) -> tuple[str, frozenset[str], tuple[str, ...]]:
+    return table.name, frozenset(table.columns), table.key
+
+
+def _check_empty(source: RowStore, target: RowStore, tables: Sequence[Table]) -> None:
+    if source.store_id() == target.store_id():
+        raise InvalidTransitionError(
+            f"{source.shown} and {target.shown} are the same store, or one took the other's place"
+        )
+    seal = target.seal()
+    if seal is not None:
+        raise seal.refusal(target.shown)
+    used = [table.name for table in tables if target.rows(table, None, 1)]
+    if used:
+        raise InvalidTransitionError(
+            f"{target.shown} is in use (it has rows in {', '.join(used)}): move to an empty store"
+        )
+
+
+def _refuse_live_workers(store: MovableStore) -> None:
+    silent = store.now() - timedelta(seconds=SILENT_SECONDS)
+    live = [
+        f"{worker.id} (pid {worker.pid} on {worker.host})"
+        for worker in store.workers()
+        if not worker.is_consumer and worker.heartbeat_at > silent
+    ]
+    if live:
+        raise InvalidTransitionError(
+            f"workers live in the source: stop {', '.join(live)} first. (With --running copy they "
+            "are told that the store has moved, and what they run is run again in the target)"
+        )
+
+
+def _seal_source(source: RowStore, target: RowStore, move_id: str, running: Running) -> Seal:
+    seal = Seal(move=move_id, other=target.shown, is_target=False)
+    held = source.set_seal(seal, unless_running=running == "refuse")
+    if held and running == "refuse":
+        raise InvalidTransitionError(
+            f"{held} job(s) run in the source: wait until they end, or until their leases expire "
+            "and `queuectl sweep` takes them back. (With --running copy they are moved as they "
+            "are, and run again in the target when their leases end)"
+        )
+    return seal
+
+
+def _check_goes_on(source: RowStore, target: RowStore, seal: Seal) -> None:
+    """Raise unless a move was cut short that this one goes on with."""
+    if not seal.is_target and target.last_move() == seal.move:
+        # It was cut short between its last two steps.
+        seal = msgspec.structs.replace(seal, is_complete=True)
+        source.set_seal(seal)
+    if seal.is_target or seal.is_complete:
+        raise seal.refusal(source.shown)
+    if seal.other != target.shown:
+        raise StoreMovedError(
+            f"{source.shown} is being moved to {seal.other}, not to {target.shown}: go on with "
+            "that, or give it up with `queuectl migrate-store --reopen`"
+        )
+
+
+def _seal_target(source: RowStore, target: RowStore, tables: Sequence[Table], seal: Seal) -> Seal:
+    """The seal of the target, which says how far it was filled before."""
+    found = target.seal()
+    if found is not None and found.move == seal.move:
+        return found
+    _check_empty(source, target, tables)
+    made = Seal(move=seal.move, other=source.shown, is_target=True)
+    target.set_seal(made)
+    return made
+
+
+# -- the rows --------------------------------------------------------------------------------------
+
+
+def _copy(
+    source: RowStore, target: RowStore, tables: Sequence[Table], seal: Seal, progress: Progress
+) -> None:
+    for table in tables:
+        if seal.table is not None and table.name < seal.table:
+            continue
+        after = seal.after if table.name == seal.table else None
+        done = 0
+        for rows in _pages(source, table, after):
+            reached = msgspec.structs.replace(seal, table=table.name, after=table.key_of(rows[-1]))
+            try:
+                target.add(table, target.fitted(rows), reached)
+            except StoreError as error:
+                error.add_note(
+                    f"while rows of {table.name!r} after {after} were copied; if one of them is "
+                    "damaged, `queuectl check` on the source names it"
+                )
+                raise
+            done += len(rows)
+            progress("copy", table.name, done)
+
+
+def _pages(store: RowStore, table: Table, after: Key | None = None) -> Iterator[list[Row]]:
+    replaced = [
+        (table.columns.index(column), cell)
+        for (name, column), cell in NOT_CARRIED.items()
+        if name == table.name
+    ]
+    while rows := store.rows(table, after, ROWS_AT_ONCE):
+        for place, cell in replaced:
+            rows = [(*row[:place], cell, *row[place + 1 :]) for row in rows]
+        yield rows
+        after = table.key_of(rows[-1])
+
+
+def _verified(
+    source: RowStore, target: RowStore, tables: Sequence[Table], progress: Progress
+) -> list[MovedTable]:
+    moved: list[MovedTable] = []
+    for table in tables:
+        theirs = _sum(table.name, (target.fitted(rows) for rows in _pages(source, table)))
+        ours = _sum(table.name, _pages(target, table))
+        if ours != theirs:
+            raise StoreError(
+                f"table {table.name!r} has {theirs.rows} rows with checksum {theirs.checksum} in "
+                f"{source.shown}, and {ours.rows} with {ours.checksum} in {target.shown}: the move "
+                "was not completed. Delete the target, give the move up with `queuectl "
+                "migrate-store --reopen`, and begin anew"
+            )
+        progress("verify", table.name, ours.rows)
+        moved.append(ours)
+    return moved
+
+
+def _sum(name: str, pages: Iterator[list[Row]]) -> MovedTable:
+    encoder, digest, count = msgspec.msgpack.Encoder(), hashlib.sha256(), 0
+    for rows in pages:
+        count += len(rows)
+        for row in rows:
+            digest.update(encoder.encode(row))
+    return MovedTable(name, count, digest.hexdigest())

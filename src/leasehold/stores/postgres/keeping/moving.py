@@ -1,0 +1,214 @@
+"""The store as its rows, for who moves all of them: see `leasehold.core.rules.moving.RowStore`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from leasehold.core.model.seals import Key, Seal, seal_of
+from leasehold.core.rules.moving import Counters, Row, Table
+from leasehold.stores.postgres.schema.texts import storable
+from leasehold.stores.postgres.server.connection import Connection
+from leasehold.stores.postgres.writing.state import READ_SEAL
+
+if TYPE_CHECKING:
+    from leasehold.stores.postgres.writing.database import Database
+
+NOT_MOVED: Final = {
+    "migration": "facts about the schema",
+    "store_state": "see `Counters`",
+    "meta": "facts about the store; see `Counters`",
+    "worker": "processes that have the source open",
+    "change": "who follows the feed begins anew, and is told of a gap",
+    "lane_delta": "read as a part of `lane`",
+}
+"""Tables of which no row is moved, and why."""
+NOT_MOVED_COLUMNS: Final = {("schedule", "number"): "given anew by this store"}
+
+READ_AS: Final = {
+    "lane": "lane_now",
+    "measured": """(SELECT lane, measure, bucket, sum(jobs)::bigint AS jobs,
+        sum(micros)::bigint AS micros FROM measured GROUP BY lane, measure, bucket) AS measured""",
+}
+"""Tables whose rows are only parts of what they tell, and what is read in their place."""
+OWN_KEYS: Final = {"measured": ("lane", "measure", "bucket")}
+"""The keys of those that have none themselves."""
+
+# Without generated columns.
+COLUMNS: Final = """
+    SELECT relname::text, attname::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+    WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND attnum > 0
+        AND NOT attisdropped AND attgenerated = ''
+    ORDER BY relname, attnum
+"""
+KEYS: Final = """
+    SELECT relname::text, attname::text FROM pg_index
+    JOIN pg_class ON pg_class.oid = indrelid
+    CROSS JOIN LATERAL unnest(indkey::int2[]) WITH ORDINALITY AS part (attnum, n)
+    JOIN pg_attribute ON attrelid = indrelid AND pg_attribute.attnum = part.attnum
+    WHERE indisprimary AND relnamespace = current_schema()::regnamespace ORDER BY relname, part.n
+"""
+IDENTITIES: Final = """
+    SELECT relname::text, attname::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+    WHERE relnamespace = current_schema()::regnamespace AND attidentity <> ''
+"""
+RUNNING: Final = "SELECT count(*) FROM running"
+SET_FACT: Final = """
+    INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+UNSEAL: Final = "DELETE FROM meta WHERE key = 'seal'"
+# A process looks at the seal when it finds another generation than before.
+TELL: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
+LAST_MOVE: Final = "SELECT value FROM meta WHERE key = 'last_move'"
+SIGNING_KEY: Final = "SELECT value FROM meta WHERE key = 'signing_key'"
+STORE_ID: Final = "SELECT store_id FROM store_state"
+# A server that was started since the last write may have forgotten the last versions it granted.
+STATE: Final = """
+    SELECT clock, open_minute, greatest(
+               version_base + (SELECT last_value FROM lease_version),
+               CASE WHEN server_started_at <> pg_postmaster_start_time()
+                    THEN (extract(epoch FROM clock_timestamp()) * 1048576)::bigint END),
+           (SELECT last_value + is_called::int FROM job_seq),
+           (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM audit_n_seq),
+           (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM change_n_seq)
+    FROM store_state
+"""
+SET_STATE: Final = """
+    UPDATE store_state SET store_id = $1, clock = greatest(clock, $2), open_minute = $3,
+        version_base = greatest(version_base, $4), settings_generation = settings_generation + 1
+"""
+SET_NEXT_JOB: Final = """
+    SELECT setval('job_seq', greatest($1, (SELECT last_value + is_called::int FROM job_seq)), false)
+"""
+AUDIT: Final = """
+    INSERT INTO audit (at, actor, action, count, detail)
+    SELECT clock, $1, 'migrate_store', (SELECT count(*) FROM job), $2 FROM store_state
+"""
+
+
+class Rows:
+    """Used by one process, while nobody else writes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.shown = database.address.shown
+
+    def store_id(self) -> str:
+        with self._database.read() as db:
+            return _fact(db, STORE_ID) or ""
+
+    def tables(self) -> list[Table]:
+        columns: defaultdict[str, list[str]] = defaultdict(list)
+        keys: defaultdict[str, list[str]] = defaultdict(list)
+        with self._database.read() as db:
+            for table, column in db.execute(COLUMNS):
+                if table not in NOT_MOVED and (table, column) not in NOT_MOVED_COLUMNS:
+                    columns[table].append(column)
+            for table, column in db.execute(KEYS):
+                keys[table].append(column)
+        # By their bytes, as SQLite sorts them.
+        return [
+            Table(name, tuple(columns[name]), OWN_KEYS.get(name) or tuple(keys[name]))
+            for name in sorted(columns)
+        ]
+
+    def rows(self, table: Table, after: Key | None, limit: int) -> list[Row]:
+        key, columns = ", ".join(table.key), ", ".join(table.columns)
+        read_from = READ_AS.get(table.name, table.name)
+        begin = ""
+        if after is not None:
+            begin = f"WHERE ({key}) > ({', '.join(f'${n + 2}' for n in range(len(after)))})"
+        statement = f"SELECT {columns} FROM {read_from} {begin} ORDER BY {key} LIMIT $1"  # noqa: S608  # our own names
+        with self._database.read() as db:
+            found = db.execute(statement, (limit, *(after or ()))).fetchall()
+        return [tuple(map(_cell, row)) for row in found]
+
+    def fitted(self, rows: list[Row]) -> list[Row]:
+        return [
+            tuple(storable(cell) if isinstance(cell, str) else cell for cell in row) for row in rows
+        ]
+
+    def seal(self) -> Seal | None:
+        with self._database.read() as db:
+            return seal_of(_fact(db, READ_SEAL))
+
+    def set_seal(self, seal: Seal | None, *, unless_running: bool = False) -> int:
+        with self._database.alone() as db:
+            running: Any = db.execute(RUNNING).fetchone()
+            if not (unless_running and running[0]):
+                _write_seal(db, seal)
+                db.execute(TELL)
+            return int(running[0])
+
+    def add(self, table: Table, rows: Sequence[Row], seal: Seal) -> None:
+        copy = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
+        with self._database.alone() as db:
+            with db.raw.cursor().copy(copy.encode()) as copied:
+                for row in rows:
+                    copied.write_row(row)
+            _write_seal(db, seal)
+
+    def counters(self) -> Counters:
+        with self._database.read() as db:
+            state: Any = db.execute(STATE).fetchone()
+            return Counters(
+                store_id=_fact(db, STORE_ID) or "",
+                signing_key=_fact(db, SIGNING_KEY),
+                clock=state[0],
+                open_minute=state[1],
+                version=state[2],
+                next_seq=state[3],
+                audit=state[4],
+                change=state[5],
+            )
+
+    def take_over(self, counters: Counters, seal: Seal, actor: str) -> None:
+        with self._database.alone() as db:
+            state = (counters.store_id, counters.clock, counters.open_minute, counters.version)
+            db.execute(SET_STATE, state)
+            db.execute(SET_NEXT_JOB, (counters.next_seq,))
+            used = {"audit": counters.audit, "change": counters.change}
+            for table, column in db.execute(IDENTITIES).fetchall():
+                db.execute(_raise_identity(table, column), (used.get(table, 0),))
+            facts = {"last_move": seal.move}
+            if counters.signing_key is not None:
+                facts["signing_key"] = counters.signing_key
+            for fact in facts.items():
+                db.execute(SET_FACT, fact)
+            db.execute(AUDIT, (actor, msgspec.json.encode({"source": seal.other}).decode()))
+            db.execute(UNSEAL)
+            db.execute(TELL)
+        self._database.store_id = counters.store_id
+
+    def last_move(self) -> str | None:
+        with self._database.read() as db:
+            return _fact(db, LAST_MOVE)
+
+
+def _raise_identity(table: str, column: str) -> str:
+    """The statement that lets a column go on after what is there, and after a number."""
+    sequence = f"{table}_{column}_seq"
+    return f"""
+        SELECT setval('{sequence}', 1 + greatest($1, (SELECT max({column}) FROM {table}),
+            (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence})), false)
+    """  # noqa: S608  # our own names
+
+
+def _write_seal(db: Connection, seal: Seal | None) -> None:
+    if seal is None:
+        db.execute(UNSEAL)
+    else:
+        db.execute(SET_FACT, ("seal", seal.text()))
+
+
+def _cell(cell: Any) -> Any:
+    """A cell as every store tells it: truth is a number."""
+    return int(cell) if isinstance(cell, bool) else cell
+
+
+def _fact(db: Connection, statement: str) -> str | None:
+    row: Any = db.execute(statement).fetchone()
+    return None if row is None else str(row[0])

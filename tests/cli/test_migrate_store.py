@@ -1,0 +1,57 @@
+"""`migrate-store` from the shell; `tests/stores/test_moving.py` has what it does to stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.conftest import Shell
+from leasehold import TaskQueue
+from leasehold.cli.exits import Exit
+from leasehold.cli.root import root
+from leasehold.errors import StoreMovedError, StoreUnavailableError, UnsupportedError
+
+
+def test_from_one_file_to_another_and_reopened(shell: Shell) -> None:
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("t", job_id="first")
+    moved = shell.ok("-o", "json", "migrate-store", "leasehold.db", "sqlite:///new.db")
+    tables = {each["name"]: each for each in moved.json["tables"]}
+    assert tables["job"]["rows"] == 1
+    assert len(tables["job"]["checksum"]) == 64
+    assert "verified job: 1 rows" in moved.err
+    assert "now change the URL of the store" in moved.err
+    with TaskQueue(shell.folder / "new.db", num_workers=0) as queue:
+        assert queue.get("first") is not None
+        queue.submit("t")
+
+    refused = shell.run("enqueue", "--", "echo", "no")
+    assert refused.code == Exit.STORE
+    assert "was moved to" in refused.err
+    shell.ok("migrate-store", "--reopen", "--yes", "leasehold.db")
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        queue.submit("t")
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with TaskQueue("jobs.db", num_workers=0) as queue:
+        queue.queues()
+
+    def run(*arguments: str) -> tuple[int, str, BaseException | None]:
+        ran = CliRunner().invoke(root, ["migrate-store", *arguments])
+        return ran.exit_code, ran.output, ran.exception
+
+    assert isinstance(run("none.db", "new.db")[2], StoreUnavailableError)
+    for target in ("memory://", "redis://cache"):
+        assert isinstance(run("jobs.db", target)[2], UnsupportedError)
+    assert run("jobs.db")[0] == Exit.USAGE
+    assert run("--reopen", "jobs.db", "new.db")[0] == Exit.USAGE
+    assert "nothing was to be done" in run("--reopen", "jobs.db")[1]
+    assert run("jobs.db", "new.db")[0] == Exit.OK
+    # Without a terminal nobody can be asked.
+    assert run("--reopen", "jobs.db")[0] == Exit.USAGE
+    with TaskQueue("jobs.db", num_workers=0) as queue, pytest.raises(StoreMovedError):
+        queue.submit("t")
