@@ -12,7 +12,7 @@ from leasehold.stores.memory import MemoryStore
 from leasehold.stores.memory import inheritance as memory_inheritance
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.submitting import inheritance
-from leasehold.stores.sqlite.writing import step
+from leasehold.stores.tables import step
 from leasehold.testing.conformance import MakeStore
 from leasehold.testing.conformance.inheriting import InheritingClauses, Links
 
