@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import hypothesis
 import pytest
 
 if TYPE_CHECKING:
+    from support.nursery import Nursery
     from support.servers import Schemas
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -45,6 +47,20 @@ def schemas() -> Iterator[Schemas]:
         lent = Schemas(url, f"test_{os.getpid()}")
         yield lent
         lent.close()
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Nursery]:
+    """Where commands of the command line come from, quickly."""
+    from support.nursery import nursery
+
+    with nursery() as made:
+        yield made
+
+
+def pytest_collection_finish() -> None:
+    """Tests, modules and their like live as long as the run: none of it is garbage."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -64,6 +64,7 @@ PINNED: Final = {
     "invalid_token": "InvalidTokenError",
     "token_exists": "TokenExistsError",
     "token_not_found": "TokenNotFoundError",
+    "operation_not_found": "OperationNotFoundError",
     "unknown_task": "UnknownTaskError",
     "job_failed": "JobFailedError",
     "job_cancelled": "JobCancelledError",

@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from leasehold.core.model.search import Count, JobFilter, Page
     from leasehold.core.model.status import Event, Status
     from leasehold.core.model.timing import Cron, Every
+    from leasehold.core.rules.filter_orders import (
+        CancelAll,
+        DiscardAll,
+        PurgeAll,
+        ReplayAll,
+        ReprioritizeAll,
+    )
     from leasehold.core.rules.metrics import DayPoint, MinutePoint, QueueMetrics
+    from leasehold.core.rules.operations import Operation, OperationState, Plan
     from leasehold.core.rules.timeline import Timeline
     from leasehold.errors import (
         BlobDamagedError,
@@ -61,6 +69,7 @@ if TYPE_CHECKING:
         LeaseExpiredError,
         LeaseholdError,
         LeaseLostError,
+        OperationNotFoundError,
         PayloadError,
         PayloadTooLargeError,
         PermanentError,
@@ -146,6 +155,15 @@ __all__ = [
     "WorkerInfo",
     "CurrentJob",
     "AuditRecord",
+    # Orders to many jobs.
+    "CancelAll",
+    "ReplayAll",
+    "DiscardAll",
+    "ReprioritizeAll",
+    "PurgeAll",
+    "Plan",
+    "Operation",
+    "OperationState",
     # Queues with rules.
     "QueueConfig",
     "QueueInfo",
@@ -216,6 +234,7 @@ __all__ = [
     "InvalidTokenError",
     "TokenExistsError",
     "TokenNotFoundError",
+    "OperationNotFoundError",
     "UnknownTaskError",
     "JobFailedError",
     "JobCancelledError",
@@ -250,6 +269,14 @@ _HOMES: Final = {
     "leasehold.core.model.joblog": ("JobLog", "LogLine"),
     "leasehold.core.model.key_limits": ("KeyInfo",),
     "leasehold.core.model.lease": ("Lease", "Renewed", "Settled"),
+    "leasehold.core.rules.filter_orders": (
+        "CancelAll",
+        "DiscardAll",
+        "PurgeAll",
+        "ReplayAll",
+        "ReprioritizeAll",
+    ),
+    "leasehold.core.rules.operations": ("Operation", "OperationState", "Plan"),
     "leasehold.core.rules.metrics": ("DayPoint", "MinutePoint", "QueueMetrics"),
     "leasehold.core.rules.timeline": ("Timeline",),
     "leasehold.core.model.outcome": ("Cancel", "JobError", "Retry", "Snooze"),

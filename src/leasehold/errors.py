@@ -33,6 +33,7 @@
     ├── InvalidTokenError              what was given cannot be a token
     ├── TokenExistsError               a token of this name exists already
     ├── TokenNotFoundError
+    ├── OperationNotFoundError
     ├── UnknownTaskError               no code is registered under the job's task name
     ├── JobFailedError                 raised by result(): the job is dead
     ├── JobCancelledError              raised by result(): the job was cancelled
@@ -260,6 +261,10 @@ class TokenExistsError(LeaseholdError, code="token_exists"):
 
 class TokenNotFoundError(LeaseholdError, LookupError, code="token_not_found"):
     """Raised when no token has this name (any more)."""
+
+
+class OperationNotFoundError(LeaseholdError, LookupError, code="operation_not_found"):
+    """Raised when no operation has this id (any more)."""
 
 
 class UnknownTaskError(LeaseholdError, LookupError, code="unknown_task"):

@@ -47,6 +47,7 @@ from leasehold.stores.memory import MemoryStore
 from leasehold.testing import InlineQueue, assert_submitted, drain
 from leasehold.worker.hooks import Hooks
 from support import large_tasks
+from support.effort import drawn
 
 MIB = 1024 * 1024
 WAIT = 30
@@ -394,7 +395,7 @@ def test_a_call_that_fails_half_way_leaves_nothing(
     assert blob_files(tmp_path) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=drawn(50), deadline=None)
 @given(
     data=st.binary(max_size=5000),
     codec=st.sampled_from(["json", "pickle"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.nursery import Nursery
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Shell:
     """A folder with a store in it (`leasehold.db`), and the command line as real processes."""
 
     folder: Path
+    nursery: Nursery
 
     @property
     def environment(self) -> dict[str, str]:
@@ -51,17 +53,7 @@ class Shell:
 
     def run(self, *arguments: str, stdin: str = "", timeout: float = 180) -> Done:
         """Run one command to its end, off a terminal."""
-        done = subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=self.environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return Done(*self.nursery.run(arguments, self.folder, self.environment, stdin, timeout))
 
     def ok(self, *arguments: str, stdin: str = "") -> Done:
         """Run one command that must succeed."""
@@ -81,5 +73,5 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def shell(tmp_path: Path, commands: Nursery) -> Shell:
+    return Shell(tmp_path, commands)

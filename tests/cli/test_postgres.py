@@ -27,7 +27,7 @@ class OnServer(Shell):
 def there(shell: Shell, schemas: Schemas, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnServer]:
     url = schemas.lend()
     monkeypatch.setenv("TEST_STORE", url)
-    yield OnServer(shell.folder)
+    yield OnServer(shell.folder, shell.nursery)
     schemas.take_back(url)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from cli.conftest import Shell
-from leasehold import TaskQueue
+from leasehold import Every, TaskQueue
 from leasehold.cli.exits import Exit
 
 FIELDS = [
@@ -27,6 +28,8 @@ FIELDS = [
     "catch_up_max",
     "grace_seconds",
     "overlap",
+    "declared_in",
+    "orphaned",
     "next_at",
     "overdue",
     "next_runs",
@@ -85,6 +88,21 @@ def test_a_schedule_from_its_beginning_to_its_end(shell: Shell) -> None:
     queue = TaskQueue(shell.folder / "leasehold.db", num_workers=0)
     assert [known.name for known in queue.schedules] == ["nightly"]
     queue.shutdown()
+
+
+def test_orphaned_schedules_are_shown_and_pruned(shell: Shell) -> None:
+    with TaskQueue(shell.folder / "leasehold.db", num_workers=0) as queue:
+        for name in ("kept", "left"):
+            made = queue.schedule(name, "work", Every(3600), declared_in="shop")
+        orphan = msgspec.structs.replace(made.draft, orphaned=True)
+        queue.store.set_schedule(orphan, actor="test")
+    table = shell.ok("schedule", "list").out.splitlines()
+    assert [line.split()[:2] for line in table[2:]] == [["kept", "active"], ["left", "orphaned"]]
+    assert "left" in shell.ok("doctor").out
+    assert "remove 1 orphaned schedule(s): left" in shell.ok("schedule", "prune", "--dry-run").err
+    assert shell.ok("schedule", "prune", "--yes").out == "removed left\n"
+    again = shell.ok("schedule", "prune", "-o", "json")
+    assert (again.json, again.err) == ({"removed": []}, "no schedule is orphaned\n")
 
 
 def test_a_shell_string_is_one(shell: Shell) -> None:

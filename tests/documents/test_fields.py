@@ -65,7 +65,8 @@ POINT: Final = f"queue at pending {HAPPENED}"
 DAY: Final = f"queue day pending {HAPPENED}"
 SCHEDULE: Final = (
     "name state timing cron zone every_seconds starting task queue payload priority max_retries "
-    "timeout_seconds metadata misfire catch_up_max grace_seconds overlap next_at overdue next_runs "
+    "timeout_seconds metadata misfire catch_up_max grace_seconds overlap declared_in orphaned "
+    "next_at overdue next_runs "
     "last_at last_job_id fired error created_at updated_at"
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -171,6 +172,45 @@ def test_a_write_looks_at_no_file_of_which_there_is_no_news(
         for number in range(3):
             store.submit([Draft(id=f"later-{number}", task="t")])
     store.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells of its own accord")
+def test_what_tells_the_news_is_used_again_without_the_old_news(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.touch()
+    other.touch()
+    notices = Notices.of([str(one)])
+    if notices is None:
+        pytest.skip("the kernel tells nobody any more: other stores are open, as many as it allows")
+    one.unlink()
+    assert notices.have_come()
+    notices.close()
+    again = Notices.of([str(other)])
+    assert again is not None
+    assert not again.have_come()
+    other.unlink()
+    assert again.have_come()
+    again.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells of its own accord")
+def test_a_forked_child_takes_no_news_from_its_parent(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.touch()
+    other.touch()
+    notices = Notices.of([str(one)])
+    if notices is None:
+        pytest.skip("the kernel tells nobody any more: other stores are open, as many as it allows")
+    child = os.fork()
+    if not child:
+        notices.close()
+        Notices.of([str(other)])
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not notices.have_come()
+    one.unlink()
+    assert notices.have_come()
+    notices.close()
 
 
 def test_where_the_kernel_does_not_tell_every_write_looks(

@@ -19,6 +19,7 @@ from leasehold.core.model.job import Draft
 from leasehold.env import SYSTEM
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.holder import holder_of
+from support.nursery import Nursery
 from support.stuck_children import stuck
 
 pytestmark = pytest.mark.faults
@@ -241,12 +242,12 @@ LOOKS = [
 
 
 @pytest.mark.parametrize("way", ["stopped", "transaction"])
-def test_looking_needs_no_lock(tmp_path: Path, way: str) -> None:
+def test_looking_needs_no_lock(tmp_path: Path, way: str, commands: Nursery) -> None:
     path = tmp_path / "leasehold.db"
     queue = TaskQueue(path, num_workers=0)
     queue.submit("t", job_id="one")
     queue.shutdown()
-    shell = Shell(tmp_path)
+    shell = Shell(tmp_path, commands)
     with stuck(path, way) as child:
         for command in LOOKS:
             done = shell.run(*command, timeout=30)

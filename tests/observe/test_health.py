@@ -32,6 +32,11 @@ STORE = {
 SCHEDULE = declared(
     None, ScheduleDraft(name="nightly", timing=Every(60), job=Draft(id="x", task="t")), NOW
 )
+ORPHAN = declared(
+    None,
+    msgspec.structs.replace(SCHEDULE.draft, declared_in="shop", orphaned=True),
+    NOW,
+)
 
 
 def worker(**fields: Any) -> WorkerInfo:
@@ -94,6 +99,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
         "leases",
         "unknown_tasks",
         "schedules",
+        "orphaned_schedules",
         "clean_ups",
         "dead_letters",
     }
@@ -131,6 +137,7 @@ def test_a_store_in_memory_has_no_disk() -> None:
             "nightly: ValueError: full",
             facts(schedules=[refused(SCHEDULE, NOW, ValueError("full"))]),
         ),
+        ("orphaned_schedules", "warning", "nightly", facts(schedules=[ORPHAN])),
         ("dead_letters", "warning", "1,234", facts(dead_letters=1234)),
     ],
 )

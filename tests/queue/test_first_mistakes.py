@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from leasehold import InvalidJobError, TaskQueue
+from leasehold import InvalidJobError, JobNotFoundError, TaskQueue
+from leasehold.core.model.lease import LeaseRequest
 from leasehold.errors import ResultTimeoutError
 
 
@@ -73,3 +74,42 @@ def test_the_lease_of_an_empty_queue_is_nothing_to_settle(still: TaskQueue) -> N
             TypeError, match=r"lease\(\) found no job, so there is nothing to settle"
         ):
             settle(nothing)
+
+
+@pytest.mark.parametrize("name", ["poll_interval", "lease_seconds", "heartbeat_interval"])
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "soon"])
+def test_a_queue_is_not_made_with_a_duration_that_is_none(name: str, bad: object) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        TaskQueue("memory://", **{name: bad})  # type: ignore[arg-type]
+
+
+def test_nobody_waits_for_a_time_that_never_comes(still: TaskQueue) -> None:
+    job = still.submit("t")
+    with pytest.raises(ValueError, match="timeout must be seconds"):
+        still.wait(job, timeout=float("nan"))
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 256, "two\nlines", "nul\0", "back\u202ewards"])
+def test_a_worker_has_a_name_that_can_be_shown(still: TaskQueue, bad: str) -> None:
+    with pytest.raises(ValueError, match="a worker's name has 1 to 255 printable characters"):
+        LeaseRequest(worker=bad)
+    if bad:
+        with pytest.raises(ValueError, match="a worker's name"):
+            still.lease(worker=bad, wait=0)
+
+
+def test_options_of_the_wrong_kind_are_told(still: TaskQueue) -> None:
+    anything: Any = still
+    with pytest.raises(InvalidJobError, match="metadata maps names to values"):
+        anything.submit("t", metadata="x")
+    with pytest.raises(InvalidJobError, match=r"metadata has 20,001 characters; at most 16,384"):
+        still.submit("t", metadata={"k": "x" * 20_000})
+    for bad in (None, 5):
+        with pytest.raises(JobNotFoundError, match=f"no job is {bad}: give an id, a handle"):
+            anything.submit("t", depends_on=[bad])
+    still.submit("t")
+    lease = still.lease(wait=0)
+    assert lease is not None
+    for seconds in (float("inf"), float("nan"), -1):
+        with pytest.raises(ValueError, match="seconds must be above 0"):
+            still.extend(lease, seconds)

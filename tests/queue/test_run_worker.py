@@ -133,11 +133,13 @@ class BusyStore(MemoryStore):
         super().__init__()
         self.tries = 0
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> Any:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> Any:
         self.tries += 1
         if self.tries <= 3:
             raise StoreBusyError("jobs.db stays locked")
-        return super().register_worker(info, is_remote=is_remote)
+        return super().register_worker(info, is_remote=is_remote, is_entered=is_entered)
 
 
 def test_it_begins_when_a_busy_store_lets_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,14 +15,16 @@ from leasehold.core.model.job import Draft
 from leasehold.core.model.lease import LeaseRequest, Renewal, Settlement
 from leasehold.core.model.outcome import Complete
 from leasehold.core.model.queue_config import QueueConfig
-from leasehold.core.model.retention import RetentionPolicy
+from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
 from leasehold.core.model.tokens import Role, TokenDraft, digest_of
 from leasehold.errors import (
     ForbiddenError,
+    InvalidJobError,
     JobNotFoundError,
     LeaseLostError,
+    PayloadError,
     UnauthenticatedError,
     UnsupportedError,
 )
@@ -227,3 +229,42 @@ def test_what_is_no_service_is_told() -> None:
         connect("http://secret@here?retry_seconds=long")
     with pytest.raises(UnsupportedError, match="how durable"):
         connect("http://here", durability="full")
+
+
+def test_a_clean_up_beyond_the_daily_one_is_not_for_a_token_with_a_scope(remote: Remote) -> None:
+    scoped = remote("operator", queues=("mine",))
+    everything = RetentionPolicy(completed_seconds=0, dead_seconds=0)
+    with pytest.raises(ForbiddenError, match="concerns the whole store"):
+        scoped.prune(scope=Scope(emergency=True, dead=True), actor="me")
+    with pytest.raises(ForbiddenError, match="concerns the whole store"):
+        scoped.prune(policy=everything, actor="me")
+    scoped.prune(actor="me")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"payload": b"{nope"}, "is no JSON"),
+        ({"payload": b"[" * 2000 + b"]" * 2000}, "deeper than"),
+        ({"payload": b"[1, NaN]"}, "is no JSON"),
+    ],
+)
+def test_a_payload_that_nobody_could_read_is_refused(
+    remote: Remote, bad: dict[str, object], reason: str
+) -> None:
+    producer = remote("producer")
+    with pytest.raises(InvalidJobError, match=reason):
+        producer.submit([draft("good"), draft("bad", **bad)])
+    assert producer.get("good") is None
+
+
+def test_a_payload_that_is_no_json_is_in_nobodys_way(service: Service, remote: Remote) -> None:
+    """Wherever it came from: a damaged file, or a program that writes into the store."""
+    service.store.submit([draft("bad", payload=b"{nope"), draft("good")])
+    with service.client("operator") as client:
+        listed = client.get("/api/v1/jobs").json()["jobs"]
+    assert {job["id"]: job["payload"] for job in listed}.keys() == {"bad", "good"}
+    job = remote("operator").get("bad")
+    assert job is not None
+    with pytest.raises(PayloadError, match="is no JSON"):
+        _ = job.payload

@@ -23,6 +23,7 @@ from leasehold.env import SYSTEM
 from leasehold.service.server import bind
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.testing.conformance.base import assert_history_replays
+from support.nursery import Nursery
 
 pytestmark = pytest.mark.faults
 
@@ -164,9 +165,9 @@ def test_nothing_is_lost_whoever_is_killed(scene: Scene, seed: int, kills: int) 
 
 
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
-def test_the_command_line_works_from_afar(scene: Scene, tmp_path: Path) -> None:
+def test_the_command_line_works_from_afar(scene: Scene, tmp_path: Path, commands: Nursery) -> None:
     scene.start("server")
-    shell = Shell(tmp_path)
+    shell = Shell(tmp_path, commands)
     secret = new_token_secret(SYSTEM)
     draft = TokenDraft(name="me", roles=("admin",), commands=True)
     scene.store.create_token(draft, digest_of(secret), actor="test")

@@ -17,13 +17,14 @@ import pytest
 
 from cli.conftest import Shell
 from leasehold.cli.exits import Exit
+from support.nursery import Nursery
 
 WAIT = 60
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def shell(tmp_path: Path, commands: Nursery) -> Shell:
+    return Shell(tmp_path, commands)
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from leasehold.testing.simulator import Fault, RunReport, Scenario, Shrinker, re
 from leasehold.testing.simulator.__main__ import main
 from leasehold.testing.simulator.runner import MakeStore
 from leasehold.testing.simulator.stores import memory_store, sqlite_stores
+from support.effort import drawn
 from support.mutants import MUTANTS, DropsTheFence, ServesTheWrongOrder, Sound
 
-MEMORY_SEEDS = range(150)
-SQLITE_SEEDS = range(1000, 1030)
-TRACE_SEEDS = range(2000, 2012)
+MEMORY_SEEDS = range(drawn(150))
+SQLITE_SEEDS = range(1000, 1000 + drawn(30))
+TRACE_SEEDS = range(2000, 2000 + drawn(12))
 MUTANT_SEEDS = range(30)
 
 SITUATIONS = (

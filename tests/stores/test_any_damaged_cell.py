@@ -24,6 +24,7 @@ from leasehold.core.model.outcome import Complete
 from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import TERMINAL, Status
+from leasehold.core.rules.filter_orders import CancelAll
 from leasehold.env import ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite import SQLiteStore
@@ -68,6 +69,8 @@ DOCUMENTS: Final = {
     "queue.state": ("text",),
     "setting.value": ("broken document", "text"),
     "token.document": ("broken document", "document"),
+    "operation.document": ("broken document", "document"),
+    "operation_part.document": ("broken document", "document"),
     "worker.queues": ("broken document",),
     "audit.detail": ("broken document",),
     "audit_archive.detail": ("broken document",),
@@ -313,12 +316,14 @@ class Hit:
         must("queue_info", lambda: store.queue_info("keyed"))
         must("key_info", lambda: store.key_info("keyed", "k"))
         must("find_token", lambda: store.find_token("digest"))
+        must("operation", lambda: store.operation("operation"))
+        must("plan", lambda: store.plan_operation(CancelAll(), JobFilter(tasks=("t",))))
         self._may_refuse("signing_key", store.signing_key)
         self._may_refuse("get_schedule", lambda: store.get_schedule("tick"))
         for look in (
             store.now, store.describe, store.queues, store.list_queues, store.schedules,
             store.settings, store.tokens, store.workers, store.cleanups, store.audit_log,
-            store.audit_page,
+            store.audit_page, store.operations,
         ):  # fmt: skip
             must(look.__name__, look)
 

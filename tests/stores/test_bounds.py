@@ -54,6 +54,7 @@ from leasehold.core.rules.filter_orders import (
     Ordered,
     ReplayAll,
 )
+from leasehold.core.rules.operations import Advance, Operation, OperationDraft
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import InvalidTransitionError, LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore
@@ -264,6 +265,21 @@ def order(scene: Scene, wanted: Order) -> Ordered:
     return scene.store.order(wanted, JobFilter(queues=("plain",)), actor="me")
 
 
+def begin_operation(scene: Scene, name: str = "cancel") -> Operation:
+    plan = scene.store.plan_operation(CancelAll(), JobFilter(queues=("plain",)))
+    draft = OperationDraft(id=name, plan=plan)
+    return scene.store.begin_operation(draft, actor="me")
+
+
+def advance_operation(scene: Scene) -> Advance:
+    return scene.store.advance_operation("cancel")
+
+
+def stop_operation(scene: Scene) -> Operation:
+    begin_operation(scene, "stopped")
+    return scene.store.stop_operation("stopped", actor="me")
+
+
 MEASURES: Final = (
     # Those that deal with many jobs come first: they leave nothing for the others to do.
     Measure("promote", lambda scene: scene.store.promote(), PROMOTED_AT_ONCE),
@@ -427,6 +443,9 @@ MEASURES: Final = (
     Measure("subscribe", lambda scene: scene.store.subscribe(cast("Any", object()))()),
     Measure("order", lambda scene: order(scene, CancelAll()), ORDERED_AT_ONCE),
     Measure("order", lambda scene: order(scene, ReplayAll()), ORDERED_AT_ONCE),
+    Measure("begin_operation", begin_operation),
+    Measure("advance_operation", advance_operation, ORDERED_AT_ONCE),
+    Measure("stop_operation", stop_operation),
     store_verb("submit_once", "r-1", [Draft(id="once", task="t")]),
     store_verb("exchange_once", "r-2", (), LeaseRequest(worker="w", queues=("plain",), limit=10)),
     # Last of those that write: from here on every change is written down, too.
@@ -435,6 +454,9 @@ MEASURES: Final = (
     # These only read, and hold up nobody: their writes are none.
     store_verb("stuck", 60.0),
     store_verb("workers"),
+    store_verb("plan_operation", CancelAll(), JobFilter(queues=("plain",), tasks=("t",))),
+    store_verb("operations"),
+    store_verb("operation", "cancel"),
     store_verb("get", "plain-1"),
     store_verb("graph", ["root-1"]),
     store_verb("search", JobFilter(statuses=(Status.DEAD,))),

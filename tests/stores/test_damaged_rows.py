@@ -29,6 +29,7 @@ from leasehold.core.model.tokens import TokenDraft
 from leasehold.env import SYSTEM, Env, ManualClock
 from leasehold.errors import LeaseholdError, QueueClosedError
 from leasehold.stores.sqlite import SQLiteStore
+from support.effort import drawn
 
 BAD_TEXT: Final = "CAST(x'ff00fe' AS TEXT)"
 NEWER_RETRY: Final = '{"type": "fibonacci", "seconds": 1}'
@@ -342,7 +343,7 @@ EXPECTED: Final = frozenset(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=drawn(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_damaged_all_other_jobs_are_run_to_their_end(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -34,6 +34,7 @@ from leasehold.stores.sqlite.leasing import lease as leasing
 from leasehold.stores.sqlite.leasing import parking
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.tables import parking as shelf
+from support.effort import drawn
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
     [Complete(), Complete(), Fail(JobError("OSError", "x")), Release(), Snooze(3)]
@@ -271,9 +272,9 @@ def test_a_long_day_on_the_sqlite_store(seed: int) -> None:
 
 
 TestMemoryKeys = MemoryKeys.TestCase
-TestMemoryKeys.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestMemoryKeys.settings = settings(max_examples=drawn(80), stateful_step_count=50, deadline=None)
 TestSQLiteKeys = SQLiteKeys.TestCase
-TestSQLiteKeys.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestSQLiteKeys.settings = settings(max_examples=drawn(40), stateful_step_count=50, deadline=None)
 
 
 # -- SQLite: by seeks alone, in bounded writes, for nothing where no key is limited ---------------

@@ -295,7 +295,7 @@ def test_a_lease_time_that_is_no_number_settles_nothing(env: Env) -> None:
     store = MemoryStore(env)
     store.submit(drafts(1))
     (lease,) = store.exchange(request=LeaseRequest(worker="worker")).leases
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(ValueError, match="lease_seconds must be above 0"):
         store.exchange(
             [Settlement(lease.job_id, lease.version, Complete())],
             LeaseRequest(worker="worker", lease_seconds=float("nan")),

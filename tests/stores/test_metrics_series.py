@@ -25,6 +25,7 @@ from leasehold.env import Env, ManualClock
 from leasehold.errors import LeaseholdError
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
+from support.effort import drawn
 
 QUEUES = ("a", "b")
 Open = Callable[[Env, Path], list[Store]]
@@ -145,7 +146,7 @@ class Naive:
 
 
 @pytest.mark.parametrize("opened", [memory, sqlite])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=drawn(40), deadline=None)
 @given(script=verbs)
 def test_series_are_what_a_naive_count_says(
     opened: Open, script: list[tuple[str, int, str, int, float]]

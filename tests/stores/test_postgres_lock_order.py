@@ -109,7 +109,7 @@ class Actor:
     def submit_within(self) -> None:
         with psycopg.connect(self.address) as own:
             drafts = [self.draft(), self.draft(idempotency_key="shared")]
-            self.store.submit_within(own, drafts, partial=True)  # type: ignore[arg-type]
+            self.store.submit_within(own, drafts, partial=True)
 
     def exchange(self) -> None:
         ends: list[Complete | Fail] = [Complete(), Fail(JobError("ValueError", "no", ""))]

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,8 @@ from leasehold.stores.postgres.schema.migrate import LOCK, version  # noqa: E402
 from leasehold.stores.postgres.server.address import parse  # noqa: E402
 from leasehold.stores.postgres.server.connection import Connection, open_connection  # noqa: E402
 from leasehold.stores.postgres.server.life import DEAD_SECONDS, Deaths  # noqa: E402
+from leasehold.stores.postgres.writing.database import TRIES_MAX  # noqa: E402
+from leasehold.stores.postgres.writing.step import NotAlone  # noqa: E402
 
 PATIENCE_SECONDS = 30
 VICTIM = """
@@ -217,6 +220,48 @@ def test_another_process_hears_of_new_jobs(url: str, store: PostgresStore) -> No
     with closing(PostgresStore(url)) as other:
         other.submit(drafts(1))
         assert ears.ready.wait(PATIENCE_SECONDS)
+
+
+def test_nobody_commits_later_because_news_are_being_sent(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = store._database.session
+    is_sending, may_go_on = threading.Event(), threading.Event()
+    say = session._say
+
+    def slowly(news: str) -> None:
+        is_sending.set()
+        may_go_on.wait(PATIENCE_SECONDS)
+        say(news)
+
+    monkeypatch.setattr(session, "_say", slowly)
+    store.submit(drafts(1, "first"))
+    assert is_sending.wait(PATIENCE_SECONDS)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            assert pool.submit(store.submit, drafts(1, "next")).result(PATIENCE_SECONDS / 2)
+        finally:
+            may_go_on.set()
+
+
+def test_what_must_be_done_alone_is_done_alone_also_after_many_tries(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = store._database
+    transaction = database._transaction
+    tries: list[bool] = []
+
+    def with_trouble(db: Connection, operation: Any, side_by_side: Any, *rest: Any) -> None:
+        tries.append(side_by_side is None)
+        if len(tries) < TRIES_MAX:
+            raise psycopg.errors.SerializationFailure("somebody else was first")
+        if side_by_side is not None:
+            raise NotAlone
+        transaction(db, operation, side_by_side, *rest)
+
+    monkeypatch.setattr(database, "_transaction", with_trouble)
+    assert database.write(lambda step: step.alone, side_by_side=lambda _: True)
+    assert tries == [False] * TRIES_MAX + [True]
 
 
 def test_versions_grow_when_the_server_is_another_one(url: str) -> None:

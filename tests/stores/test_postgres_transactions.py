@@ -127,11 +127,16 @@ def test_sqlalchemy_brings_its_connection(store: PostgresStore, url: str, kind: 
         for job_id, is_kept in (("kept", True), ("dropped", False)):
             lent: Any = engine.connect() if kind == "connection" else orm.Session(engine)
             with lent:
+                # The first thing that is done on it, and one after another.
+                store.submit_within(lent, [draft("first")])
+                lent.rollback()
+                assert store.get("first") is None
                 lent.execute(sqlalchemy.text("INSERT INTO app_row VALUES (1)"))
                 store.submit_within(lent, [draft(job_id)])
                 assert store.get(job_id) is None
                 lent.commit() if is_kept else lent.rollback()
             assert (store.get(job_id) is not None) is is_kept
+            assert store.get("first") is None
         with engine.connect() as own:
             assert own.exec_driver_sql("SELECT count(*) FROM app_row").scalar() == 1
     finally:
@@ -168,7 +173,7 @@ def test_transactions_in_a_circle_are_told_so(url: str, store: PostgresStore, ow
         # The one that waits longer than this finds the circle.
         other.execute("SET deadlock_timeout = '1min'")
         own.execute("UPDATE app_row SET n = 2")
-        store.submit_within(other, [keyed])  # type: ignore[arg-type]
+        store.submit_within(other, [keyed])
         waiting = pool.submit(other.execute, "UPDATE app_row SET n = 3")
         with pytest.raises(StoreBusyError, match="wait for each other"):
             store.submit_within(own, [keyed])

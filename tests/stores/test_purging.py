@@ -24,6 +24,7 @@ from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.tables import step
 from leasehold.testing.conformance.base import assert_history_replays
+from support.effort import drawn
 
 QUEUES = ("a", "b")
 
@@ -124,7 +125,7 @@ def nobody_waits_in_vain(store: Store) -> None:
 @pytest.mark.parametrize("at_once", [1, 500])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_purge_leaves_what_the_oracle_says(kind: str, at_once: int) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=drawn(60), deadline=None)
     @given(graphs(), st.sampled_from([1, 2, 100]), st.booleans())
     def check(nodes: list[Node], page: int, narrowed: bool) -> None:
         with opened(kind, at_once) as store:
@@ -161,7 +162,7 @@ def test_a_purge_leaves_what_the_oracle_says(kind: str, at_once: int) -> None:
 def test_whatever_the_order_nobody_waits_in_vain(kind: str) -> None:
     """Dependents submitted before what they wait for, in the same call, are met after it."""
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=drawn(60), deadline=None)
     @given(graphs(), st.integers(0, 2**32), st.sampled_from([1, 2, 100]))
     def check(nodes: list[Node], seed: int, page: int) -> None:
         with opened(kind, 1) as store:

@@ -27,6 +27,7 @@ from leasehold.errors import LeaseholdError, QueueClosedError, QueueFullError
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.writing.step import Step
+from support.effort import drawn
 
 outcomes: st.SearchStrategy[Outcome] = st.sampled_from(
     [Complete(), Fail(JobError("OSError", "x")), Release(), Snooze(3)]
@@ -170,9 +171,9 @@ class SQLiteLimits(LimitsMachine):
 
 
 TestMemoryLimits = MemoryLimits.TestCase
-TestMemoryLimits.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMemoryLimits.settings = settings(max_examples=drawn(60), stateful_step_count=40, deadline=None)
 TestSQLiteLimits = SQLiteLimits.TestCase
-TestSQLiteLimits.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestSQLiteLimits.settings = settings(max_examples=drawn(30), stateful_step_count=40, deadline=None)
 
 
 # -- SQLite: rules are remembered, and never for too long ---------------------------------------

@@ -33,6 +33,7 @@ from leasehold.stores.sqlite.writing.application import ApplicationConnection
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.testing.conformance.base import draft, get, lease_one, submit
 from leasehold.testing.conformance.waking import Ears
+from support.effort import drawn
 
 
 @pytest.fixture
@@ -365,7 +366,7 @@ class UndoneError(Exception):
     """Raised at the end of a part that is not to be kept."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(st.lists(st.tuples(st.lists(PROGRAMS, max_size=4), st.booleans()), max_size=4))
 def test_row_and_job_are_both_there_or_neither(program: Program) -> None:
     with TemporaryDirectory() as folder:

@@ -26,6 +26,7 @@ from leasehold.core.model.status import Status
 from leasehold.env import Env, ManualClock, to_micros
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SQLiteStore
+from support.effort import drawn
 
 SECOND = 1_000_000
 RATES = (None, 0.1, 0.5, 3, 100)
@@ -315,6 +316,6 @@ def test_a_long_day_on_the_sqlite_store(seed: int) -> None:
 
 
 TestMemoryPaced = MemoryPaced.TestCase
-TestMemoryPaced.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestMemoryPaced.settings = settings(max_examples=drawn(60), stateful_step_count=50, deadline=None)
 TestSQLitePaced = SQLitePaced.TestCase
-TestSQLitePaced.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestSQLitePaced.settings = settings(max_examples=drawn(25), stateful_step_count=40, deadline=None)

@@ -17,8 +17,11 @@ from leasehold.core.model.records import WorkerInfo
 from leasehold.core.model.retention import RetentionPolicy, Scope
 from leasehold.core.model.retry import Constant
 from leasehold.core.model.schedule import ScheduleDraft
+from leasehold.core.model.search import JobFilter
 from leasehold.core.model.timing import Every
 from leasehold.core.model.tokens import TokenDraft
+from leasehold.core.rules.filter_orders import CancelAll
+from leasehold.core.rules.operations import OperationDraft
 from leasehold.env import Env, ManualClock
 from leasehold.stores.sqlite import SQLiteStore
 from leasehold.stores.sqlite.disk.life import LockedLife
@@ -70,6 +73,10 @@ def make_everything(path: Path, clock: ManualClock) -> None:
     store.set_setting("max_retries", 2, actor="me")
     store.create_token(TokenDraft(name="ann", roles=("admin",)), "digest", actor="me")
     store.signing_key()
+    store.submit([Draft(id="planned", task="t", queue="other")])
+    plan = store.plan_operation(CancelAll(), JobFilter(ids=("planned",)))
+    store.begin_operation(OperationDraft(id="operation", plan=plan), actor="me")
+    store.advance_operation("operation")
     schedule = ScheduleDraft(name="tick", timing=Every(60), job=Draft(id="x", task="tick"))
     store.set_schedule(schedule, actor="me")
     _end_some(store, clock)

@@ -60,6 +60,7 @@ LONG: Final = frozenset(
         *("cancel_many", "cancel_each", "replay_each", "discard_each", "reprioritize_each"),
         *("cancel_graph", "replay_graph"),
         *("DeadLetters.replay", "DeadLetters.discard", "DeadLetters.purge"),
+        *("Operations.plan", "Operations.carry_out"),
     }
 )
 """What may take minutes: it gets a thread of its own, so that no short call waits behind it."""
@@ -221,6 +222,7 @@ PARTS: Final = (
     _part("schedules.py", "Schedules", _ITERATED, _COUNTED, item="Schedule"),
     _part("settings.py", "Settings", _ITERATED, item="SettingInfo"),
     _part("deadletters.py", "DeadLetters", _ITERATED, _COUNTED, item="Job"),
+    _part("operations.py", "Operations", _ITERATED, item="Operation"),
     _part("archive.py", "Archive"),
 )
 
@@ -424,5 +426,5 @@ def _doc(class_name: str, definition: Definition) -> str | None:
 
 
 _NAMED: Final = frozenset(
-    {"JobHandle", "WorkflowRun", "Schedules", "Settings", "DeadLetters", "Archive"}
+    {"JobHandle", "WorkflowRun", "Schedules", "Settings", "DeadLetters", "Operations", "Archive"}
 )

@@ -37,6 +37,7 @@ BETWEEN_PARTS: Final = frozenset(
         "wait_for",
         "await_for",
         "work_with",
+        "mark_orphans",
         "close",
         "begin_anew_in_fork",
     }

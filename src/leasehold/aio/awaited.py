@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.queue.awaiting import Bridge
 
 T = TypeVar("T")
@@ -55,9 +55,9 @@ class Awaited:
         """Make a call that may take minutes, so that no short one waits behind it."""
         return await self._bridge().call_long(func)
 
-    async def _call_within(self, connection: Connection | None, func: Callable[[], T]) -> T:
-        """Make a call that may be a part of a transaction, which belongs to this thread."""
-        return await self._call(func) if connection is None else func()
+    async def _call_within(self, connection: OwnConnection | None, func: Callable[[], T]) -> T:
+        """Make a call that may be a part of a transaction."""
+        return await self._bridge().call_within(connection, func)
 
     def _each(self, start: Callable[[], Iterator[T]]) -> AsyncItems[T]:
         """Go through an iterator that reads the store as it goes."""

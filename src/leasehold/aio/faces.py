@@ -23,7 +23,7 @@ from leasehold.codec import CallCodec
 from leasehold.connect import Durability
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.store import Store
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import ArchivedJob
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
@@ -54,7 +54,9 @@ from leasehold.core.model.search import Count, HeavyField, JobFilter, Page
 from leasehold.core.model.settings import SettingValue
 from leasehold.core.model.status import Status
 from leasehold.core.model.timing import Timing
+from leasehold.core.rules.filter_orders import Order
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.operations import Advance, Operation, Plan
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, StoreError
@@ -65,6 +67,7 @@ from leasehold.queue.deadletters import DeadLetters
 from leasehold.queue.facade import SHUTDOWN_SECONDS, TaskQueue
 from leasehold.queue.filters import FilterFields
 from leasehold.queue.handle import JobHandle
+from leasehold.queue.operations import SAMPLES, Operations
 from leasehold.queue.options import JobOptions, JobRef, NewJob, RetryLike
 from leasehold.queue.orders import Answer
 from leasehold.queue.queues import IfExists, QueueOptions
@@ -358,6 +361,60 @@ class AsyncDeadLetters(Awaited):
         return await self._call_long(lambda: self._dead_letters.purge(where, **fields))
 
 
+class AsyncOperations(Awaited):
+    """`queue.operations` with everything to be awaited; see `Operations`."""
+
+    def __init__(self, operations: Operations, bridge: Callable[[], Bridge]) -> None:
+        super().__init__(bridge)
+        self._operations = operations
+
+    def __aiter__(self) -> AsyncIterator[Operation]:
+        return aiter(self._each(lambda: iter(self._operations)))
+
+    async def plan(
+        self, order: Order, where: JobFilter | None = None, /, **fields: Unpack[FilterFields]
+    ) -> Plan:
+        """Count the jobs that an order would be given to, by status; nothing is changed.
+
+        See `Operations.plan`.
+        """
+        return await self._call_long(lambda: self._operations.plan(order, where, **fields))
+
+    async def samples(self, plan: Plan, limit: int = SAMPLES) -> list[Job]:
+        """Some of the jobs of a plan, the last submitted first, without payload and result."""
+        return await self._call(lambda: self._operations.samples(plan, limit))
+
+    async def begin(self, plan: Plan) -> Operation:
+        """Let an operation begin; no job is changed until somebody carries it out."""
+        return await self._call(lambda: self._operations.begin(plan))
+
+    async def undo(self, operation_id: str) -> Operation:
+        """Begin to take an operation back; carry out the operation that this answers with.
+
+        See `Operations.undo`.
+        """
+        return await self._call(lambda: self._operations.undo(operation_id))
+
+    async def carry_out(
+        self, operation: Operation, *, on_progress: Callable[[Advance], None] | None = None
+    ) -> Operation:
+        """Wait until an operation has ended, here or wherever else it is carried out.
+
+        See `Operations.carry_out`.
+        """
+        return await self._call_long(
+            lambda: self._operations.carry_out(operation, on_progress=on_progress)
+        )
+
+    async def stop(self, operation_id: str) -> Operation:
+        """Let an operation end where it is; what it did stays done, and can be undone."""
+        return await self._call(lambda: self._operations.stop(operation_id))
+
+    async def get(self, operation_id: str) -> Operation:
+        """An operation as it is now; raises OperationNotFoundError for an unknown id."""
+        return await self._call(lambda: self._operations.get(operation_id))
+
+
 class AsyncArchive(Awaited):
     """`queue.archive` with everything to be awaited; see `Archive`."""
 
@@ -406,6 +463,7 @@ class AsyncQueueCalls(Awaited):
         url: str | os.PathLike[str] | Store,
         *,
         num_workers: int = 4,
+        autostart: bool | None = None,
         queues: str | Sequence[str] | None = None,
         poll_interval: Seconds | None = None,
         lease_seconds: Seconds | Literal["auto"] | None = None,
@@ -434,6 +492,7 @@ class AsyncQueueCalls(Awaited):
         queue = TaskQueue(
             url,
             num_workers=num_workers,
+            autostart=autostart,
             queues=queues,
             poll_interval=poll_interval,
             lease_seconds=lease_seconds,
@@ -468,6 +527,7 @@ class AsyncQueueCalls(Awaited):
         self.schedules = AsyncSchedules(queue.schedules, queue.bridge)
         self.settings = AsyncSettings(queue.settings, queue.bridge)
         self.dead_letters = AsyncDeadLetters(queue.dead_letters, queue.bridge)
+        self.operations = AsyncOperations(queue.operations, queue.bridge)
         self.archive = AsyncArchive(queue.archive, queue.bridge)
 
     @overload
@@ -556,7 +616,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -586,7 +646,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -616,7 +676,7 @@ class AsyncQueueCalls(Awaited):
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -635,7 +695,7 @@ class AsyncQueueCalls(Awaited):
         *,
         partial: Literal[False] = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[AsyncJobHandle[Any]]: ...
     @overload
     async def submit_many(
@@ -643,7 +703,7 @@ class AsyncQueueCalls(Awaited):
         jobs: Iterable[NewJob],
         *,
         partial: Literal[True],
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[AsyncJobHandle[Any] | LeaseholdError]: ...
     async def submit_many(
         self,
@@ -651,7 +711,7 @@ class AsyncQueueCalls(Awaited):
         *,
         partial: bool = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
@@ -675,7 +735,7 @@ class AsyncQueueCalls(Awaited):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> AsyncJobHandle[Any]:
         """Have a command run: a list of arguments, or a string for the shell.
@@ -774,8 +834,15 @@ class AsyncQueueCalls(Awaited):
         )
         return made
 
+    async def prune_schedules(self) -> list[Schedule]:
+        """Remove the schedules that were declared in code and are not any more; answers with them.
+
+        See `TaskQueue.prune_schedules`.
+        """
+        return await self._call(self.queue.prune_schedules)
+
     async def submit_workflow(
-        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None
     ) -> AsyncWorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
@@ -1359,12 +1426,16 @@ class AsyncQueueCalls(Awaited):
         """
         await self.queue.ashutdown(wait, timeout)
 
-    async def connect(self) -> Connection:
+    @overload
+    async def connect(self, kind: None = None) -> Connection: ...
+    @overload
+    async def connect(self, kind: type[C]) -> C: ...
+    async def connect(self, kind: type[Any] | None = None) -> Any:
         """A connection to this queue's own database, for tables of yours beside the jobs.
 
         See `TaskQueue.connect`.
         """
-        return await self._call(self.queue.connect)
+        return await self._call(lambda: self.queue.connect(kind))
 
 
 def _awaited(made: Any) -> Any:

@@ -22,7 +22,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         *("status", "list", "show", "logs", "history", "why"),
         *("stats", "top", "metrics", "stuck", "audit"),
     ),
-    "Change": ("cancel", "retry", "reprioritize", "queue", "dlq", "config", "token"),
+    "Change": ("cancel", "retry", "reprioritize", "queue", "dlq", "operations", "config", "token"),
     "Operate": ("init", "doctor", "check", "sweep", "prune", "backup", "migrate-store"),
     "Try": ("demo", "bench", "completion"),
 }
@@ -48,6 +48,11 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "queue": Entry("leasehold.cli.queues", "queue", "Queues: their rules, state and jobs."),
     "dlq": Entry("leasehold.cli.dlq", "dlq", "Dead letters: look at them, retry them, purge them."),
+    "operations": Entry(
+        "leasehold.cli.operations",
+        "operations",
+        "Operations: orders to many jobs, how far each is, stop and undo them.",
+    ),
     "schedule": Entry(
         "leasehold.cli.schedule", "schedule", "Schedules: jobs that come again and again."
     ),

@@ -14,15 +14,16 @@ from leasehold.cli.exits import Exit, exit_for
 from leasehold.cli.filters import filter_options, is_everything
 from leasehold.cli.jobref import AmbiguousIdError, job_id_of
 from leasehold.cli.output import Document, emit, jobs_counted
+from leasehold.cli.planned import carry_out, is_wanted, tell_report
 from leasehold.cli.safe import safe
-from leasehold.cli.session import Session, actor
+from leasehold.cli.session import Session
 from leasehold.core.model.job import Job
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import ABLE, OrderedJob, narrowed
 from leasehold.core.rules.filter_orders import Order as FilterOrder
-from leasehold.core.rules.filter_orders import OrderedJob
+from leasehold.core.rules.operations import Plan
 from leasehold.errors import JobNotFoundError, LeaseholdError
-from leasehold.queue.orders import order_in_parts
 
 Answer = Job | LeaseholdError
 F = TypeVar("F", bound=Callable[..., Any])
@@ -110,35 +111,44 @@ def _give_to_named(session: Session, order: Order, chosen: Chosen) -> None:
 
 def _give_to_found(session: Session, order: Order, chosen: Chosen) -> None:
     where = _able(order, chosen.where)
-    jobs = session.queue.search(where, without=("payload", "result", "metadata"))
-    found = [_document(job.id, job, done=False) for job in jobs]
-    if not found:
+    operations = session.queue.operations
+    plan = operations.plan(order.by_filter, where)
+    if not plan.planned:
         session.tell(f"there is no job to {order.verb}")
         _print(session, [])
         return
-    what = f"{order.verb} {jobs_counted(len(found))}"
-    if not agreed(session, what, yes=chosen.yes, dry_run=chosen.dry_run):
-        _print(session, found)
+    what = f"{order.verb} {jobs_counted(plan.planned)}"
+    if not is_wanted(session, plan, what, yes=chosen.yes, dry_run=chosen.dry_run):
+        _print(session, _planned(session, plan))
         return
-    # Whoever has moved on since then does not fit any more: that is no failure.
-    queue = session.queue
-    parts = order_in_parts(queue.store, order.by_filter, where, actor(), queue.blobs)
-    changed = [job for part in parts for job in part.jobs]
+    changed: list[OrderedJob] = []
+    operation = operations.begin(plan)
+    done = carry_out(session, operation, lambda advance: changed.extend(advance.jobs))
     _print(session, [_document(job.id, job, done=True) for job in changed])
     if session.format == "table":
-        click.echo(f"{order.done} {jobs_counted(len(changed))}")
+        click.echo(f"{order.done} {jobs_counted(done.changed)}")
     stopping = sum(_is_stopping(order, job) for job in changed)
     if stopping:
         session.tell(f"{stopping:,} of them are running: their workers were asked to stop them")
-    moved_on = len({each["id"] for each in found} - {job.id for job in changed})
-    if moved_on:
-        session.tell(f"{jobs_counted(moved_on)} had moved on meanwhile")
+    tell_report(session, done)
+
+
+def _planned(session: Session, plan: Plan) -> list[Document]:
+    """The jobs of a plan, for programs: people have seen how many there are."""
+    if session.format == "table":
+        return []
+    where = narrowed(plan.order, plan.where, 1)
+    jobs = session.queue.search(where, without=("payload", "result", "metadata"))
+    return [_document(job.id, job, done=False) for job in jobs]
 
 
 def _able(order: Order, where: JobFilter) -> JobFilter:
-    """The filter, narrowed to jobs that can take the order."""
+    """The filter, for jobs that are meant; refuses statuses that can never take the order."""
     if where.statuses is None:
-        statuses = tuple(sorted(order.unless_said or order.statuses))
+        meant = order.unless_said or order.statuses
+        # A filter that names no status counts the others too, to say that they are left alone.
+        is_all = meant == ABLE[type(order.by_filter)]
+        statuses = None if is_all else tuple(sorted(meant))
         return msgspec.structs.replace(where, statuses=statuses)
     able = tuple(status for status in where.statuses if status in order.statuses)
     if not able:
@@ -147,7 +157,7 @@ def _able(order: Order, where: JobFilter) -> JobFilter:
             f"jobs that are {' or '.join(where.statuses)} cannot be {order.done}, only those that "
             f"are {names}"
         )
-    return msgspec.structs.replace(where, statuses=able)
+    return where
 
 
 def _print(session: Session, documents: Sequence[Document]) -> None:

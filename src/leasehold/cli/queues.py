@@ -21,11 +21,13 @@ from leasehold.cli.output import (
     json_text,
     print_fields,
 )
+from leasehold.cli.planned import carry_out, is_wanted, tell_report
 from leasehold.cli.rules import rule_options
 from leasehold.cli.session import Session
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo
 from leasehold.core.model.search import JobFilter
 from leasehold.core.model.status import WAITING, Status
+from leasehold.core.rules.filter_orders import PurgeAll
 from leasehold.documents.queues import queue_document
 from leasehold.documents.records import document_of
 from leasehold.errors import QueueNotEmptyError, QueueNotFoundError
@@ -190,17 +192,20 @@ def purge(session: Session, name: str, where: JobFilter, yes: bool, dry_run: boo
     Examples: queuectl queue purge mail --dry-run
               queuectl queue purge mail --task newsletter --yes
     """
-    count = _waiting(session, name, where)
-    if not count:
+    session.queue.queue_info(name)  # An unknown queue is an error, not an empty one.
+    operations = session.queue.operations
+    plan = operations.plan(PurgeAll(), _narrowed(name, where))
+    if not plan.planned:
         session.tell(f"no waiting job of queue {name!r} fits")
-    else:
-        what = f"delete {jobs_counted(count)} from queue {name!r} for good"
-        what += _to_tell(session, name, where)
-        if not agreed(session, what, yes=yes, dry_run=dry_run):
-            return
-    # Nothing was to be deleted, nothing was agreed to: what has come since then stays.
-    purged = session.queue.purge_queue(name, where) if count else 0
-    emit_one(session, {"queue": name, "purged": purged})
+        emit_one(session, {"queue": name, "purged": 0})
+        return
+    what = f"delete {jobs_counted(plan.planned)} from queue {name!r} for good"
+    what += _to_tell(session, name, where)
+    if not is_wanted(session, plan, what, yes=yes, dry_run=dry_run):
+        return
+    done = carry_out(session, operations.begin(plan))
+    emit_one(session, {"queue": name, "purged": done.changed})
+    tell_report(session, done)
 
 
 @command(of=queue)

@@ -45,7 +45,8 @@ def schedule() -> None:
 def list_schedules(session: Session) -> None:
     """List schedules, with their next runs.
 
-    One is overdue if its tick is past and no worker has fired it yet.
+    One is overdue if its tick is past and no worker has fired it yet. It is orphaned if it was
+    declared in code that declares it no more: see `schedule prune`.
 
     \b
     Example: queuectl schedule list
@@ -58,8 +59,9 @@ def list_schedules(session: Session) -> None:
 
 
 def _told(document: Document) -> Document:
-    """As a table shows it: a tick that nobody has fired yet, though it is due, is overdue."""
-    return {**document, "standing": "overdue" if document["overdue"] else document["state"]}
+    """As a table shows it: in one word, the most urgent."""
+    standing = next((word for word in ("orphaned", "overdue") if document[word]), document["state"])
+    return {**document, "standing": standing}
 
 
 @command(of=schedule)
@@ -160,6 +162,30 @@ def remove(session: Session, name: str, yes: bool, dry_run: bool) -> None:
     known = session.queue.schedules.get(name)
     if agreed(session, f"remove the schedule {known.name}", yes=yes, dry_run=dry_run):
         _emit_schedule(session, session.queue.schedules.remove(name))
+
+
+@command(of=schedule)
+@destructive
+def prune(session: Session, yes: bool, dry_run: bool) -> None:
+    """Remove the orphaned schedules.
+
+    Those are schedules that were declared in code, by a decorator say, and that the code declares
+    no more. They go on ticking until they are removed; the jobs that they have submitted stay.
+
+    \b
+    Example: queuectl schedule prune --dry-run
+    """
+    names = [each.name for each in session.queue.schedules if each.draft.orphaned]
+    what = f"remove {len(names)} orphaned schedule(s): {', '.join(names)}"
+    removed = []
+    if not names:
+        session.tell("no schedule is orphaned")
+    elif agreed(session, what, yes=yes, dry_run=dry_run):
+        removed = session.queue.prune_schedules()
+    now = session.queue.now()
+    documents = [schedule_document(each, now) for each in removed]
+    lines = "".join(f"removed {cell(each.name)}\n" for each in removed)
+    emit_one(session, {"removed": documents}, show=lambda: click.echo(lines, nl=False))
 
 
 @command(of=schedule)

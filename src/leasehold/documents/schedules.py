@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
+from leasehold.core.model.job import Draft
 from leasehold.core.model.schedule import Schedule
 from leasehold.core.model.timing import Cron, Every, Timing
 from leasehold.documents.records import in_utc
@@ -32,6 +34,8 @@ def schedule_document(known: Schedule, now: datetime) -> dict[str, Any]:
         "catch_up_max": draft.catch_up_max,
         "grace_seconds": draft.grace_seconds,
         "overlap": draft.overlap,
+        "declared_in": draft.declared_in,
+        "orphaned": draft.orphaned,
         "next_at": known.next_at,
         "overdue": not known.paused and known.next_at is not None and known.next_at < now,
         "next_runs": next_runs(known, now),
@@ -48,12 +52,19 @@ def _job_options(known: Schedule) -> dict[str, Any]:
     """What is said about each tick's job."""
     job = known.draft.job
     return {
-        "payload": msgspec.json.decode(job.payload) if job.codec == "json" else None,
+        "payload": _plain(job),
         "priority": job.priority,
         "max_retries": job.max_retries,
         "timeout_seconds": job.timeout_seconds,
         "metadata": job.metadata,
     }
+
+
+def _plain(job: Draft) -> Any:
+    """The payload as data; None if only its own queue can read it."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(job.payload) if job.codec == "json" else None
+    return None
 
 
 def _timing_text(timing: Timing) -> str:

@@ -228,6 +228,21 @@ def schedules(facts: Facts) -> Finding:
     )
 
 
+def orphaned_schedules(facts: Facts) -> Finding:
+    """A schedule whose declaration was taken out of the code goes on ticking."""
+    orphaned = [each for each in facts.schedules if each.draft.orphaned]
+    if not orphaned:
+        return _ok("orphaned_schedules", "every schedule is declared where it was")
+    first = orphaned[0]
+    return Finding(
+        check="orphaned_schedules",
+        level=Level.WARNING,
+        found=f"{first.name}{_others(len(orphaned))}",
+        meaning=f"{first.draft.declared_in} does not declare it any more, but it still ticks",
+        advice="queuectl schedule prune removes orphaned schedules",
+    )
+
+
 def clean_ups(facts: Facts) -> Finding:
     """A clean-up works in short writes with long pauses, and is over within a minute."""
     latest = facts.cleanup
@@ -365,6 +380,7 @@ CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
     leases,
     unknown_tasks,
     schedules,
+    orphaned_schedules,
     clean_ups,
     dead_letters,
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from leasehold.blobs.blobs import Blobs
 from leasehold.blobs.place import BlobPlace
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import given_seconds
 from leasehold.core.model.job import DEFAULT_QUEUE
+from leasehold.core.model.limits import SECONDS_MAX
 from leasehold.core.model.records import ALL_QUEUES
 from leasehold.env import Env
 
@@ -60,7 +61,16 @@ def open_blobs(store: Store, place: BlobPlace, env: Env, *, close: bool) -> Blob
 def given_durations(**durations: Any) -> dict[str, Any]:
     """Those that say something, in seconds; "auto" stays as it is."""
     return {
-        name: value if value == "auto" else given_seconds(name, value)
+        name: value if value == "auto" else _above_zero(name, given_seconds(name, value))
         for name, value in durations.items()
         if value is not None
     }
+
+
+def _above_zero(name: str, seconds: float) -> float:
+    if not (0 < seconds <= SECONDS_MAX or (seconds == 0 and name in _MAY_BE_ZERO)):
+        raise ValueError(f"{name} must be above 0 and at most ten years in seconds, not {seconds}")
+    return seconds
+
+
+_MAY_BE_ZERO: Final = frozenset({"grace_seconds"})

@@ -1,34 +1,58 @@
-"""Workers of an application that submits nothing: they start soon after its tasks are defined.
+"""When the workers of a TaskQueue start by themselves.
 
-Jobs that an earlier run left behind are picked up so, without a word from the application. The
-moment between is for its other tasks to be defined.
+They start with its first use. An application that uses nothing at first is served, too, so that
+jobs of an earlier run are picked up without a word: a second after its first task was defined. That
+holds for a process that is the application. One that only imports it (a test run, a shell, a
+script for the database) must not run its jobs.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from leasehold.errors import LeaseholdError
 from leasehold.worker.executors.role import is_child_process
+from leasehold.worker.modules import main_module
 from leasehold.worker.safelog import safe_logger
 
 logger = safe_logger("leasehold")
 
 START_AFTER_SECONDS: Final = 1.0
+"""The moment in which the application's other tasks are defined."""
+VARIABLE: Final = "LEASEHOLD_AUTOSTART"
+SERVERS: Final = frozenset(
+    {"daphne", "granian", "gunicorn", "hypercorn", "mod_wsgi", "uvicorn", "uwsgi", "waitress"}
+)
+"""Programs that import an application in order to be it."""
 
 
 class Autostart:
     """Starts the workers of one TaskQueue, once, a moment after it was told of a task."""
 
-    def __init__(self, start: Callable[[], None]) -> None:
+    def __init__(self, start: Callable[[], None], wanted: bool | None) -> None:
         self._start = start
+        self._wanted = _of_environment() if _of_environment() is not None else wanted
         self._timer: threading.Timer | None = None
 
-    def begin(self) -> None:
-        """Said when a task is defined; the first time counts."""
-        if self._timer is not None or _forbidden or is_child_process():
+    @property
+    def is_off(self) -> bool:
+        """Whether only `start()` and `with` start the workers."""
+        return self._wanted is False
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the workers start soon, or have started."""
+        return self._timer is not None
+
+    def begin(self, module: str) -> None:
+        """Said when a task is defined in a module; the first time counts."""
+        if self.is_begun or _forbidden or is_child_process() or self.is_off:
+            return
+        if not self._wanted and not is_the_application(module):
             return
         self._timer = threading.Timer(START_AFTER_SECONDS, self._run)
         self._timer.name = "leasehold-start"
@@ -45,6 +69,32 @@ class Autostart:
         except LeaseholdError as error:
             # Whoever uses the queue next hears of it, too.
             logger.warning("the workers of this TaskQueue cannot start: %s", error)
+
+
+def is_the_application(module: str) -> bool:
+    """Whether this process was started to be the application to which a module belongs.
+
+    It is if the module is the program that was started, or is in its package, or if a web server
+    was started, which imports it to serve it.
+    """
+    program = main_module().partition(".")[0]
+    if program in SERVERS:
+        return True
+    is_interactive = program == "__main__" or sys.flags.interactive
+    return program == module.partition(".")[0] and not is_interactive and not _is_of_pool()
+
+
+def _is_of_pool() -> bool:
+    """Whether `multiprocessing` started this process, which imports only for its functions."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    return multiprocessing is not None and multiprocessing.parent_process() is not None
+
+
+def _of_environment() -> bool | None:
+    said = os.environ.get(VARIABLE, "")
+    if said in ("", "0", "1"):
+        return None if not said else said == "1"
+    raise ValueError(f"{VARIABLE} is 1 or 0, not {said!r}")
 
 
 _forbidden = False

@@ -14,7 +14,9 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
+from leasehold.core.contract.local_store import local_part
 from leasehold.core.contract.store import Store
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.lease import Lease, LeaseRequest
 from leasehold.errors import QueueFullError
 from leasehold.observe import tracing
@@ -34,6 +36,7 @@ class Bridge:
     """From any number of event loops to the store."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self.funnel = Funnel(store)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="leasehold-async")
 
@@ -48,6 +51,27 @@ class Bridge:
             # What it does is a part of the caller's trace.
             call = partial(copy_context().run, call)
         return await loop.run_in_executor(self._pool, call)
+
+    async def call_within(self, connection: OwnConnection | None, func: Callable[[], T]) -> T:
+        """Make a call that may be a part of a transaction of the application's own.
+
+        Such a transaction belongs to this thread, unless its connection is itself awaited: then
+        another thread may use it, and nobody else meanwhile.
+        """
+        if connection is None:
+            return await self.call(func)
+        lent = local_part(self._store, "a transaction of your own").lend(connection)
+        if lent is None:
+            return func()
+        async with lent:
+            made = asyncio.get_running_loop().run_in_executor(
+                self._pool, partial(copy_context().run, func)
+            )
+            try:
+                return await asyncio.shield(made)
+            finally:
+                # Whoever is cancelled gives the connection back when the call has ended.
+                await asyncio.wait([made])
 
     async def call_long(self, func: Callable[[], T]) -> T:
         """Make a call that may take minutes, on a thread of its own."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, over
 
 from leasehold.codec import CallCodec
 from leasehold.core.contract.clock_store import ClockRepair
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.breaker import Breaker
 from leasehold.core.model.changes import Changes
 from leasehold.core.model.durations import Seconds
@@ -191,7 +191,7 @@ class QueueCalls:
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -221,7 +221,7 @@ class QueueCalls:
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -251,7 +251,7 @@ class QueueCalls:
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -279,7 +279,7 @@ class QueueCalls:
         options: JobOptions | None = None,
         *,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> JobHandle[R]:
         """`submit` for a task at hand: nothing in `kwargs` is taken for an option."""
         return self._submitting.submit_call(
@@ -293,7 +293,7 @@ class QueueCalls:
         *,
         partial: Literal[False] = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[JobHandle[Any]]: ...
     @overload
     def submit_many(
@@ -301,7 +301,7 @@ class QueueCalls:
         jobs: Iterable[NewJob],
         *,
         partial: Literal[True],
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[JobHandle[Any] | LeaseholdError]: ...
     def submit_many(
         self,
@@ -309,7 +309,7 @@ class QueueCalls:
         *,
         partial: bool = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
@@ -328,7 +328,7 @@ class QueueCalls:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Any]:
         """Have a command run: a list of arguments, or a string for the shell.
@@ -368,7 +368,7 @@ class QueueCalls:
         options: JobOptions | None = None,
         *,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> JobHandle[R]:
         """`submit_call`, to be awaited: submits that wait at the same time share one write."""
         return await self._submitting.asubmit_call(
@@ -380,7 +380,7 @@ class QueueCalls:
         jobs: Iterable[NewJob],
         *,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[JobHandle[Any]]:
         """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
         return await self._submitting.asubmit_many(jobs, block=block, connection=connection)
@@ -399,8 +399,10 @@ class QueueCalls:
         The name stands for the schedule: to say the same again, at every start of a program, is
         harmless, and to say something else changes it. Ticks are fired by the workers on this
         store, each tick once. `misfire` says what becomes of ticks while there was no worker,
-        `overlap="skip"` passes over a tick while the job before has not ended. The other options
-        are those of `submit`, for each tick's job.
+        `overlap="skip"` passes over a tick while the job before has not ended. With
+        `declared_in=__name__` the schedule belongs to the code of that module, as those of `every`
+        and `cron` do: once the module declares it no more, it is shown as orphaned. The other
+        options are those of `submit`, for each tick's job.
 
         >>> from leasehold import Cron, TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -466,8 +468,22 @@ class QueueCalls:
             expression, zone=zone, name=name, args=args, kwargs=kwargs, **options
         )
 
+    def prune_schedules(self) -> list[Schedule]:
+        """Remove the schedules that were declared in code and are not any more; answers with them.
+
+        Call it when everything is declared. It removes those that are shown as orphaned, and those
+        of modules that this process has loaded or that are gone from a package it has loaded.
+        Their jobs stay. See docs/schedules.md.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.prune_schedules()
+        []
+        """
+        return self._scheduling.prune_schedules()
+
     def submit_workflow(
-        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None
     ) -> WorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
@@ -478,7 +494,7 @@ class QueueCalls:
         return self._workflows.submit_workflow(workflow, block=block, connection=connection)
 
     async def asubmit_workflow(
-        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None
     ) -> WorkflowRun:
         """`submit_workflow`, to be awaited; while it waits for room, no thread does."""
         return await self._workflows.asubmit_workflow(workflow, block=block, connection=connection)

@@ -219,6 +219,10 @@ class Consuming:
         The answer says when it ends, when to extend it next, and whether to stop.
         """
         _check_lease(lease)
+        if seconds is not None and not 0 < seconds <= SECONDS_MAX:
+            raise ValueError(
+                f"seconds must be above 0 and at most ten years in seconds, not {seconds!r}"
+            )
         renewal = Renewal(lease.job_id, lease.version, seconds or lease.lease_seconds)
         [answer] = self.store.renew(lease.worker, [renewal])
         if isinstance(answer, LeaseLostError):

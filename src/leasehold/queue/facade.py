@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, overload
 
 from leasehold.blobs.place import BlobPlace
 from leasehold.codec.signed import check_key
@@ -28,7 +28,7 @@ from leasehold.core.model.retention import RetentionPolicy
 from leasehold.core.model.settings import retention_values
 from leasehold.core.model.status import Status
 from leasehold.env import SYSTEM, Env
-from leasehold.errors import LeaseLostError, QueueClosedError, StoreError
+from leasehold.errors import LeaseLostError, QueueClosedError, StoreError, TransactionError
 from leasehold.interrupts import import_whole
 from leasehold.queue.archive import Archive
 from leasehold.queue.arguments import (
@@ -52,6 +52,7 @@ from leasehold.queue.leftovers import tell_of_leftovers
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.looking import Looking
 from leasehold.queue.metrics import Metrics
+from leasehold.queue.operations import Operations
 from leasehold.queue.options import JobRef
 from leasehold.queue.orders import Orders
 from leasehold.queue.queues import Queues
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
     from leasehold.queue.awaiting import Bridge
     from leasehold.worker.stopping import StopReason
     from leasehold.worker.worker import Worker
+
+C = TypeVar("C")
 
 SHUTDOWN_SECONDS: Final = 30.0
 WORKER_NAMES: Final = {
@@ -109,10 +112,13 @@ class TaskQueue(QueueCalls):
 
     `url` is a path or a URL (see `leasehold.connect`), or a store. `num_workers` jobs run at a time
     in this process; 0 means that it only submits. The workers start with the first use of the queue
-    (a submit, a look at a job, a wait, or `with`) or a second after its first task was defined, not
-    when it is made: by then its tasks are known. They serve `queues` ("*" for all of the store),
-    or, if none are given, "default" and the queues of its tasks. Jobs go to the first of `queues`
-    unless told otherwise.
+    (a submit, a look at a job, a wait, or `with`), not when it is made: by then its tasks are
+    known. In the process that is the application they start by themselves, a second after its first
+    task was defined; with `autostart=True` they do so in any process that imports it, and with
+    `False` only by `start()` and `with` (see docs/workers.md).
+
+    They serve `queues` ("*" for all of the store), or, if none are given, "default" and the queues
+    of its tasks. Jobs go to the first of `queues` unless told otherwise.
 
     `client` names who submits, for queues that limit the rate of each client; `actor` names who
     gives orders, in audit records.
@@ -135,6 +141,7 @@ class TaskQueue(QueueCalls):
         url: str | os.PathLike[str] | Store,
         *,
         num_workers: int = 4,
+        autostart: bool | None = None,
         queues: str | Sequence[str] | None = None,
         poll_interval: Seconds | None = None,
         lease_seconds: Seconds | Literal["auto"] | None = None,
@@ -210,7 +217,7 @@ class TaskQueue(QueueCalls):
             pickle_key=pickle_key,
             runs_here=num_workers > 0,
         )
-        self._autostart = Autostart(self._ensure_workers)
+        self._autostart = Autostart(self._ensure_workers, autostart)
         if num_workers and env is SYSTEM:  # No time passes by itself for an injected clock.
             self._tasks.on_task = self._autostart.begin
         self._submitting = Submitting(self, self._tasks, self.bridge)
@@ -289,7 +296,7 @@ class TaskQueue(QueueCalls):
         self._metrics = Metrics(store, self._looking)
         self._retention = Retention(store, env, actor, self.blobs, self._policy)
         self._upkeep = Upkeep(store, actor)
-        for name in ("dead_letters", "archive", "settings", "schedules"):
+        for name in ("dead_letters", "operations", "archive", "settings", "schedules"):
             self.__dict__.pop(name, None)  # Each is made for the store, when it is first asked for.
         self._closed = False
 
@@ -334,7 +341,7 @@ class TaskQueue(QueueCalls):
         with self._lock:
             if self._closed:
                 self._open()
-        self._ensure_workers()
+        self._start_workers()
 
     def run_worker(
         self,
@@ -399,6 +406,7 @@ class TaskQueue(QueueCalls):
                 )
             if embedded is not None:
                 embedded.stop()
+            self._scheduling.mark_orphans()
             self._workers.warn_of_gaps(queues, tasks, allow_commands=allow_commands)
             return worker.run(on_ready, lines)
 
@@ -432,6 +440,11 @@ class TaskQueue(QueueCalls):
             raise QueueClosedError("this TaskQueue was shut down: queue.start() opens it again")
 
     def _ensure_workers(self) -> None:
+        """Start the workers of this process, unless only `start()` may."""
+        if not self._autostart.is_off:
+            self._start_workers()
+
+    def _start_workers(self) -> None:
         """Start the workers of this process, if it should have any and has none yet."""
         # A task in a child process may submit jobs, but its worker is the one that runs them.
         if self._worker or not self._num_workers or self._closed or is_child_process():
@@ -445,6 +458,7 @@ class TaskQueue(QueueCalls):
             self._embedded_in = os.getpid()
             # A program that forgets to shut down still lets its running jobs finish.
             atexit.register(self.shutdown)
+        self._scheduling.mark_orphans()
 
     def _begin_in_fork(self) -> None:
         """Said in a process forked from the one that made this: none of its threads are here.
@@ -457,16 +471,28 @@ class TaskQueue(QueueCalls):
         self.ready.begin_anew_in_fork()
         self._consuming.begin_anew_in_fork()
 
-    def connect(self) -> Connection:
+    @overload
+    def connect(self, kind: None = None) -> Connection: ...
+    @overload
+    def connect(self, kind: type[C]) -> C: ...
+    def connect(self, kind: type[Any] | None = None) -> Any:
         """A connection to this queue's own database, for tables of yours beside the jobs.
 
-        What is submitted with `connection=` inside `with connection.transaction():` is committed
-        together with what is written there, or not at all. With SQLite it is an apsw connection;
-        close it when you are done, and let one thread at a time use it.
+        What is submitted with `connection=` inside `with connection:` is committed together with
+        what is written there, or not at all. With SQLite it is an `apsw.Connection`, with
+        PostgreSQL a `psycopg.Connection`: name the class as `kind`, and type checkers know all that
+        it can do. Close it when you are done, and let one thread at a time use it.
         """
         self._check_open()
         self._ensure_workers()
-        return local_part(self.store, "a connection of your own").connect()
+        connection = local_part(self.store, "a connection of your own").connect()
+        if kind is None or isinstance(connection, kind):
+            return connection
+        connection.close()
+        raise TransactionError(
+            f"connections to {self.store} are no {kind.__module__}.{kind.__qualname__}, but "
+            f"{type(connection).__mro__[1].__module__}.{type(connection).__mro__[1].__qualname__}"
+        )
 
     # -- parts with a name of their own ----------------------------------------------------------
 
@@ -474,6 +500,11 @@ class TaskQueue(QueueCalls):
     def dead_letters(self) -> DeadLetters:
         """The jobs that will not run again unless you say so."""
         return DeadLetters(self.store, self._actor, self.blobs)
+
+    @cached_property
+    def operations(self) -> Operations:
+        """Orders to many jobs: plan them, carry them out, watch, stop and undo them."""
+        return Operations(self.store, self._actor, self._env, self.blobs)
 
     @cached_property
     def archive(self) -> Archive:

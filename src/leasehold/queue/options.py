@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack, cast
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.durations import Seconds, given_seconds, plain_seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike, priority_of
 from leasehold.core.model.numbers import plain_number
@@ -60,7 +60,7 @@ class JobOptions(TypedDict, total=False):
 class TaskOptions(JobOptions, total=False):
     """What can be said of all submits through a task: about their jobs, and how they are made."""
 
-    connection: Connection
+    connection: OwnConnection
     block: Block
 
 
@@ -109,7 +109,9 @@ def id_of(job: JobRef) -> str:
 
     Every call that takes a job comes by here, so a store is never asked what it cannot be asked.
     """
-    job_id = job if isinstance(job, str) else job.id
+    job_id = job if isinstance(job, str) else getattr(job, "id", job)
+    if not isinstance(job_id, str):
+        raise JobNotFoundError(f"no job is {job!r}: give an id, a handle or a job")
     if not is_text(job_id):
         raise JobNotFoundError(f"no job has the id {job_id!r}: ids are UTF-8 text")
     return job_id
@@ -204,6 +206,12 @@ def _moment(value: datetime) -> datetime:
     return value
 
 
+def _mapping(value: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
+    if not isinstance(value, Mapping):
+        raise InvalidJobError(f"metadata maps names to values, it is not {value!r}")
+    return dict(value)
+
+
 def _ids(value: JobRef | Iterable[JobRef]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         return (id_of(value),)
@@ -218,7 +226,7 @@ _TRANSLATIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "deadline": ("deadline", _moment),
     "delay": ("delay_seconds", lambda value: _seconds("delay", value)),
     "max_retries": ("max_retries", _count),
-    "metadata": ("metadata", dict),
+    "metadata": ("metadata", _mapping),
     "parent_id": ("parent_id", id_of),
     "depends_on": ("depends_on", _ids),
 }

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from leasehold.core.contract.store import Store
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.env import Env
 from leasehold.errors import (
     InvalidJobError,
@@ -35,7 +35,7 @@ def seconds_of(block: Block) -> float:
     return float(block)
 
 
-def check_may_wait(connection: Connection | None) -> None:
+def check_may_wait(connection: OwnConnection | None) -> None:
     """Refuse to wait inside a transaction: while it is open, nobody else could make room."""
     if connection is not None:
         raise TransactionError(

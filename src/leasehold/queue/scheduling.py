@@ -6,21 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+import msgspec
+
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.store import Store
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, MetadataValue, PriorityLike
 from leasehold.core.model.schedule import Misfire, Overlap, Schedule, ScheduleDraft
 from leasehold.core.model.timing import Cron, Every, Timing
-from leasehold.errors import InvalidScheduleError
+from leasehold.errors import InvalidScheduleError, LeaseholdError
 from leasehold.queue.commands import command_job
 from leasehold.queue.drafting import Drafting
 from leasehold.queue.large import has_large
 from leasehold.queue.lifecycle import Lifecycle
 from leasehold.queue.options import JobRef, NewJob, RetryLike, draft_safe
+from leasehold.queue.orphans import is_orphan, note_declared
 from leasehold.queue.task import BaseTask
 from leasehold.queue.tasks import Decorator, Tasks
 from leasehold.worker.executors.role import is_child_process
+from leasehold.worker.modules import importable_name, module_of
+from leasehold.worker.safelog import safe_logger
+
+logger = safe_logger("leasehold")
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -30,6 +37,7 @@ class ScheduleOptions(TypedDict, total=False):
     catch_up_max: int
     grace_seconds: Seconds
     overlap: Overlap
+    declared_in: str
     queue: str
     priority: PriorityLike
     max_retries: int
@@ -44,7 +52,7 @@ class ScheduleOptions(TypedDict, total=False):
     limit_key: str
 
 
-_OF_THE_SCHEDULE = ("misfire", "catch_up_max", "grace_seconds", "overlap")
+_OF_THE_SCHEDULE = ("misfire", "catch_up_max", "grace_seconds", "overlap", "declared_in")
 
 
 class Scheduling:
@@ -81,8 +89,10 @@ class Scheduling:
         The name stands for the schedule: to say the same again, at every start of a program, is
         harmless, and to say something else changes it. Ticks are fired by the workers on this
         store, each tick once. `misfire` says what becomes of ticks while there was no worker,
-        `overlap="skip"` passes over a tick while the job before has not ended. The other options
-        are those of `submit`, for each tick's job.
+        `overlap="skip"` passes over a tick while the job before has not ended. With
+        `declared_in=__name__` the schedule belongs to the code of that module, as those of `every`
+        and `cron` do: once the module declares it no more, it is shown as orphaned. The other
+        options are those of `submit`, for each tick's job.
 
         >>> from leasehold import Cron, TaskQueue
         >>> queue = TaskQueue("memory://", num_workers=0)
@@ -143,6 +153,48 @@ class Scheduling:
         """Make a function a task that runs by a cron expression; see `every` and `Cron`."""
         return self._decorator(name, Cron(expression, zone), args, kwargs, options)
 
+    def prune_schedules(self) -> list[Schedule]:
+        """Remove the schedules that were declared in code and are not any more; answers with them.
+
+        Call it when everything is declared. It removes those that are shown as orphaned, and those
+        of modules that this process has loaded or that are gone from a package it has loaded.
+        Their jobs stay. See docs/schedules.md.
+
+        >>> from leasehold import TaskQueue
+        >>> queue = TaskQueue("memory://", num_workers=0)
+        >>> queue.prune_schedules()
+        []
+        """
+        self._check_open()
+        if is_child_process():  # It imports the application only to run a job.
+            return []
+        return [
+            self.store.remove_schedule(each.name, actor=self._actor)
+            for each in self.store.schedules()
+            if each.draft.orphaned or is_orphan(each, is_all_declared=True)
+        ]
+
+    def mark_orphans(self) -> None:
+        """Write down which schedules the code of this process has ceased to declare."""
+        try:
+            self._mark_orphans()
+        except LeaseholdError:
+            logger.debug("orphaned schedules were not looked for", exc_info=True)
+
+    def _mark_orphans(self) -> None:
+        for schedule in self.store.schedules():
+            draft = schedule.draft
+            if draft.orphaned or not is_orphan(schedule, is_all_declared=False):
+                continue
+            orphaned = msgspec.structs.replace(draft, orphaned=True)
+            self.store.set_schedule(orphaned, actor=self._actor)
+            logger.warning(
+                "schedule %r is orphaned: %s does not declare it any more, but it still ticks. "
+                "queue.prune_schedules() or `queuectl schedule prune` removes it",
+                schedule.name,
+                draft.declared_in,
+            )
+
     def _decorator(
         self,
         name: str | None,
@@ -157,7 +209,9 @@ class Scheduling:
             task: BaseTask[..., Any] = made
             # A child process imports this only to run a job; its worker has said it already.
             if not is_child_process():
-                self._declare(name or task.name, timing, NewJob(task, args, kwargs), options)
+                where = ScheduleOptions(declared_in=module_of(task.definition.func))
+                call = NewJob(task, args, kwargs)
+                self._declare(name or task.name, timing, call, {**where, **options})
             return task
 
         return Decorator(make)
@@ -175,6 +229,11 @@ class Scheduling:
     ) -> Schedule:
         for_each_job: dict[str, Any] = dict(options)
         own = {key: for_each_job.pop(key) for key in _OF_THE_SCHEDULE if key in for_each_job}
+        module = own.pop("declared_in", None)
+        # An interactive session has no code that could declare it again.
+        if module is not None and (module := importable_name(module)) != "__main__":
+            own["declared_in"] = module
+            note_declared(module, name)
         if "job_id" in for_each_job:
             raise InvalidScheduleError("job_id fits one job only: every tick's job has its own id")
         job.options = draft_safe({**for_each_job, "job_id": name})

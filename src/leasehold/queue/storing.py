@@ -8,7 +8,7 @@ from typing import TypeVar
 from leasehold.blobs.blobs import Blobs
 from leasehold.core.contract.local_store import LocalVerbs, local_part
 from leasehold.core.contract.store import Store
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.env import Env
@@ -52,7 +52,7 @@ class Storing:
         drafts: Sequence[Draft],
         *,
         partial: bool = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> Answers:
         """Submit now, into the transaction that is open on `connection` or in the running task."""
         if tracing.is_on():
@@ -61,7 +61,7 @@ class Storing:
         return self._store_drafts(drafts, partial, connection)
 
     def _store_drafts(
-        self, drafts: Sequence[Draft], partial: bool, connection: Connection | None
+        self, drafts: Sequence[Draft], partial: bool, connection: OwnConnection | None
     ) -> Answers:
         self._check_open()
         connection = connection or self._joined()
@@ -81,7 +81,7 @@ class Storing:
         return answers
 
     def store_when_room(
-        self, drafts: Sequence[Draft], block: Block, connection: Connection | None
+        self, drafts: Sequence[Draft], block: Block, connection: OwnConnection | None
     ) -> Answers:
         """Submit as soon as the queues are not full, within the time that `block` gives."""
         check_may_wait(connection or self._joined())
@@ -96,17 +96,19 @@ class Storing:
 
     # -- awaiting ----------------------------------------------------------------------------
 
-    async def astore_draft(self, draft: Draft, connection: Connection | None) -> Submitted:
+    async def astore_draft(self, draft: Draft, connection: OwnConnection | None) -> Submitted:
         """`store_drafts` for one, to be awaited: submits at the same time share one write."""
         if tracing.is_on():
             with tracing.submitting([draft]) as [draft]:
                 return await self._astore_draft(draft, connection)
         return await self._astore_draft(draft, connection)
 
-    async def _astore_draft(self, draft: Draft, connection: Connection | None) -> Submitted:
+    async def _astore_draft(self, draft: Draft, connection: OwnConnection | None) -> Submitted:
         if connection is not None or self._joined() is not None:
-            # It waits for nobody: the transaction has its turn, and its thread is this one.
-            [stored] = self.store_drafts([draft], connection=connection)
+            [stored] = await self.bridge().call_within(
+                connection or self._joined(),
+                lambda: self.store_drafts([draft], connection=connection),
+            )
         elif self.on_stored is not None or has_large([draft]):
             # It is one large write by itself: nothing is gained by sharing the row's.
             [stored] = await self.bridge().call(self.store_drafts, [draft])
@@ -123,7 +125,7 @@ class Storing:
         self,
         submit: Callable[[], Awaitable[T]],
         block: Block,
-        connection: Connection | None,
+        connection: OwnConnection | None,
     ) -> T:
         """`store_when_room` for any way to submit, to be awaited: no thread waits."""
         import_whole("leasehold.queue.awaiting")
@@ -142,14 +144,14 @@ class Storing:
     # -- inside ------------------------------------------------------------------------------
 
     def _hand_over(
-        self, drafts: Sequence[Draft], partial: bool, connection: Connection | None
+        self, drafts: Sequence[Draft], partial: bool, connection: OwnConnection | None
     ) -> Answers:
         if connection is not None:
             local = local_part(self._store, "a transaction of your own")
             return local.submit_within(connection, drafts, partial=partial)
         return self._store.submit(drafts, partial=partial) if drafts else []
 
-    def _joined(self) -> Connection | None:
+    def _joined(self) -> OwnConnection | None:
         """The connection of the running task's own transaction, if it leads to this store."""
         connection = open_connection()
         is_ours = (

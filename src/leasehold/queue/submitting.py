@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import msgspec
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.durations import Seconds
 from leasehold.core.model.job import DependencyPolicy, Draft, MetadataValue, PriorityLike
 from leasehold.core.model.records import Submitted
@@ -84,7 +84,7 @@ class Submitting:
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -114,7 +114,7 @@ class Submitting:
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -144,7 +144,7 @@ class Submitting:
         depends_on: JobRef | Iterable[JobRef] | None = None,
         on_dependency_failure: DependencyPolicy | None = None,
         client: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         limit_key: str | None = None,
         block: Block = False,
         **kwargs: Any,
@@ -176,7 +176,7 @@ class Submitting:
         options: JobOptions | None = None,
         *,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> JobHandle[R]:
         """`submit` for a task at hand: nothing in `kwargs` is taken for an option."""
         draft = self._drafting.draft(task, args, kwargs, options)
@@ -194,7 +194,7 @@ class Submitting:
         *,
         partial: Literal[False] = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[JobHandle[Any]]: ...
     @overload
     def submit_many(
@@ -202,7 +202,7 @@ class Submitting:
         jobs: Iterable[NewJob],
         *,
         partial: Literal[True],
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[JobHandle[Any] | LeaseholdError]: ...
     def submit_many(
         self,
@@ -210,7 +210,7 @@ class Submitting:
         *,
         partial: bool = False,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[Any]:
         """Submit many jobs in one write: all or nothing.
 
@@ -251,7 +251,7 @@ class Submitting:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         **options: Unpack[JobOptions],
     ) -> JobHandle[Any]:
         """Have a command run: a list of arguments, or a string for the shell.
@@ -301,7 +301,7 @@ class Submitting:
         options: JobOptions | None = None,
         *,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> JobHandle[R]:
         """`submit_call`, to be awaited: submits that wait at the same time share one write."""
         draft = self._drafting.draft(task, args, kwargs, options)
@@ -318,15 +318,14 @@ class Submitting:
         jobs: Iterable[NewJob],
         *,
         block: Block = False,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
     ) -> list[JobHandle[Any]]:
         """`submit_many`, all or nothing, to be awaited; while it waits for room, no thread does."""
         bridge = self._storing.bridge()
         if not block:
-            if connection is not None:
-                # Its transaction belongs to this thread.
-                return self.submit_many(jobs, connection=connection)
-            return await bridge.call(lambda: self.submit_many(jobs))
+            return await bridge.call_within(
+                connection, lambda: self.submit_many(jobs, connection=connection)
+            )
         tasks, drafts = await bridge.call(self._drafting.drafts_of, jobs)
         return await self.asubmit_drafts(tasks, drafts, block, connection)
 
@@ -341,7 +340,7 @@ class Submitting:
         tasks: Iterable[BaseTask[..., Any]],
         drafts: Sequence[Draft],
         block: Block,
-        connection: Connection | None,
+        connection: OwnConnection | None,
     ) -> list[JobHandle[Any]]:
         """Submit what was drafted, all or nothing."""
         answers = (
@@ -356,7 +355,7 @@ class Submitting:
         tasks: Iterable[BaseTask[..., Any]],
         drafts: Sequence[Draft],
         block: Block,
-        connection: Connection | None,
+        connection: OwnConnection | None,
     ) -> list[JobHandle[Any]]:
         """Submit what was drafted when there is room for all of it; no thread waits."""
         bridge = self._storing.bridge()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from functools import update_wrapper
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.errors import InvalidJobError
 from leasehold.queue.elsewhere import no_attribute_of_task
 from leasehold.queue.handle import JobHandle
@@ -20,6 +18,7 @@ from leasehold.queue.options import (
     draft_safe,
     merged,
 )
+from leasehold.worker.modules import importable_name
 from leasehold.worker.task import TaskDefinition, task_name
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class BaseTask(Generic[P, R]):
         fields: Mapping[str, Any],
         *,
         options: JobOptions | None = None,
-        connection: Connection | None = None,
+        connection: OwnConnection | None = None,
         block: Block = False,
     ) -> None:
         self._submitting = submitting
@@ -145,10 +144,8 @@ def name_for(func: Callable[..., Any]) -> str:
     scripts on one store do not take each other's jobs. Only where there is no file (an interactive
     session) it is `__main__:build`.
     """
-    name = task_name(func)
-    if not name.startswith("__main__:"):
-        return name
-    return f"{main_module()}:{name.partition(':')[2]}"
+    module, _, path = task_name(func).partition(":")
+    return f"{importable_name(module)}:{path}"
 
 
 TaskLike = BaseTask[..., Any] | Callable[..., Any] | str
@@ -165,13 +162,3 @@ def name_of(task: TaskLike) -> str:
 def is_of_main(func: Callable[..., Any]) -> bool:
     """Whether a function belongs to the script that was started."""
     return getattr(func, "__module__", None) == "__main__"
-
-
-def main_module() -> str:
-    """The name by which the script that was started could be imported."""
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        return str(spec.name).removesuffix(".__main__")
-    file = getattr(main, "__file__", None)
-    return Path(file).stem if file else "__main__"

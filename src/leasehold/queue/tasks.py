@@ -13,10 +13,11 @@ from leasehold.core.model.job import MetadataValue, PriorityLike
 from leasehold.core.model.retry import PERMANENT, RETRYABLE, Backoff
 from leasehold.errors import InvalidJobError, TaskNotImportableError
 from leasehold.queue.codecs import Codecs
-from leasehold.queue.misnamed import refuse_misnamed
+from leasehold.queue.misnamed import NameCheck
 from leasehold.queue.options import JobOptions, RetryLike, draft_safe
 from leasehold.queue.task import AsyncTask, BaseTask, Task, is_of_main, name_for
 from leasehold.worker.describe import describe_briefly
+from leasehold.worker.modules import module_of
 from leasehold.worker.task import ExecutorKind, TaskDefinition, TaskRegistry, default_executor
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ class Tasks:
         self._pickle_key = pickle_key
         self.runs_here = runs_here
         """Whether jobs run in this process."""
-        self.on_task: Callable[[], None] | None = None
-        """Told when a function was made a task by a decorator."""
+        self.on_task: Callable[[str], None] | None = None
+        """Told the module of a function that was made a task by a decorator."""
         self.queues: dict[str, str] = {}
         """By task, to which queue its jobs go unless told otherwise."""
+        self._names = NameCheck()
         self._by_name: dict[str, BaseTask[..., Any]] = {}
         self._by_function: dict[Callable[..., Any], BaseTask[..., Any]] = {}
 
@@ -142,7 +144,7 @@ class Tasks:
             task = self._new_task(definition, safe)
             self._by_function[function] = task
             if self.on_task is not None:
-                self.on_task()
+                self.on_task(module_of(function))
             return task
 
         return Decorator(make) if func is None else make(func)
@@ -212,7 +214,7 @@ class Tasks:
         if known is not None:
             return known
         if name not in self.registry:
-            refuse_misnamed(name, self._by_name, runs_here=self.runs_here)
+            self._names.check(name, self._by_name)
         # Its code may be in another process only, so there is no signature to check against.
         definition = TaskDefinition(name, _unknown_code, self._codecs.codec_for(name))
         return Task(self.submitting, definition, self._default_fields)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leasehold.core.contract.store import Store
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.graph import Graph
 from leasehold.core.model.job import Draft, Job
 from leasehold.core.model.refusals import no_job
@@ -53,7 +53,7 @@ class Workflows:
         self._bridge = lifecycle.bridge
 
     def submit_workflow(
-        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None
     ) -> WorkflowRun:
         """Submit all jobs of a workflow in one write, all or nothing.
 
@@ -66,15 +66,14 @@ class Workflows:
         return self._run(workflow_id, names, handles)
 
     async def asubmit_workflow(
-        self, workflow: Workflow, *, block: Block = False, connection: Connection | None = None
+        self, workflow: Workflow, *, block: Block = False, connection: OwnConnection | None = None
     ) -> WorkflowRun:
         """`submit_workflow`, to be awaited; while it waits for room, no thread does."""
         bridge = self._bridge()
         if not block:
-            if connection is not None:
-                # Its transaction belongs to this thread.
-                return self.submit_workflow(workflow, connection=connection)
-            return await bridge.call(self.submit_workflow, workflow)
+            return await bridge.call_within(
+                connection, lambda: self.submit_workflow(workflow, connection=connection)
+            )
         workflow_id, names, tasks, drafts = await bridge.call(self._drafts_of, workflow)
         handles = await self._submitting.asubmit_drafts(tasks, drafts, block, connection)
         return self._run(workflow_id, names, handles)

@@ -47,6 +47,15 @@ def decode_json(body: bytes) -> Any:
     return value
 
 
+def check_json(data: bytes) -> None:
+    """Raise InvalidRequestError unless it is JSON that anybody can read."""
+    _check_depth(data)
+    try:
+        msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"it is no JSON: {error}") from None
+
+
 _TOO_DEEP: Final = f"the body is nested deeper than {DEPTH_MAX} levels"
 
 

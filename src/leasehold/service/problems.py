@@ -19,6 +19,7 @@ STATUSES: Final[tuple[tuple[type[CodedError], int], ...]] = (
     (errors.QueueNotFoundError, 404),
     (errors.ScheduleNotFoundError, 404),
     (errors.TokenNotFoundError, 404),
+    (errors.OperationNotFoundError, 404),
     (errors.DuplicateJobError, 409),
     (errors.IdempotencyConflictError, 409),
     (errors.InvalidTransitionError, 409),

@@ -13,11 +13,14 @@ import msgspec
 
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Draft
+from leasehold.core.model.limits import PAYLOAD_BYTES_MAX
 from leasehold.core.model.refusals import no_job
 from leasehold.core.model.retention import DAILY
 from leasehold.core.model.schedule import not_found
 from leasehold.core.model.tokens import LOOKING, Role
+from leasehold.errors import InvalidJobError, InvalidRequestError
 from leasehold.service.caller import Caller
+from leasehold.service.json_in import check_json
 from leasehold.service.scope import refusals
 
 _ROLES: Final[dict[tuple[Role, ...], str]] = {
@@ -33,10 +36,12 @@ _ROLES: Final[dict[tuple[Role, ...], str]] = {
     """,
     ("consumer", "operator"): "recover promote fire_schedules prune cleanups",
     ("operator", "observer"): """
+        operations operation
         stuck workers check changes failures worker_totals lifetimes schedules get_schedule
     """,
     ("operator",): """
-        replay discard order recover_one
+        replay discard order recover_one plan_operation begin_operation advance_operation
+        stop_operation
         create_queue update_queue set_queue_state purge_queue delete_queue
         set_schedule remove_schedule pause_schedule run_schedule
         set_setting unset_setting
@@ -52,7 +57,7 @@ _HARMLESS: Final = frozenset(
 )
 """About no queue in particular, and nothing that a token for some queues may not know or do."""
 
-_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting"])
+_WHOLE_STORE: Final = frozenset(["graph", "set_setting", "unset_setting", "begin_operation"])
 """Never for a token with a scope, although an argument could be taken for one of `_SCOPED`."""
 
 Arguments = dict[str, Any]
@@ -69,11 +74,12 @@ def allowed(store: Store, caller: Caller, verb: str, given: Arguments) -> Argume
             arguments["actor"] = caller.actor
         if "drafts" in arguments:
             arguments["drafts"] = [_by(caller, each) for each in arguments["drafts"]]
-        if verb == "prune" and (arguments["policy"] is not None or arguments["scope"] != DAILY):
+        if verb == "prune" and not _is_daily(arguments):
             # A worker sees to it that the daily clean-up is made; what else goes is an order.
             caller.check_role(("operator",))
     for draft in _drafts_in(arguments):
         caller.check_task(draft.task)
+        _check_payload(draft)
     if verb == "create_token":
         caller.check_hands_on(commands=arguments["draft"].commands)
     if caller.queues is not None:
@@ -86,6 +92,21 @@ def visible(caller: Caller, verb: str, answer: Any) -> Any:
     if caller.queues is None or (rest := _VISIBLE.get(verb)) is None:
         return answer
     return rest(caller.queues, answer)
+
+
+def _is_daily(arguments: Arguments) -> bool:
+    """Whether a clean-up is the one that is due, of jobs that nobody keeps any longer."""
+    return arguments["policy"] is None and arguments["scope"] == DAILY
+
+
+def _check_payload(draft: Draft) -> None:
+    """Refuse what the next reader could not read: it would be in everybody's lists."""
+    if draft.codec != "json" or len(draft.payload) > PAYLOAD_BYTES_MAX:
+        return  # The store refuses one that is too large; others are shown to nobody.
+    try:
+        check_json(draft.payload)
+    except InvalidRequestError as error:
+        raise InvalidJobError(f"the payload of job {draft.id}: {error}") from None
 
 
 def _by(caller: Caller, draft: Draft) -> Draft:
@@ -102,6 +123,8 @@ def _drafts_in(arguments: Arguments) -> list[Draft]:
 def _narrow(store: Store, caller: Caller, verb: str, arguments: Arguments) -> None:
     """Keep a caller with a scope within it."""
     assert caller.queues is not None
+    if verb == "prune" and not _is_daily(arguments):
+        caller.check_unscoped()
     if verb in _HARMLESS or verb in _VISIBLE:
         return
     if verb in _WHOLE_STORE:

@@ -83,8 +83,9 @@ class StoreCalls:
                 store.register_worker(arguments["info"], is_remote=True)
                 return None
             case "leave_worker":
-                # Its entry was perhaps made by another server: this takes it up, and ends it.
-                store.register_worker(arguments["info"], is_remote=True).close()
+                # Its entry was perhaps made by another server.
+                life = store.register_worker(arguments["info"], is_remote=True, is_entered=True)
+                life.close()
                 return None
             case "describe":
                 return {name: each for name, each in store.describe().items() if name != "path"}

@@ -16,6 +16,7 @@ from leasehold.core.model.outcome import Fail, Outcome
 from leasehold.core.model.retry import PERMANENT, RETRYABLE
 from leasehold.errors import InvalidJobError, TaskNotImportableError, UnknownTaskError
 from leasehold.worker.describe import message_of
+from leasehold.worker.modules import attribute, module_here
 
 ExecutorKind = Literal["thread", "async", "process", "command"]
 
@@ -149,14 +150,10 @@ class TaskRegistry:
             module_name == allowed or module_name.startswith(f"{allowed}.")
             for allowed in self._allow_import
         ):
-            raise UnknownTaskError(
-                f"no task named {name!r} is registered with this worker, and it may not import "
-                f"{module_name!r}: name the module in TaskQueue(import_tasks=[...])"
-            )
+            raise UnknownTaskError(_not_allowed(name, module_name, path))
         try:
-            target: Any = importlib.import_module(module_name)
-            for part in path.split("."):
-                target = getattr(target, part)
+            module = module_here(module_name) or importlib.import_module(module_name)
+            target = attribute(module, path)
         except (Exception, SystemExit) as error:  # Importing a module runs anybody's code.
             raise UnknownTaskError(
                 f"task {name!r} cannot be imported here: {message_of(error)}"
@@ -170,6 +167,20 @@ class TaskRegistry:
             raise UnknownTaskError(f"{name!r} is not a function")
         codec = CallCodec(target, task=name, pickle_key=self._pickle_key)
         return TaskDefinition(name, target, codec, default_executor(target))
+
+
+def _not_allowed(name: str, module_name: str, path: str) -> str:
+    allow = f"name its module in TaskQueue(import_tasks=[{module_name!r}])"
+    module = module_here(module_name)
+    if module is not None and inspect.isfunction(attribute(module, path, None)):
+        return (
+            f"{name!r} is a function that is loaded here, but no task: a plain function is a task "
+            f"only in a run that has submitted it. Put @queue.task above it, or {allow}"
+        )
+    return (
+        f"no task named {name!r} is registered with this worker, and it may not import "
+        f"{module_name!r}: {allow}"
+    )
 
 
 def _same_code(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

@@ -67,6 +67,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from leasehold.core.contract.metrics_store import MetricsStore
+from leasehold.core.contract.operation_store import OperationStore
 from leasehold.core.contract.paged_store import PagedStore
 from leasehold.core.contract.queue_rules import QueueRules
 from leasehold.core.contract.retention_store import RetentionStore
@@ -115,6 +116,7 @@ class Store(
     RetentionStore,
     ChangeFeed,
     FilterOrders,
+    OperationStore,
     RepeatableStore,
     Protocol,
 ):
@@ -124,10 +126,10 @@ class Store(
     `core.contract.queue_rules`, settings in `core.contract.settings_store`, access from other
     machines in `core.contract.token_store`, metrics in `core.contract.metrics_store`, pages in
     `core.contract.paged_store`, clean-ups and the archive in `core.contract.retention_store`, the
-    change feed in `core.model.changes`, orders by filter in `core.rules.filter_orders`, repeated
-    requests in `core.rules.replies`. All of it can cross a network, but for what
-    `core.contract.token_store` keeps for the server itself; what only a store on this machine can
-    do is in `core.contract.local_store`.
+    change feed in `core.model.changes`, orders by filter in `core.rules.filter_orders`,
+    operations in `core.contract.operation_store`, repeated requests in `core.rules.replies`. All of
+    it can cross a network, but for what `core.contract.token_store` keeps for the server itself;
+    what only a store on this machine can do is in `core.contract.local_store`.
     """
 
     # -- producers ---------------------------------------------------------------------------
@@ -289,7 +291,9 @@ class Store(
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> WorkerLife:
         """Enter a worker in the registry, by the store's clock, and hold its sign of life.
 
         - WRK-1  It is in the registry, with how many leases it holds, until its life is closed or
@@ -300,8 +304,11 @@ class Store(
         - WRK-3  A consumer without a sign of life for SILENT_SECONDS (120) that holds no
                  lease is gone from the registry at once, and `recover` forgets it.
         - WRK-5  A worker that `is_remote` speaks through this process and is not in it: neither's
-                 death proves anything of the other, and its jobs wait for their leases. Entering it
-                 again, from whichever process, takes up the same entry; closing that life ends it.
+                 death proves anything of the other, and its jobs wait for their leases. The entry
+                 is that of its `host`, `pid` and `started_at`: entering it again, from whichever
+                 process, takes up the same entry, and closing that life ends it, but never the
+                 entry of another registration under the same name. One that `is_entered` is
+                 not entered once more: its life is there to be closed.
         - WRK-6  A consumer that serves no queue any more is gone at once, whatever it holds, and
                  nothing needs to be leased to say so (`limit` 0). An entry of another process
                  under the same name stays, as does a registered worker's.

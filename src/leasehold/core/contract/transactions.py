@@ -7,8 +7,9 @@ transaction in which the application writes its own rows. Another one raises Uns
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from leasehold.core.model.job import Draft
 from leasehold.core.model.joblog import LogLine
@@ -34,6 +35,17 @@ class Connection(Protocol):
     and can do all that one can.
     """
 
+    def __enter__(self) -> Self:
+        """As `transaction()`: commit at the end of the block, roll back on an error."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> bool | None: ...
+
     @property
     def in_transaction(self) -> bool: ...
 
@@ -48,6 +60,29 @@ class Connection(Protocol):
 
     def close(self) -> None:
         """Close it; an open transaction is rolled back."""
+
+
+class SQLiteConnection(Protocol):
+    """A connection of apsw's, as `TaskQueue.connect(apsw.Connection)` gives it."""
+
+    def last_insert_rowid(self) -> int: ...
+
+
+class PsycopgConnection(Protocol):
+    """A connection of psycopg, awaited or not."""
+
+    @property
+    def pgconn(self) -> Any: ...
+
+
+class SQLAlchemyConnection(Protocol):
+    """A connection or a session of SQLAlchemy, awaited or not."""
+
+    def in_transaction(self) -> bool: ...
+
+
+OwnConnection: TypeAlias = Connection | SQLiteConnection | PsycopgConnection | SQLAlchemyConnection
+"""What a job can be submitted with; a store takes those that lead to it."""
 
 
 class JobTransaction(Protocol):
@@ -83,11 +118,16 @@ class TransactionStore(Protocol):
                  the application fails because the other one writes, as long as it is done soon.
         """
 
-    def owns(self, connection: Connection) -> bool:
+    def owns(self, connection: OwnConnection) -> bool:
         """Whether this connection leads to this very store."""
 
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        """Of a connection that is itself awaited: let nobody but this store use it inside the
+        block, from whatever thread. None of any other connection.
+        """
+
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         """Store new jobs in the application's open transaction; all clauses of `submit` hold.
 

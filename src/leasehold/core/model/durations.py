@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 from typing import Final
@@ -41,6 +42,6 @@ def plain_seconds(value: object) -> int | float | None:
 def given_seconds(name: str, value: Seconds) -> float:
     """A duration in seconds; raises ValueError, which names the argument, if it is none."""
     seconds = plain_seconds(value)
-    if seconds is None:
+    if seconds is None or math.isnan(seconds):
         raise ValueError(f'{name} must be seconds, a timedelta or text such as "5m", not {value!r}')
     return seconds

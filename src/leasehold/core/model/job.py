@@ -11,7 +11,12 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from leasehold.core.model.blob import BLOB_CODEC, decode_reference
-from leasehold.core.model.limits import NAME_LENGTH_MAX, PAYLOAD_BYTES_MAX, SECONDS_MAX
+from leasehold.core.model.limits import (
+    METADATA_LENGTH_MAX,
+    NAME_LENGTH_MAX,
+    PAYLOAD_BYTES_MAX,
+    SECONDS_MAX,
+)
 from leasehold.core.model.outcome import JobError
 from leasehold.core.model.retry import RetryPolicy
 from leasehold.core.model.status import Event, Status
@@ -377,7 +382,10 @@ def _plain(data: bytes, codec: str, job_id: str, what: str) -> Any:
         raise PayloadError(
             f"the {what} of job {job_id} is a signed pickle: only a TaskQueue with its key reads it"
         )
-    return msgspec.json.decode(data)
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise PayloadError(f"the {what} of job {job_id} is no JSON: {error}") from None
 
 
 def _check_name(what: str, value: str) -> None:
@@ -414,6 +422,9 @@ def _check_seconds(what: str, value: float) -> None:
 
 
 def _check_metadata(metadata: dict[str, MetadataValue]) -> None:
+    if not isinstance(metadata, dict):
+        raise InvalidJobError(f"metadata maps names to values, it is not {metadata!r}")
+    length = 0
     for key, value in metadata.items():
         if not isinstance(key, str) or not isinstance(value, str | int | float | bool | None):
             raise InvalidJobError(
@@ -423,3 +434,9 @@ def _check_metadata(metadata: dict[str, MetadataValue]) -> None:
             raise InvalidJobError(f"metadata {key!r} must be a finite number, not {value!r}")
         if not is_text(key) or (isinstance(value, str) and not is_text(value)):
             raise InvalidJobError(f"metadata must be UTF-8 text, not {key!r}: {value!r}")
+        length += len(key) + (len(value) if isinstance(value, str) else 0)
+    if length > METADATA_LENGTH_MAX:
+        raise InvalidJobError(
+            f"metadata has {length:,} characters; at most {METADATA_LENGTH_MAX:,} are kept, as it "
+            "comes with every list of jobs: put large data into the payload"
+        )

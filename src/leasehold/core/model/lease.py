@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from leasehold.core.model.job import MetadataValue
+from leasehold.core.model.limits import NAME_LENGTH_MAX, SECONDS_MAX
 from leasehold.core.model.outcome import JobError, Outcome
 from leasehold.core.model.refusals import expired_lease
 from leasehold.core.model.retry import RetryPolicy
@@ -48,6 +49,26 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     consumer: Consumer | None = None
     """Enter the worker into the registry as a consumer, or note that it still is one. Whoever
     leases many times a second says so now and then only."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would make leases that nobody can hold, or a name that nobody can read."""
+        check_worker_name(self.worker)
+        by_task = () if self.lease_seconds_by_task is None else self.lease_seconds_by_task.values()
+        for seconds in (self.lease_seconds, self.lease_seconds_override, *by_task):
+            # The comparison also refuses NaN.
+            if seconds is not None and not 0 < seconds <= SECONDS_MAX:
+                raise ValueError(
+                    "lease_seconds must be above 0 and at most ten years in seconds, not "
+                    f"{seconds!r}"
+                )
+
+
+def check_worker_name(name: str) -> None:
+    """Raise ValueError unless it can be shown as it is: on a terminal, in a log, on a page."""
+    if not (0 < len(name) <= NAME_LENGTH_MAX and name.isprintable()):
+        raise ValueError(
+            f"a worker's name has 1 to {NAME_LENGTH_MAX} printable characters, not {name[:40]!r}"
+        )
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

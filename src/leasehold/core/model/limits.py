@@ -8,6 +8,8 @@ UNLIMITED: Final = 1 << 62
 """More slots than anybody takes."""
 PAYLOAD_BYTES_MAX: Final = 256 * 1024
 """For a payload, a result or a progress document kept inline."""
+METADATA_LENGTH_MAX: Final = 16 * 1024
+"""Characters of all the names and texts in a job's metadata."""
 BLOB_BYTES_MAX: Final = 1024 * 1024 * 1024
 """For a payload or a result kept in a blob store: it passes through memory as a whole."""
 NAME_LENGTH_MAX: Final = 255

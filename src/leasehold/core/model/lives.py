@@ -7,7 +7,10 @@ leases lost, and no others.
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Final, NamedTuple
+
+from leasehold.core.model.records import WorkerInfo
 
 NO_LIFE: Final = 0
 """Of whoever leases under a name that its own process has not registered."""
@@ -18,6 +21,18 @@ class Life(NamedTuple):
 
     worker: str
     number: int
+
+
+def remote_life(info: WorkerInfo) -> Life:
+    """The registration of a worker that speaks through this process.
+
+    No lock stands for it, so its number is below zero. Whoever says the same of itself has the same
+    number, through whichever process: so a registration that is sent again is the same one, and one
+    that ends late ends no other.
+    """
+    said = f"{info.host}\n{info.pid}\n{info.started_at.isoformat()}"
+    digest = blake2b(said.encode(errors="surrogatepass"), digest_size=4).digest()
+    return Life(info.id, -1 - (int.from_bytes(digest) >> 1))
 
 
 class LivesHere:

@@ -55,6 +55,11 @@ def not_waiting(job_id: str, status: Status) -> InvalidTransitionError:
     )
 
 
+def not_purged(job_id: str) -> InvalidTransitionError:
+    """The answer to a purge that comes too late."""
+    return InvalidTransitionError(f"job {job_id} is running: only a waiting job can be purged")
+
+
 def changes_status(event: Event) -> InvalidTransitionError:
     """The answer to whoever wants to write such an event to a history by hand."""
     return InvalidTransitionError(

@@ -57,6 +57,10 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     """How late a tick may be before the policy `skip` passes over it."""
     overlap: Overlap = "allow"
+    declared_in: str | None = None
+    """The module that declares it whenever it is imported; None if somebody set it by a call."""
+    orphaned: bool = False
+    """Whether that module was seen not to declare it any more."""
 
     def __post_init__(self) -> None:
         for name in ("catch_up_max", "grace_seconds"):

@@ -131,12 +131,20 @@ def by_counters(
 
     `counts` tells how many jobs of a queue, or of all, stand in each status.
     """
+    known = by_status_counters(where, counts)
+    return None if known is None else Count(sum(known.values()))
+
+
+def by_status_counters(
+    where: JobFilter, counts: Callable[[str | None], Mapping[Status, int]]
+) -> dict[Status, int] | None:
+    """The same, status by status."""
     if where != JobFilter(queues=where.queues, statuses=where.statuses):
         return None
     queues = (None,) if where.queues is None else dict.fromkeys(where.queues)
-    statuses = set(Status if where.statuses is None else where.statuses)
     standing = [counts(queue) for queue in queues]
-    return Count(sum(each[status] for each in standing for status in statuses))
+    statuses = set(Status if where.statuses is None else where.statuses)
+    return {status: sum(each[status] for each in standing) for status in statuses}
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -49,13 +49,18 @@ class ReprioritizeAll(msgspec.Struct, frozen=True, tag="reprioritize"):
     priority: int
 
 
-Order = CancelAll | ReplayAll | DiscardAll | ReprioritizeAll
+class PurgeAll(msgspec.Struct, frozen=True, tag="purge"):
+    """Delete waiting jobs; what depends on them is told as if they had been cancelled."""
 
-_ABLE: Final[dict[type, frozenset[Status]]] = {
+
+Order = CancelAll | ReplayAll | DiscardAll | ReprioritizeAll | PurgeAll
+
+ABLE: Final[dict[type, frozenset[Status]]] = {
     CancelAll: WAITING | {Status.RUNNING},
     ReplayAll: frozenset({Status.DEAD, Status.CANCELLED}),
     DiscardAll: frozenset(TERMINAL),
     ReprioritizeAll: frozenset(WAITING),
+    PurgeAll: frozenset(WAITING),
 }
 """The statuses in which a job can take an order."""
 
@@ -79,7 +84,7 @@ class Ordered(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None = None
     """Give the order again with it: more jobs fit. None when all were dealt with."""
     blobs_left: list[Job] = []
-    """Discarded jobs of which a payload or a result is kept apart, for whoever deletes those."""
+    """Deleted jobs of which a payload or a result is kept apart, for whoever deletes those."""
 
 
 class FilterOrders(Protocol):
@@ -96,9 +101,9 @@ class FilterOrders(Protocol):
     ) -> Ordered:
         """Carry an order out for jobs that fit, at most `limit` of them, in one write.
 
-        - ORD-1  Each job gets what `cancel`, `replay`, `discard` or `reprioritize` would give it,
-                 with one audit record for all of this write; only those that can take it are meant.
-                 The answer names them, as they were left.
+        - ORD-1  Each job gets what `cancel`, `replay`, `discard`, `reprioritize` or `purge_queue`
+                 would give it, with one audit record for all of this write; only those that can
+                 take it are meant. The answer names them, as they were left.
         - ORD-2  While the answer has a cursor, more jobs fit: whoever asks again with it, until
                  there is none, has met every job that fitted all the while, and none twice.
         - ORD-3  Jobs that do not fit any more when the write comes to them are left alone. Those
@@ -118,7 +123,7 @@ def is_oldest_first(order: Order) -> bool:
 def narrowed(order: Order, where: JobFilter, limit: int) -> JobFilter:
     """The filter, for jobs that can take the order; refuses what is no order."""
     check_page(limit)
-    able = _ABLE.get(type(order))
+    able = ABLE.get(type(order))
     if able is None:
         raise InvalidJobError(f"{order!r} is no order about jobs")
     if isinstance(order, ReprioritizeAll):
@@ -135,7 +140,14 @@ def carry_out(
     """Give the order to those of these jobs that still fit."""
     found = desk.find_all(job_ids)
     fitting = [each for each in job_ids if each in found and where.matches(found[each][1])]
-    answers = _answers(desk, order, fitting, actor)
+    return give(desk, order, fitting, actor)
+
+
+def give(
+    desk: Desk[H], order: Order, job_ids: Sequence[str], actor: str, operation: str | None = None
+) -> Ordered:
+    """Give the order to these jobs, as a part of an operation or for itself."""
+    answers = _answers(desk, order, job_ids, actor, operation)
     done = [answer for answer in answers if isinstance(answer, Job)]
     refused = Counter(each.code for each in answers if isinstance(each, LeaseholdError))
     kept_apart = [job for job in done if BLOB_CODEC in (job.codec, job.result_codec)]
@@ -143,17 +155,22 @@ def carry_out(
         changed=len(done),
         jobs=[OrderedJob(job.id, job.status, job.priority) for job in done],
         refused=dict(refused),
-        blobs_left=kept_apart if isinstance(order, DiscardAll) else [],
+        blobs_left=kept_apart if isinstance(order, DiscardAll | PurgeAll) else [],
     )
 
 
-def _answers(desk: Desk[Any], order: Order, job_ids: Sequence[str], actor: str) -> people.Answers:
+def _answers(
+    desk: Desk[Any], order: Order, job_ids: Sequence[str], actor: str, operation: str | None
+) -> people.Answers:
+    by: people.By = {"actor": actor, "operation": operation}
     match order:
         case CancelAll(reason):
-            return people.cancel(desk, job_ids, reason=reason, actor=actor)
+            return people.cancel(desk, job_ids, reason=reason, **by)
         case ReplayAll(reset_attempts):
-            return people.replay(desk, job_ids, reset_attempts=reset_attempts, actor=actor)
+            return people.replay(desk, job_ids, reset_attempts=reset_attempts, **by)
         case DiscardAll():
-            return people.discard(desk, job_ids, actor=actor)
+            return people.discard(desk, job_ids, **by)
         case ReprioritizeAll(priority):
-            return people.reprioritize_all(desk, job_ids, priority, actor=actor)
+            return people.reprioritize_all(desk, job_ids, priority, **by)
+        case PurgeAll():
+            return people.purge(desk, job_ids, **by)

@@ -26,6 +26,11 @@ def reprioritized(before: int, after: int, actor: str) -> str:
     return f"from {before} to {after} by {actor}"
 
 
+def undone(what: str, actor: str) -> str:
+    """What became of a job whose replay or cancellation was taken back."""
+    return f"its {what} was undone by {actor}"
+
+
 def purged_by(actor: str) -> str:
     """Why a job has ended that somebody purges; those that waited for it are told so."""
     return f"purged by {actor}"

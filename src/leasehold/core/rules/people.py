@@ -1,4 +1,5 @@
-"""What people ask of jobs: cancel, replay, discard, reprioritize. Each verb is written once, here.
+"""What people ask of jobs: cancel, replay, discard, reprioritize, purge. Each verb is written once,
+here.
 
 A store lends a `Desk`, which reads and writes one job at a time inside one write. Each job has an
 answer of its own: the job as it is now (or last was), or why it was refused. What was done leaves
@@ -8,13 +9,13 @@ one audit record per call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar, Unpack
 
 from leasehold.core.model.job import Job, priority_of
-from leasehold.core.model.refusals import no_job, not_ended, not_waiting
+from leasehold.core.model.refusals import no_job, not_ended, not_purged, not_waiting
 from leasehold.core.model.status import WAITING, Event, Status, check
 from leasehold.core.rules.dependencies import refuse_discard
-from leasehold.core.rules.messages import replayed, reprioritized
+from leasehold.core.rules.messages import purged_by, replayed, reprioritized
 from leasehold.errors import LeaseholdError
 
 AUDITED_IDS_MAX: Final = 100
@@ -31,6 +32,14 @@ class Replay(NamedTuple):
     attempts: int
     allowance: int
     message: str
+
+
+class By(TypedDict):
+    """Whose order it is."""
+
+    actor: str
+    operation: NotRequired[str | None]
+    """The id of the operation that it is a part of, for its audit record."""
 
 
 class Desk(Protocol[H]):
@@ -53,6 +62,14 @@ class Desk(Protocol[H]):
 
     def end_waiting(self, job: H, after: Status, reason: str) -> None:
         """End a job that waits."""
+
+    def forget(self, jobs: Sequence[H]) -> None:
+        """Delete jobs that were ended at this desk: those that others wait for, as soon as these
+        were told of it.
+        """
+
+    def allow(self, job: H, allowance: int) -> None:
+        """Say how many attempts a job may have in all."""
 
     def waits_again_for(self, handle: H, job: Job) -> Sequence[Any]:
         """What a replayed job has to wait for; refuses a replay that would be in vain."""
@@ -79,7 +96,7 @@ class Desk(Protocol[H]):
 Answers = list[Job | LeaseholdError]
 
 
-def cancel(desk: Desk[H], job_ids: Sequence[str], *, reason: str, actor: str) -> Answers:
+def cancel(desk: Desk[H], job_ids: Sequence[str], *, reason: str, **by: Unpack[By]) -> Answers:
     """Cancel waiting jobs at once, and ask the holders of running ones to stop."""
 
     def verb(handle: H, job: Job) -> None:
@@ -92,10 +109,12 @@ def cancel(desk: Desk[H], job_ids: Sequence[str], *, reason: str, actor: str) ->
             desk.tell(handle, Event.CANCEL_REQUESTED, reason)
         desk.wake_holder(handle)
 
-    return _for_each(desk, job_ids, verb, "cancel", actor, reason=reason)
+    return for_each(desk, job_ids, verb, "cancel", by, reason=reason)
 
 
-def replay(desk: Desk[H], job_ids: Sequence[str], *, reset_attempts: bool, actor: str) -> Answers:
+def replay(
+    desk: Desk[H], job_ids: Sequence[str], *, reset_attempts: bool, **by: Unpack[By]
+) -> Answers:
     """Give dead or cancelled jobs another chance, dependencies before their dependents.
 
     They are pending again, or blocked by what they depend on if that was replayed too.
@@ -108,18 +127,18 @@ def replay(desk: Desk[H], job_ids: Sequence[str], *, reset_attempts: bool, actor
             Status.BLOCKED if waits_for else Status.PENDING,
             0 if reset_attempts else job.attempts,
             job.max_retries + 1 if reset_attempts else job.allowance + 1,
-            replayed(actor, reset_attempts=reset_attempts),
+            replayed(by["actor"], reset_attempts=reset_attempts),
         )
         desk.replay(handle, again, waits_for)
 
     order = desk.replay_order(job_ids)
     ordered = [job_ids[place] for place in order]
-    answers = _for_each(desk, ordered, verb, "replay", actor, reset_attempts=reset_attempts)
+    answers = for_each(desk, ordered, verb, "replay", by, reset_attempts=reset_attempts)
     at_place = dict(zip(order, answers, strict=True))
     return [at_place[place] for place in range(len(job_ids))]
 
 
-def discard(desk: Desk[H], job_ids: Sequence[str], *, actor: str) -> Answers:
+def discard(desk: Desk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
     """Delete ended jobs with all their records."""
 
     def verb(handle: H, job: Job) -> None:
@@ -130,7 +149,23 @@ def discard(desk: Desk[H], job_ids: Sequence[str], *, actor: str) -> Answers:
             raise refuse_discard(job.id, needed_by)
         desk.erase(handle)
 
-    return _for_each(desk, job_ids, verb, "discard", actor)
+    return for_each(desk, job_ids, verb, "discard", by)
+
+
+def purge(desk: Desk[H], job_ids: Sequence[str], **by: Unpack[By]) -> Answers:
+    """Delete waiting jobs: they are cancelled, and forgotten when nobody waits for them."""
+    ended: list[H] = []
+
+    def verb(handle: H, job: Job) -> None:
+        check(Event.CANCELLED, job.status, Status.CANCELLED, job.id)
+        if job.status is Status.RUNNING:
+            raise not_purged(job.id)
+        desk.end_waiting(handle, Status.CANCELLED, purged_by(by["actor"]))
+        ended.append(handle)
+
+    answers = for_each(desk, job_ids, verb, "purge", by)
+    desk.forget(ended)
+    return answers
 
 
 def reprioritize(desk: Desk[H], job_id: str, priority: int, *, actor: str) -> Job:
@@ -142,7 +177,7 @@ def reprioritize(desk: Desk[H], job_id: str, priority: int, *, actor: str) -> Jo
 
 
 def reprioritize_all(
-    desk: Desk[H], job_ids: Sequence[str], priority: int, *, actor: str
+    desk: Desk[H], job_ids: Sequence[str], priority: int, **by: Unpack[By]
 ) -> Answers:
     """The same for several jobs."""
     priority = priority_of(priority)
@@ -151,24 +186,27 @@ def reprioritize_all(
         if job.status not in WAITING:
             raise not_waiting(job.id, job.status)
         desk.reprioritize(handle, job.priority, priority)
-        message = reprioritized(job.priority, priority, actor)
+        message = reprioritized(job.priority, priority, by["actor"])
         desk.tell(handle, Event.REPRIORITIZED, message)
 
-    return _for_each(desk, job_ids, verb, "reprioritize", actor, priority=priority)
+    return for_each(desk, job_ids, verb, "reprioritize", by, priority=priority)
 
 
-def _for_each(
+def for_each(
     desk: Desk[H],
     job_ids: Sequence[str],
     verb: Callable[[H, Job], None],
     action: str,
-    actor: str,
+    by: By,
     **detail: Any,
 ) -> Answers:
+    """Carry a verb out for each of these jobs, and write down what was done."""
     answers = [answer for part in _without_repeats(job_ids) for answer in _answer(desk, part, verb)]
     done = [answer.id for answer in answers if isinstance(answer, Job)]
     if done:
-        desk.audit(actor, action, {"jobs": done[:AUDITED_IDS_MAX], **detail}, len(done))
+        operation = by.get("operation")
+        detail |= {} if operation is None else {"operation": operation}
+        desk.audit(by["actor"], action, {"jobs": done[:AUDITED_IDS_MAX], **detail}, len(done))
     return answers
 
 

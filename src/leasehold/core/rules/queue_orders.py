@@ -136,11 +136,17 @@ def purge(
     purged = book.end_waiting(jobs, Status.CANCELLED, purged_by(actor))
     if not purged:
         return Purged(0, more=more)
-    dependents = book.dependents(purged)
-    book.erase_when_told(dependents.keys())
-    book.erase([job for job in purged if job not in dependents])
+    dependents = forget(book, purged)
     book.audit(actor, "purge_queue", len(purged), {"queue": queue, "where": said(where)})
-    return Purged(len(purged), more=more, dependents=sum(dependents.values()))
+    return Purged(len(purged), more=more, dependents=dependents)
+
+
+def forget(book: QueueBook[J], jobs: Sequence[J]) -> int:
+    """Delete jobs that were just ended; answers how many times another waited for one of them."""
+    dependents = book.dependents(jobs)
+    book.erase_when_told(dependents.keys())
+    book.erase([job for job in jobs if job not in dependents])
+    return sum(dependents.values())
 
 
 def delete(book: QueueBook[J], queue: str, actor: str, *, force: bool) -> bool:

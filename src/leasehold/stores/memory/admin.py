@@ -7,9 +7,11 @@ from typing import Any
 
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
+from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
 from leasehold.stores.memory import dependents, inheritance
 from leasehold.stores.memory.holding import Histories
+from leasehold.stores.memory.queues import QueueBook
 from leasehold.stores.memory.record import Record, snapshot
 
 
@@ -31,6 +33,12 @@ class Desk(Histories):
 
     def end_waiting(self, job: Record, after: Status, reason: str) -> None:
         self._state.end_waiting(job, after, reason)
+
+    def forget(self, jobs: Sequence[Record]) -> None:
+        queue_orders.forget(QueueBook(self._state), [job.id for job in jobs])
+
+    def allow(self, job: Record, allowance: int) -> None:
+        job.allowance = allowance
 
     def waits_again_for(self, handle: Record, job: Job) -> list[str]:  # noqa: ARG002  # the record has it all
         return list(dependents.waits_again_for(self._state, handle))

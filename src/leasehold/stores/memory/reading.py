@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
@@ -25,6 +26,7 @@ from leasehold.core.model.search import (
     JobFilter,
     Page,
     by_counters,
+    by_status_counters,
     check_count,
     check_left_out,
     counted_up_to,
@@ -91,6 +93,18 @@ def count(state: State, where: JobFilter, counted_max: int) -> Count:
             if found > counted_max:
                 break
     return counted_up_to(found, counted_max)
+
+
+def count_by_status(state: State, where: JobFilter) -> Mapping[Status, int]:
+    """How many jobs fit, all of them counted."""
+    known = by_status_counters(where, lambda queue: state.stats(queue).counts)
+    if known is not None:
+        return known
+    return Counter(
+        record.status
+        for record in _candidates(state, where)
+        if _may_match(where, record) and where.matches(_seen(state, record))
+    )
 
 
 def find_fitting(

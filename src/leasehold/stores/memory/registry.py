@@ -13,14 +13,16 @@ from leasehold.stores.memory.record import Record
 from leasehold.stores.memory.state import State
 
 
-def enter(state: State, info: WorkerInfo) -> int:
-    """Enter a worker; answers the number of this registration, by which it ends."""
+def enter(state: State, info: WorkerInfo, number: int | None) -> int:
+    """Enter a worker, under a new number or this one; answers the number by which it ends."""
     now = from_micros(state.now)
     state.workers[info.id] = msgspec.structs.replace(info, started_at=now, heartbeat_at=now)
     state.note_change("worker", info.id)
-    state.registered += 1
-    state.registrations[info.id] = state.registered
-    return state.registered
+    if number is None:
+        state.registered += 1
+        number = state.registered
+    state.registrations[info.id] = number
+    return number
 
 
 def end(state: State, worker: str, number: int) -> None:

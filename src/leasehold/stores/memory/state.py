@@ -33,9 +33,11 @@ from leasehold.core.model.tokens import Token
 from leasehold.core.rules.cleanup_store import Progress
 from leasehold.core.rules.clock import ClockBasis, StoreTime, show_time, tell_time
 from leasehold.core.rules.decision import Decision, end_of_waiting
+from leasehold.core.rules.operations import Operation
 from leasehold.core.rules.queue_limits import lets_somebody_go_on
 from leasehold.core.rules.sampling import end_minute
 from leasehold.core.rules.settings_in_force import SettingsInForce
+from leasehold.core.rules.undoing import Part
 from leasehold.env import Env, from_micros, to_micros
 from leasehold.stores.memory.archive import Archive
 from leasehold.stores.memory.buckets import Buckets
@@ -153,6 +155,9 @@ class State:
         self.settings = SettingsInForce.of(0, {})
         self.tokens: dict[str, Token] = {}
         """By the hash of their secret."""
+        self.operations: dict[str, Operation] = {}
+        """By id, in the order in which they began."""
+        self.operation_parts: dict[str, dict[int, Part]] = {}
         self.signing_key = bytes.fromhex(env.new_secret() + env.new_secret())
         self.keys: OrderedDict[tuple[str, str], KnownKey] = OrderedDict()
         """Idempotency keys by queue and key, the first to expire first."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
-from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.contract.transactions import Connection, JobTransaction, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import BURIED_AT_ONCE, PURGE_AT_ONCE, RECOVERED_AT_ONCE, batched
 from leasehold.core.model.changes import Changes
@@ -34,6 +35,7 @@ from leasehold.core.model.lease import (
     StuckJob,
     SweepReport,
 )
+from leasehold.core.model.lives import remote_life
 from leasehold.core.model.pages import AuditPage, HistoryPage, LogPage
 from leasehold.core.model.queue_config import QueueConfig, QueueInfo, QueueState
 from leasehold.core.model.records import (
@@ -72,6 +74,15 @@ from leasehold.core.rules.filter_orders import (
 )
 from leasehold.core.rules.lifetime import QueueLifetime, lifetimes
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.operations import (
+    Advance,
+    Found,
+    Operation,
+    OperationDraft,
+    Plan,
+    known_as,
+    to_look_for,
+)
 from leasehold.core.rules.recovery import recover_one
 from leasehold.core.rules.replies import check_request_id, digest_of_submit
 from leasehold.core.rules.settings_in_force import setting_to_set, setting_to_unset
@@ -85,6 +96,7 @@ from leasehold.stores.memory import (
     holding,
     inspection,
     leasing,
+    operations,
     pruning,
     queues,
     reading,
@@ -163,7 +175,10 @@ class MemoryStore:
     def connect(self) -> Connection:
         raise self._no_transactions()
 
-    def owns(self, connection: Connection) -> bool:  # noqa: ARG002 - none can be.
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:  # noqa: ARG002 - none can be.
+        return None
+
+    def owns(self, connection: OwnConnection) -> bool:  # noqa: ARG002 - none can be.
         return False
 
     def submit_once(
@@ -185,7 +200,7 @@ class MemoryStore:
 
     def submit_within(
         self,
-        connection: Connection,  # noqa: ARG002 - none would do.
+        connection: OwnConnection,  # noqa: ARG002 - none would do.
         drafts: Sequence[Draft],  # noqa: ARG002
         *,
         partial: bool = False,  # noqa: ARG002
@@ -286,9 +301,13 @@ class MemoryStore:
         self,
         info: WorkerInfo,
         *,
-        is_remote: bool = False,  # noqa: ARG002  # nobody's death is proved here
+        is_remote: bool = False,
+        is_entered: bool = False,
     ) -> _Registration:
-        number = self._run(registry.enter, info)
+        # Nobody's death is proved here: a remote one is only told apart in another way.
+        number = remote_life(info).number if is_remote else None
+        if number is None or not is_entered:
+            number = self._run(registry.enter, info, number)
         return _Registration(lambda: self._leave(info.id, number))
 
     def workers(self) -> list[WorkerInfo]:
@@ -338,6 +357,29 @@ class MemoryStore:
             return Ordered()
         done = self._run(lambda state: carry_out(Desk(state), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
+
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        return self._look(operations.plan, order, where)
+
+    def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
+        return self._run(operations.begin, draft, actor)
+
+    def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
+        asked = known_as(operation_id, self.operation(operation_id))
+        look = to_look_for(asked, limit)
+        found = None
+        if look is not None:
+            found = Found(*self._look(reading.find_fitting, *look[:-1], oldest_first=look[-1]))
+        return self._run(operations.advance, asked, found)
+
+    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
+        return self._run(operations.stop, operation_id, actor)
+
+    def operations(self) -> list[Operation]:
+        return self._look(operations.every)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        return self._look(operations.find, operation_id)
 
     def get(self, job_id: str) -> Job | None:
         return self._look(reading.get, job_id)

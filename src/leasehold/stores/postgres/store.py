@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import msgspec
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import Connection, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -59,6 +60,7 @@ from leasehold.core.rules.filter_orders import (
     narrowed,
 )
 from leasehold.core.rules.moving import RowStore
+from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan, begin, stop
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.postgres.clauses import WithoutLocalVerbs
@@ -66,21 +68,22 @@ from leasehold.stores.postgres.keeping import archive, moving, pruning
 from leasehold.stores.postgres.leasing import held, recover, registry, renew, sweep
 from leasehold.stores.postgres.leasing.exchange import exchange, exchange_once
 from leasehold.stores.postgres.leasing.held import HeldTransaction
-from leasehold.stores.postgres.leasing.people import Desk
 from leasehold.stores.postgres.leasing.state import Histories
 from leasehold.stores.postgres.reading import inspection, jobs, read
 from leasehold.stores.postgres.reading.metrics import Look
 from leasehold.stores.postgres.reading.tallies import Failures
 from leasehold.stores.postgres.rules import (
+    operations,
     queue_changes,
     queues,
     schedules,
     settings,
 )
+from leasehold.stores.postgres.rules.operations import Desk, OperationShelf
 from leasehold.stores.postgres.rules.schedules import Shelf
 from leasehold.stores.postgres.server.life import SessionLife
 from leasehold.stores.postgres.submitting import ended_dependents, entering, graph, lanes
-from leasehold.stores.postgres.writing import application
+from leasehold.stores.postgres.writing import application, own_connections
 from leasehold.stores.postgres.writing.database import Database
 from leasehold.stores.postgres.writing.step import Step
 from leasehold.stores.tables.query import PlainReader
@@ -126,11 +129,14 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
     def address(self) -> str:
         return self._database.url
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        return own_connections.lend(connection)
+
+    def owns(self, connection: OwnConnection) -> bool:
         return application.owns(self._database, connection)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit_within(self._database, connection, drafts, partial=partial)
 
@@ -213,9 +219,11 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> SessionLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> SessionLife:
         if is_remote:
-            return registry.register_remote(self._database, info)
+            return registry.register_remote(self._database, info, is_entered=is_entered)
         return registry.register(self._database, info)
 
     def dead_workers(self) -> set[str]:
@@ -271,6 +279,26 @@ class PostgresStore(WithoutLocalVerbs, TableStore):
             ended_dependents.look_through(self._database, job_ids)
         done = self._database.write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
+
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        return operations.plan(self._database, order, where)
+
+    def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
+        return self._database.write(lambda step: begin(OperationShelf(step), draft, actor))
+
+    def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
+        return operations.advance(self._database, operation_id, limit)
+
+    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
+        return self._database.write(lambda step: stop(OperationShelf(step), operation_id, actor))
+
+    def operations(self) -> list[Operation]:
+        with self._database.read() as db:
+            return operations.every(db)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        with self._database.read() as db:
+            return operations.find(db, operation_id)
 
     # -- looking -----------------------------------------------------------------------------
 

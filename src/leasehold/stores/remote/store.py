@@ -109,8 +109,15 @@ class RemoteStore:
 
     # -- what is no request -----------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = True) -> _RemoteLife:  # noqa: ARG002  # it always is
-        self._call("enter_worker", {"info": info})
+    def register_worker(
+        self,
+        info: WorkerInfo,
+        *,
+        is_remote: bool = True,  # noqa: ARG002  # it always is
+        is_entered: bool = False,
+    ) -> _RemoteLife:
+        if not is_entered:
+            self._call("enter_worker", {"info": info})
         return _RemoteLife(lambda: self._call("leave_worker", {"info": info}))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

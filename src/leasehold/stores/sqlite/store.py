@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from leasehold.core.contract.clock_store import ClockRepair
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -63,6 +64,7 @@ from leasehold.core.rules.filter_orders import (
     narrowed,
 )
 from leasehold.core.rules.moving import RowStore
+from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan, begin, stop
 from leasehold.env import SYSTEM, Env
 from leasehold.errors import LeaseholdError, LeaseLostError, QueueFullError
 from leasehold.stores.sqlite.disk.connection import Durability
@@ -75,7 +77,8 @@ from leasehold.stores.sqlite.leasing.state import Histories
 from leasehold.stores.sqlite.reading import inspection, jobs, read
 from leasehold.stores.sqlite.reading.metrics import Look
 from leasehold.stores.sqlite.reading.tallies import Failures
-from leasehold.stores.sqlite.rules import queues, schedules, settings
+from leasehold.stores.sqlite.rules import operations, queues, schedules, settings
+from leasehold.stores.sqlite.rules.operations import OperationShelf
 from leasehold.stores.sqlite.rules.schedules import Shelf
 from leasehold.stores.sqlite.rules.tokens import Tokens
 from leasehold.stores.sqlite.schema.rows import LenientReader
@@ -133,7 +136,7 @@ class SQLiteStore(TableStore):
         return entering.submit_once(self._database, request_id, drafts, partial=partial)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return entering.submit_within(self._database, connection, drafts, partial=partial)
 
@@ -212,9 +215,11 @@ class SQLiteStore(TableStore):
 
     # -- workers -----------------------------------------------------------------------------
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:
+    def register_worker(
+        self, info: WorkerInfo, *, is_remote: bool = False, is_entered: bool = False
+    ) -> WorkerLife:
         if is_remote:
-            return registry.register_remote_worker(self._database, info)
+            return registry.register_remote_worker(self._database, info, is_entered=is_entered)
         return registry.register_worker(self._database, info)
 
     def dead_workers(self) -> set[str]:
@@ -270,6 +275,24 @@ class SQLiteStore(TableStore):
             ended_dependents.look_through(self._database, job_ids)
         done = self._database.write(lambda step: carry_out(Desk(step), order, able, job_ids, actor))
         return msgspec.structs.replace(done, next_cursor=following)
+
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        return operations.plan(self._database, order, where)
+
+    def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
+        return self._database.write(lambda step: begin(OperationShelf(step), draft, actor))
+
+    def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
+        return operations.advance(self._database, operation_id, limit)
+
+    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
+        return self._database.write(lambda step: stop(OperationShelf(step), operation_id, actor))
+
+    def operations(self) -> list[Operation]:
+        return self._database.look(operations.every)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        return self._database.look(lambda db: operations.find(db, operation_id))
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -412,7 +435,10 @@ class SQLiteStore(TableStore):
     def connect(self) -> ApplicationConnection:
         return transaction_verbs.connect(self._database)
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:  # noqa: ARG002  # none is awaited
+        return None
+
+    def owns(self, connection: OwnConnection) -> bool:
         return transaction_verbs.owns(self._database, connection)
 
     def address(self) -> str | None:

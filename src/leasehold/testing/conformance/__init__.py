@@ -49,6 +49,7 @@ from leasehold.testing.conformance.measuring_lifetimes import (  # noqa: E402
     MeasuringLifetimesClauses,
 )
 from leasehold.testing.conformance.measuring_now import MeasuringNowClauses  # noqa: E402
+from leasehold.testing.conformance.operating import OperatingClauses  # noqa: E402
 from leasehold.testing.conformance.ordering import OrderingClauses  # noqa: E402
 from leasehold.testing.conformance.pacing import PacingClauses  # noqa: E402
 from leasehold.testing.conformance.paging import PagingClauses  # noqa: E402
@@ -78,6 +79,7 @@ from leasehold.testing.conformance.timelines import TimelineClauses  # noqa: E40
 from leasehold.testing.conformance.transacting import TransactingClauses  # noqa: E402
 from leasehold.testing.conformance.transacting_attempts import TransactingAttemptsClauses  # noqa: E402
 from leasehold.testing.conformance.transacting_rules import TransactingRulesClauses  # noqa: E402
+from leasehold.testing.conformance.undoing import UndoingClauses  # noqa: E402
 from leasehold.testing.conformance.waking import WakingClauses  # noqa: E402
 
 
@@ -127,6 +129,8 @@ class StoreConformance(
     TransactingRulesClauses,
     KeyingClauses,
     OrderingClauses,
+    OperatingClauses,
+    UndoingClauses,
     PagingClauses,
     RepeatingClauses,
     FollowingClauses,

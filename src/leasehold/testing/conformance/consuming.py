@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
+
 from leasehold.core.contract.store import Store
 from leasehold.core.model.job import Job
 from leasehold.core.model.lease import Consumer, Lease, LeaseRequest, Renewal
@@ -83,6 +85,20 @@ class ConsumingClauses(ConformanceBase):
         assert get(store).status is Status.RUNNING
         clock.advance(61)
         assert store.recover().recovered == 1
+
+    def test_wrk_5_the_end_of_an_older_registration_leaves_the_newer_one(
+        self, store: Store
+    ) -> None:
+        old = worker_info(store, "far")
+        new = msgspec.structs.replace(old, pid=(old.pid or 0) + 1)
+        first = store.register_worker(old, is_remote=True)
+        second = store.register_worker(new, is_remote=True)
+        first.close()
+        # Through another process, it may be.
+        store.register_worker(old, is_remote=True, is_entered=True).close()
+        assert registered(store)["far"].pid == new.pid
+        second.close()
+        assert store.workers() == []
 
     def test_wrk_2_a_consumer_is_entered_by_its_lease(
         self, store: Store, clock: ManualClock

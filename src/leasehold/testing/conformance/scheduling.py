@@ -79,7 +79,7 @@ class SchedulingClauses(ConformanceBase):
         )  # fmt: skip
         wanted = plan(
             "nightly", timing=Cron("30 2 * * *", "Europe/Berlin"), job=job, misfire="catch_up",
-            catch_up_max=5, grace_seconds=7.0, overlap="skip",
+            catch_up_max=5, grace_seconds=7.0, overlap="skip", declared_in="shop", orphaned=True,
         )  # fmt: skip
         store.set_schedule(wanted, actor="me")
         starting = later(store.now(), 90)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
 from leasehold.core.contract.clock_store import ClockRepair
 from leasehold.core.contract.local_store import local_part
-from leasehold.core.contract.transactions import Connection, JobTransaction
+from leasehold.core.contract.transactions import Connection, JobTransaction, OwnConnection
 from leasehold.core.model.archive import EVERYTHING, ArchivedJob, ArchivePage, ArchiveSpan
 from leasehold.core.model.budget import PURGE_AT_ONCE
 from leasehold.core.model.changes import Changes
@@ -55,6 +56,7 @@ from leasehold.core.model.tokens import Token, TokenDraft
 from leasehold.core.rules.filter_orders import ORDERED_AT_ONCE, Order, Ordered
 from leasehold.core.rules.lifetime import QueueLifetime
 from leasehold.core.rules.metrics import WINDOW_SECONDS, DayPoint, MinutePoint, QueueMetrics
+from leasehold.core.rules.operations import Advance, Operation, OperationDraft, Plan
 from leasehold.core.rules.timeline import ResolutionName, Timeline
 from leasehold.errors import (
     LeaseholdError,
@@ -351,6 +353,24 @@ class Channel:
     ) -> Ordered:
         return self._world.store.order(order, where, actor=actor, limit=limit, cursor=cursor)
 
+    def plan_operation(self, order: Order, where: JobFilter) -> Plan:
+        return self._world.store.plan_operation(order, where)
+
+    def begin_operation(self, draft: OperationDraft, *, actor: str) -> Operation:
+        return self._world.store.begin_operation(draft, actor=actor)
+
+    def advance_operation(self, operation_id: str, *, limit: int = ORDERED_AT_ONCE) -> Advance:
+        return self._world.store.advance_operation(operation_id, limit=limit)
+
+    def stop_operation(self, operation_id: str, *, actor: str) -> Operation:
+        return self._world.store.stop_operation(operation_id, actor=actor)
+
+    def operations(self) -> list[Operation]:
+        return self._world.store.operations()
+
+    def operation(self, operation_id: str) -> Operation | None:
+        return self._world.store.operation(operation_id)
+
     def submit_once(
         self, request_id: str, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
@@ -457,7 +477,13 @@ class Channel:
     def fire_schedules(self) -> Fired:
         return self._world.store.fire_schedules()
 
-    def register_worker(self, info: WorkerInfo, *, is_remote: bool = False) -> WorkerLife:  # noqa: ARG002
+    def register_worker(
+        self,
+        info: WorkerInfo,
+        *,
+        is_remote: bool = False,  # noqa: ARG002  # nobody is registered here
+        is_entered: bool = False,  # noqa: ARG002  # as above
+    ) -> WorkerLife:
         raise UnsupportedError(
             f"{info.id}: proof of death needs real processes, which the simulator does not have"
         )
@@ -465,11 +491,14 @@ class Channel:
     def connect(self) -> Connection:
         raise UnsupportedError("the simulator has no database for tables of an application's own")
 
-    def owns(self, connection: Connection) -> bool:
+    def lend(self, connection: OwnConnection) -> AbstractAsyncContextManager[None] | None:
+        return local_part(self._world.store, "a connection").lend(connection)
+
+    def owns(self, connection: OwnConnection) -> bool:
         return local_part(self._world.store, "a connection").owns(connection)
 
     def submit_within(
-        self, connection: Connection, drafts: Sequence[Draft], *, partial: bool = False
+        self, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool = False
     ) -> list[Submitted | LeaseholdError]:
         return local_part(self._world.store, "a transaction").submit_within(
             connection, drafts, partial=partial

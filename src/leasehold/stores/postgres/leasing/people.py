@@ -19,6 +19,7 @@ from leasehold.stores.tables import places
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = $1 WHERE seq = $2"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = $1, start_by = NULL WHERE seq = $2"
+ALLOW: Final = "UPDATE job SET allowance = $1 WHERE seq = $2"
 SET_PRIORITY: Final = "UPDATE job SET priority = $1 WHERE seq = $2"
 
 
@@ -47,6 +48,9 @@ class Desk(Histories):
 
     def end_waiting(self, job: JobState, after: Status, reason: str) -> None:
         self._ending.append(Ending(job, after, reason))
+
+    def allow(self, job: JobState, allowance: int) -> None:
+        self._step.execute(ALLOW, (allowance, job.seq))
 
     def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
         return linking.waits_again_for(self._step, handle.seq, job)

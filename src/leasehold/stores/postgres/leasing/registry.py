@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
-from leasehold.core.model.lives import NO_LIFE, Life
+from leasehold.core.model.lives import Life, remote_life
 from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.postgres.server.failures import translated
 from leasehold.stores.postgres.server.life import SessionLife
@@ -58,10 +58,11 @@ def register(database: Database, info: WorkerInfo) -> SessionLife:
     return SessionLife(database.session.fileno, leave)
 
 
-def register_remote(database: Database, info: WorkerInfo) -> SessionLife:
+def register_remote(database: Database, info: WorkerInfo, *, is_entered: bool) -> SessionLife:
     """Enter a worker of which nothing is known but what it says."""
-    life = Life(info.id, NO_LIFE)
-    _enter(database, info, life)
+    life = remote_life(info)
+    if not is_entered:
+        _enter(database, info, life)
     return SessionLife(lambda: None, lambda: _leave(database, life))
 
 

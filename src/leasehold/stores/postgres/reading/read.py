@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.job import Job
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.priority import DEFAULT_SCORING
@@ -14,16 +16,18 @@ from leasehold.core.model.search import (
     JobFilter,
     Page,
     by_counters,
+    by_status_counters,
     check_count,
     check_left_out,
     counted_up_to,
     lightened,
 )
+from leasehold.core.model.status import Status
 from leasehold.core.rules.serving import Lane, in_order
 from leasehold.stores.postgres.leasing.order import FOR_COUNTING, Lanes
 from leasehold.stores.postgres.reading.where import compares_texts, conditions
 from leasehold.stores.postgres.rules.known import load
-from leasehold.stores.postgres.schema.job_row import IDS, JOB, job_without, jobs_of
+from leasehold.stores.postgres.schema.job_row import BY_STATUS, IDS, JOB, job_without, jobs_of
 from leasehold.stores.postgres.server.connection import Connection
 from leasehold.stores.postgres.submitting.lanes import STATS
 from leasehold.stores.tables.lanes import stats
@@ -147,6 +151,28 @@ def count(db: Connection, where: JobFilter, counted_max: int) -> Count:
         (*values, counted_max + 1),
     ).fetchone()
     return counted_up_to(found[0], counted_max)
+
+
+def count_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
+    """How many jobs fit, all of them counted."""
+    known = by_status_counters(where, lambda queue: stats(db, STATS, queue).counts)
+    if known is not None:
+        return known
+    if compares_texts(where):
+        return _compared_by_status(db, where)
+    clauses, values = conditions(where)
+    condition = " AND ".join(clauses) or "true"
+    found: Any = db.execute(f"{BY_STATUS} WHERE {condition} GROUP BY 1", values).fetchall()
+    return {STATUS_OF[code]: jobs for code, jobs in found}
+
+
+def _compared_by_status(db: Connection, where: JobFilter) -> Mapping[Status, int]:
+    counted: Counter[Status] = Counter()
+    seen: int | None = None
+    while found := _walk(db, where, JOB, COMPARED_AT_ONCE, seen):
+        counted.update(job.status for _, job in found)
+        seen = found[-1][0]
+    return counted
 
 
 def find_fitting(

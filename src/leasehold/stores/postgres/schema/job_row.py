@@ -108,6 +108,8 @@ def job_without(fields: Collection[str]) -> str:
 
 IDS: Final = f"SELECT job.seq, job.id {_FROM}"
 """Numbers and ids."""
+BY_STATUS: Final = f"SELECT {_COLUMNS['status']}, count(*) {_FROM}"
+"""How many jobs there are, by the code of their status; to be grouped by that."""
 
 # What goes with jobs, for all of them at once.
 _DEPENDS_ON: Final = "SELECT seq, id FROM dependency WHERE seq = ANY($1) ORDER BY seq, n"

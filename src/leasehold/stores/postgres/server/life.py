@@ -18,7 +18,7 @@ SERVER_UP_SECONDS: Final = 15.0
 
 FREE: Final = """
     SELECT id, life FROM worker
-    WHERE life <> 0
+    WHERE life > 0
         AND extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) >= $2::float8
         AND NOT EXISTS (
             SELECT 1 FROM pg_locks

@@ -61,6 +61,9 @@ class Session:
         self._name = env.new_secret()
         """Tells this process's news from those of others."""
         self._listeners: list[Listener] = []
+        self._line = threading.Lock()
+        """Held while the connection is used. Whoever commits never waits for it: the server may
+        take its time over a NOTIFY. Taken before `_mutex`, where both are."""
         self._mutex = threading.Lock()
         self._something_to_do = threading.Condition(self._mutex)
         self._news: set[str] = set()
@@ -163,27 +166,29 @@ class Session:
 
     def begin_life(self) -> int:
         """Hold the lock of a worker's new life from now on; raises what psycopg does."""
-        with self._mutex:
+        with self._line:
             db = self._open()
             if db.raw.is_pooled:
                 return NO_LIFE
             row: Any = db.execute(NEW_LIFE).fetchone()
             life: int = row[0]
             db.execute(HOLD, (self._address.schema, life))
-            self._lives.add(life)
-            self._speak()
+            with self._mutex:
+                self._lives.add(life)
+                self._speak()
             return life
 
     def let_go(self, life: int) -> None:
         """The worker of that life is no more."""
-        with self._mutex, contextlib.suppress(psycopg.Error):
-            self._lives.discard(life)
+        with self._line, contextlib.suppress(psycopg.Error):
+            with self._mutex:
+                self._lives.discard(life)
             if self._connection is not None and life != NO_LIFE:
                 self._connection.execute(LET_GO, (self._address.schema, life))
 
     def fileno(self) -> int | None:
         """The socket on which the locks are held, if there is one."""
-        with self._mutex:
+        with self._line:
             db = self._connection
             return None if db is None or db.raw.is_pooled else db.raw.fileno()
 
@@ -203,8 +208,8 @@ class Session:
                     lambda: bool(self._news) or self._closed, LOOK_SECONDS if self._lives else None
                 )
                 news, self._news = self._news, set()
-                if self._closed:
-                    news.add("")
+                is_over = self._closed
+            with self._line:
                 try:
                     self._say("".join(sorted(news)))
                 except psycopg.Error as error:
@@ -212,16 +217,19 @@ class Session:
                         self._connection.raw.close()
                     self._connection = None
                     logger.warning("other processes cannot be woken for now: %s", error)
-                if self._closed:
-                    return
-                if self._connection is None:
-                    self._something_to_do.wait_for(lambda: self._closed, LOOK_SECONDS)
+                is_cut_off = self._connection is None
+            if is_over:
+                return
+            if is_cut_off:
+                self._pause(LOOK_SECONDS)
 
     def _say(self, news: str) -> None:
         is_new = self._connection is None
         db = self._open()
         if is_new:
-            for life in self._lives:
+            with self._mutex:
+                lives = list(self._lives)
+            for life in lives:
                 db.execute(HOLD, (self._address.schema, life))
         # Also with nothing to tell: an answer shows that the connection lasts.
         db.execute(NOTIFY, (self._address.schema, f"{self._name} {news}"))
@@ -240,14 +248,14 @@ class Session:
             self._listeners = []
             self._something_to_do.notify_all()
             threads = [each for each in (self._speaker, self._ears) if each is not None]
-            if self._ears is not None:
-                # The last word wakes our own ears too, which then see that they are to stop.
-                with contextlib.suppress(psycopg.Error):
-                    self._say("")
+        if self._ears is not None:
+            # The last word wakes our own ears too, which then see that they are to stop.
+            with self._line, contextlib.suppress(psycopg.Error):
+                self._say("")
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(CLOSE_WAIT_SECONDS)
-        with self._mutex:
+        with self._line:
             if self._connection is not None:
                 self._connection.raw.close()
                 self._connection = None

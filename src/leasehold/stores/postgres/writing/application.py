@@ -8,7 +8,8 @@ where the verb goes side by side with them, else alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 import psycopg
@@ -28,6 +29,7 @@ from leasehold.stores.postgres.server.connection import (
 )
 from leasehold.stores.postgres.server.failures import TRY_AGAIN, translated
 from leasehold.stores.postgres.writing.database import Database, MaySideBySide
+from leasehold.stores.postgres.writing.own_connections import unwrapped
 from leasehold.stores.postgres.writing.step import NotAlone, Step
 
 T = TypeVar("T")
@@ -48,6 +50,8 @@ class ApplicationConnection(RawConnection):
 
     store: Address
     """The store that has opened it."""
+    entered: list[AbstractContextManager[psycopg.Transaction]]
+    """The transactions that `with connection:` has begun, the innermost last."""
 
     @classmethod
     def open(cls, address: Address) -> Self:
@@ -59,7 +63,23 @@ class ApplicationConnection(RawConnection):
         )
         settle_in(raw, timeouts(address))
         raw.store = address
+        raw.entered = []
         return raw
+
+    def __enter__(self) -> Self:
+        """As in every store: a transaction. (psycopg's own would close the connection, too.)"""
+        block = self.transaction()
+        block.__enter__()
+        self.entered.append(block)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.entered.pop().__exit__(kind, error, trace)
 
     @property
     def in_transaction(self) -> bool:
@@ -78,22 +98,6 @@ def connect(database: Database) -> Connection:
     with translated(address):
         raw = ApplicationConnection.open(address)
     return cast("Connection", raw)
-
-
-def unwrapped(connection: object) -> psycopg.Connection[Row]:
-    """The psycopg connection beneath a connection or a session of SQLAlchemy, or itself."""
-    found: Any = connection
-    if hasattr(found, "connection") and callable(found.connection):
-        found = found.connection()  # a session
-    if not isinstance(found, psycopg.Connection) and hasattr(found, "connection"):
-        found = found.connection.driver_connection
-    if isinstance(found, psycopg.Connection):
-        return found
-    kind = type(connection)
-    raise TransactionError(
-        f"a {kind.__module__}.{kind.__qualname__} cannot carry the transaction of a postgresql:// "
-        "store: give a psycopg connection, or SQLAlchemy's on psycopg (not an async one)"
-    )
 
 
 def owns(database: Database, connection: object) -> bool:
@@ -152,6 +156,8 @@ def within(
 
 def _check_open_transaction(raw: psycopg.Connection[Row]) -> None:
     status = raw.info.transaction_status
+    if status is TransactionStatus.ACTIVE:
+        raise TransactionError("the connection is in use: let one statement end before the next")
     if status is TransactionStatus.INERROR:
         raise TransactionError("the transaction has failed before: roll it back first")
     if raw.closed or (raw.autocommit and status is not TransactionStatus.INTRANS):

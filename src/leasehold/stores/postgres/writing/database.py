@@ -169,19 +169,20 @@ class Database:
         ahead: Sequence[Statement] = (),
     ) -> T:
         with translated(self.address):
-            for tries_left in reversed(range(TRIES_MAX)):
+            tries_left = TRIES_MAX
+            while True:
+                tries_left -= 1
                 outcome: Outcome[T] = Outcome()
                 try:
                     with self._connection() as db:
                         self._transaction(db, operation, side_by_side, ahead, outcome)
-                except NotAlone:
-                    side_by_side = None
-                    continue
-                except UniqueViolation:
-                    # Somebody else has just used the id of a job. Alone it can be said which.
+                except (NotAlone, UniqueViolation):
+                    # Somebody else may have just used the id of a job. Alone it can be said which.
+                    # It is done alone once, whatever was tried before: that is no try of its own.
                     if side_by_side is None:
                         raise
                     side_by_side = None
+                    tries_left += 1
                     continue
                 except TRY_AGAIN as error:
                     if tries_left:
@@ -199,7 +200,6 @@ class Database:
                         raise
                 self.after_commit(outcome.hints)
                 return outcome.answer
-        raise AssertionError("the last try returns or raises")
 
     def _transaction(
         self,

@@ -8,18 +8,21 @@ from typing import Any, Final
 from leasehold.core.model.job import Job
 from leasehold.core.model.status import Event, Status
 from leasehold.core.model.unreadable import cannot_be_read
+from leasehold.core.rules import queue_orders
 from leasehold.core.rules.people import Replay
 from leasehold.stores.sqlite.keeping.removing import erase
 from leasehold.stores.sqlite.leasing import ready, state
 from leasehold.stores.sqlite.leasing.ends import entry
 from leasehold.stores.sqlite.leasing.state import Histories, JobState, remove
 from leasehold.stores.sqlite.reading.read import read_job
+from leasehold.stores.sqlite.rules.queues import QueueBook
 from leasehold.stores.sqlite.schema.job_row import problem_with
 from leasehold.stores.sqlite.submitting import ended_dependents, inheritance, linking
 from leasehold.stores.tables import places
 
 REQUEST_CANCEL: Final = "UPDATE running SET cancel_reason = ? WHERE seq = ?"
 ALLOW_AGAIN: Final = "UPDATE job SET allowance = ?, start_by = NULL WHERE seq = ?"
+ALLOW: Final = "UPDATE job SET allowance = ? WHERE seq = ?"
 SET_PRIORITY: Final = "UPDATE job SET priority = ? WHERE seq = ?"
 
 
@@ -43,6 +46,12 @@ class Desk(Histories):
 
     def end_waiting(self, job: JobState, after: Status, reason: str) -> None:
         state.end_waiting(self._step, job, after, reason)
+
+    def forget(self, jobs: Sequence[JobState]) -> None:
+        queue_orders.forget(QueueBook(self._step), [job.seq for job in jobs])
+
+    def allow(self, job: JobState, allowance: int) -> None:
+        self._step.execute(ALLOW, (allowance, job.seq))
 
     def waits_again_for(self, handle: JobState, job: Job) -> list[int]:
         return linking.waits_again_for(self._step, handle.seq, job)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from leasehold.core.model.lease import LeaseRequest
-from leasehold.core.model.lives import NO_LIFE, Life
+from leasehold.core.model.lives import Life, remote_life
 from leasehold.core.model.records import WorkerInfo
 from leasehold.stores.sqlite.disk.life import LockedLife
 from leasehold.stores.sqlite.writing.database import Database
@@ -59,10 +59,11 @@ class RemoteLife:
         self._leave()
 
 
-def register_remote_worker(database: Database, info: WorkerInfo) -> RemoteLife:
+def register_remote_worker(database: Database, info: WorkerInfo, *, is_entered: bool) -> RemoteLife:
     """Enter a worker of which nothing is known but what it says."""
-    life = Life(info.id, NO_LIFE)
-    _enter(database, info, life)
+    life = remote_life(info)
+    if not is_entered:
+        _enter(database, info, life)
     return RemoteLife(partial(_leave, database, life))
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import apsw
 
+from leasehold.core.model.codes import STATUS_OF
 from leasehold.core.model.job import Job
 from leasehold.core.model.pages import check_cursor
 from leasehold.core.model.priority import DEFAULT_SCORING
@@ -17,17 +18,20 @@ from leasehold.core.model.search import (
     JobFilter,
     Page,
     by_counters,
+    by_status_counters,
     check_count,
     check_left_out,
     counted_up_to,
     lightened,
 )
+from leasehold.core.model.status import Status
 from leasehold.core.model.stored import UNREADABLE
 from leasehold.core.rules.serving import Lane, in_order
 from leasehold.stores.sqlite.leasing.order import FOR_COUNTING, Lanes
 from leasehold.stores.sqlite.reading.where import conditions
 from leasehold.stores.sqlite.rules.known import load
 from leasehold.stores.sqlite.schema.job_row import (
+    BY_STATUS,
     IDS,
     JOB,
     NUMBERS,
@@ -130,6 +134,17 @@ def count(db: apsw.Connection, where: JobFilter, counted_max: int) -> Count:
         (*values, counted_max + 1),
     ).fetchone()
     return counted_up_to(found[0], counted_max)
+
+
+def count_by_status(db: apsw.Connection, where: JobFilter) -> dict[Status, int]:
+    """How many jobs fit, all of them counted."""
+    known = by_status_counters(where, lambda queue: stats(db, STATS, queue).counts)
+    if known is not None:
+        return known
+    clauses, values = conditions(where)
+    condition = " AND ".join(clauses) or "1"
+    found: Any = db.execute(f"{BY_STATUS} WHERE {condition} GROUP BY 1", values)
+    return {STATUS_OF[code]: jobs for code, jobs in found if code in STATUS_OF}
 
 
 def find_fitting(

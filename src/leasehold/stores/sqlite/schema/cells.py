@@ -223,7 +223,7 @@ CELLS: Final[dict[str, dict[str, str]]] = {
         "started_at": MOMENT,
         "heartbeat_at": MOMENT,
         "is_consumer": between(0, 1),
-        "life": WHOLE,
+        "life": SIGNED,
     },
     "audit": _AUDIT,
     "audit_archive": _AUDIT,
@@ -266,6 +266,8 @@ CELLS: Final[dict[str, dict[str, str]]] = {
     "bucket": {"queue": TEXT, "name": TEXT, "full_at": between(0, MOMENT_MAX * 30)},
     "setting": {"name": TEXT, "value": read_as("json")},
     "token": {"name": TEXT, "digest": TEXT, "document": read_as("token")},
+    "operation": {"number": WHOLE, "id": TEXT, "document": read_as("operation")},
+    "operation_part": {"operation": WHOLE, "part": WHOLE, "document": read_as("part")},
     "cleanup": {
         "run": WHOLE,
         "mode": read_as("mode"),

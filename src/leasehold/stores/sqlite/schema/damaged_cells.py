@@ -23,7 +23,9 @@ from leasehold.core.model.stored import (
     retry_of,
 )
 from leasehold.core.model.tokens import Token
+from leasehold.core.rules.operations import Operation
 from leasehold.core.rules.replies import check_reply
+from leasehold.core.rules.undoing import Part
 from leasehold.errors import LeaseholdError
 from leasehold.stores.sqlite.schema.cells import BREAKER, CELLS, COUNTERS, TOTALS
 
@@ -175,6 +177,8 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "config": msgspec.json.Decoder(QueueConfig).decode,
     "state": lambda data: QueueState(data.decode().partition(DELETED_BY)[0]),
     "token": msgspec.json.Decoder(Token).decode,
+    "operation": msgspec.json.Decoder(Operation).decode,
+    "part": msgspec.json.Decoder(Part).decode,
     "mode": lambda data: CleanUpMode(data.decode()),
     "reply": check_reply,
 }

@@ -170,6 +170,11 @@ NUMBERS: Final = f"SELECT job.seq {_FROM.format('')}"
 """Only the numbers, which can always be read."""
 IDS: Final = f"SELECT job.seq, job.id {_FROM.format('')}"
 """Numbers and ids."""
+BY_STATUS: Final = (
+    f"SELECT {next(each.expression for each in _COLUMNS if each.name == 'status')}, count(*) "
+    + _FROM.format("")
+)
+"""How many jobs there are, by the code of their status; to be grouped by that."""
 GUARDED: Final = (
     f"SELECT {', '.join(guarded(each.expression, each.kind) for each in _ALL)} "  # our own names
     + _FROM.format("LEFT")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import apsw
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.job import Draft
 from leasehold.core.model.records import Submitted
 from leasehold.core.rules.dependencies import SortedOut
@@ -68,7 +68,7 @@ def submit_once(
 
 
 def submit_within(
-    database: Database, connection: Connection, drafts: Sequence[Draft], *, partial: bool
+    database: Database, connection: OwnConnection, drafts: Sequence[Draft], *, partial: bool
 ) -> list[Submitted | LeaseholdError]:
     """Submit them as a part of the application's transaction."""
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import apsw
 
-from leasehold.core.contract.transactions import Connection
+from leasehold.core.contract.transactions import OwnConnection
 from leasehold.core.model.joblog import LogLine, check_progress
 from leasehold.core.model.lease import Settled, Settlement
 from leasehold.errors import LeaseLostError, TransactionError
@@ -48,7 +48,7 @@ def connect(database: Database) -> ApplicationConnection:
         return connection
 
 
-def owns(database: Database, connection: Connection) -> bool:
+def owns(database: Database, connection: OwnConnection) -> bool:
     """Whether it is one of this store."""
     return (
         isinstance(connection, ApplicationConnection)
@@ -84,7 +84,7 @@ def _refuse_stale(database: Database, db: ApplicationConnection, job_id: str, ve
 
 
 @shielded
-def within(database: Database, connection: Connection, operation: Callable[[Step], T]) -> T:
+def within(database: Database, connection: OwnConnection, operation: Callable[[Step], T]) -> T:
     """Carry out one operation as a part of the open transaction, or undo it alone."""
     database.check_process()
     db = _check_connection(database.files.database, connection)
@@ -103,7 +103,7 @@ def within(database: Database, connection: Connection, operation: Callable[[Step
     return answer
 
 
-def _check_connection(database: Path, connection: Connection) -> ApplicationConnection:
+def _check_connection(database: Path, connection: OwnConnection) -> ApplicationConnection:
     if not isinstance(connection, ApplicationConnection):
         raise TransactionError(_foreign(connection))
     if connection.database != database:

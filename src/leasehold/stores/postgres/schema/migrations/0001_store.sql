@@ -414,7 +414,7 @@ CREATE TABLE worker (
     slots        bigint NOT NULL,
     started_at   bigint NOT NULL,
     heartbeat_at bigint NOT NULL,
-    life         integer NOT NULL, -- the number of the session lock that proves it alive; 0 for none
+    life         integer NOT NULL, -- the number of the session lock that proves it alive; 0 for none, less for a remote one
     is_consumer  boolean NOT NULL  -- entered by its leases, not by itself
 );
 
@@ -549,6 +549,21 @@ CREATE TABLE token (
     name     text COLLATE "C" PRIMARY KEY,
     digest   text COLLATE "C" NOT NULL UNIQUE,
     document text NOT NULL  -- JSON
+);
+
+-- Orders to many jobs, each with its plan, its progress and its report, in the order of their beginnings.
+CREATE TABLE operation (
+    number   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id       text COLLATE "C" NOT NULL UNIQUE,
+    document text NOT NULL  -- JSON
+);
+
+-- What the jobs were before, one row for each write of an operation: what an undo goes back to.
+CREATE TABLE operation_part (
+    operation bigint NOT NULL,
+    part      bigint NOT NULL,
+    document  text NOT NULL,  -- JSON
+    PRIMARY KEY (operation, part)
 );
 
 -- Retention: clean-ups and their records, the archive, and what is left of pruned jobs.

@@ -310,7 +310,7 @@ CREATE TABLE worker (
     started_at   INTEGER NOT NULL,
     heartbeat_at INTEGER NOT NULL,
     is_consumer  INTEGER NOT NULL, -- entered by its leases, not by itself
-    life         INTEGER NOT NULL  -- the number of the lock that proves it alive; 0 for none
+    life         INTEGER NOT NULL  -- the number of the lock that proves it alive; 0 for none, less for a remote one
 ) WITHOUT ROWID;
 
 -- No number is used twice, even when every record has gone to the archive.
@@ -444,6 +444,21 @@ CREATE TABLE token (
     name     TEXT PRIMARY KEY,
     digest   TEXT NOT NULL UNIQUE,
     document TEXT NOT NULL  -- JSON
+) WITHOUT ROWID;
+
+-- Orders to many jobs, each with its plan, its progress and its report, in the order of their beginnings.
+CREATE TABLE operation (
+    number   INTEGER PRIMARY KEY,
+    id       TEXT NOT NULL UNIQUE,
+    document TEXT NOT NULL  -- JSON
+);
+
+-- What the jobs were before, one row for each write of an operation: what an undo goes back to.
+CREATE TABLE operation_part (
+    operation INTEGER NOT NULL,
+    part      INTEGER NOT NULL,
+    document  TEXT NOT NULL,  -- JSON
+    PRIMARY KEY (operation, part)
 ) WITHOUT ROWID;
 
 -- Retention: clean-ups and their records, the archive, and what is left of pruned jobs.

@@ -1,0 +1,128 @@
+"""`operations`: orders to many jobs, and how far each is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+from leasehold.cli.command import command, group
+from leasehold.cli.confirm import agreed, destructive
+from leasehold.cli.output import Column, emit, emit_one, jobs_counted, print_fields
+from leasehold.cli.planned import carry_out, tell_report
+from leasehold.cli.session import Session
+from leasehold.core.rules.operations import Operation, OperationState
+from leasehold.documents.operations import done_of, operation_document
+from leasehold.errors import InvalidTransitionError
+
+
+def _sum(refused: Mapping[str, int]) -> str:
+    return f"{sum(refused.values()):,}"
+
+
+COLUMNS: Final = (
+    Column("id", "ID", fit="keep"),
+    Column("verb", "VERB", fit="keep"),
+    Column("state", "STATE", fit="keep"),
+    Column("changed", "DONE", "{:,}".format, right=True),
+    Column("planned", "OF", "{:,}".format, right=True),
+    Column("refused", "REFUSED", _sum, right=True, spare=2),
+    Column("moved_on", "MOVED ON", "{:,}".format, right=True, spare=3),
+    Column("actor", "WHO", fit="cut", spare=1),
+    Column("begun_at", "BEGUN", fit="keep"),
+)
+
+
+@group
+def operations() -> None:
+    """Operations: orders to many jobs, how far each is, stop and undo them."""
+
+
+@command("list", of=operations)
+def list_operations(session: Session) -> None:
+    """List the operations, the latest first.
+
+    Every order to jobs that fit a filter is one, whoever gave it: here, on the dashboard, or by a
+    program. Interrupted is one that makes no progress: `operations continue` goes on with it.
+
+    \b
+    Example: queuectl operations list
+    """
+    now = session.queue.now()
+    found = (operation_document(each, now) for each in session.queue.operations)
+    emit(session, found, COLUMNS, nothing="there was no order to many jobs yet")
+
+
+@command(of=operations)
+@click.argument("operation_id", metavar="OPERATION")
+def show(session: Session, operation_id: str) -> None:
+    """Show one operation: its filter, its plan, its report.
+
+    \b
+    Example: queuectl operations show 0192ab...
+    """
+    _print(session, session.queue.operations.get(operation_id))
+
+
+@command(of=operations)
+@click.argument("operation_id", metavar="OPERATION")
+def stop(session: Session, operation_id: str) -> None:
+    """Stop an operation between two of its writes; what it did stays done.
+
+    \b
+    Example: queuectl operations stop 0192ab...
+    """
+    stopped = session.queue.operations.stop(operation_id)
+    _print(session, stopped)
+    tell_report(session, stopped)
+
+
+@command(of=operations)
+@click.argument("operation_id", metavar="OPERATION")
+@destructive
+def undo(session: Session, operation_id: str, yes: bool, dry_run: bool) -> None:
+    """Take an operation back, for all jobs that nobody has leased or changed since.
+
+    Replayed jobs are dead or cancelled again, cancelled ones wait again if they were pending or
+    blocked, priorities are what they were. What was deleted is gone. It is an operation of its own.
+
+    \b
+    Example: queuectl operations undo 0192ab... --yes
+    """
+    known = session.queue.operations.get(operation_id)
+    what = f"take back what was done to {jobs_counted(known.changed)}"
+    if known.can_be_undone and not agreed(session, what, yes=yes, dry_run=dry_run):
+        return
+    _carry_out(session, session.queue.operations.undo(operation_id))
+
+
+@command("continue", of=operations)
+@click.argument("operation_id", metavar="OPERATION")
+def continue_operation(session: Session, operation_id: str) -> None:
+    """Go on with an operation whose process is gone.
+
+    \b
+    Example: queuectl operations continue 0192ab...
+    """
+    known = session.queue.operations.get(operation_id)
+    if known.state is not OperationState.RUNNING:
+        raise InvalidTransitionError(
+            f"operation {operation_id} is {known.state}: there is nothing to go on with"
+        )
+    _carry_out(session, known)
+
+
+def _carry_out(session: Session, operation: Operation) -> None:
+    done = carry_out(session, operation)
+    if session.format == "table":
+        click.echo(f"{done_of(done.order)} {jobs_counted(done.changed)} of {done.planned:,}")
+    else:
+        _print(session, done)
+    tell_report(session, done)
+
+
+def _print(session: Session, operation: Operation) -> None:
+    document = operation_document(operation, session.queue.now())
+    told = {name: value for name, value in document.items() if value not in (None, {}, [])}
+    emit_one(session, document, show=lambda: print_fields(told))

@@ -1,0 +1,406 @@
+"""Operations: an order to all jobs that a plan has counted, with progress, a report and an undo.
+
+A plan is a filter frozen at one moment. An operation carries it out, so many jobs in each write,
+and its record is written in the same write: whoever dies in between leaves an operation that
+anybody can go on with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from leasehold.core.model.job import Job
+from leasehold.core.model.limits import NAME_LENGTH_MAX
+from leasehold.core.model.refusals import check_page
+from leasehold.core.model.search import JobFilter
+from leasehold.core.model.status import Status
+from leasehold.core.rules.filter_orders import (
+    ABLE,
+    CancelAll,
+    DiscardAll,
+    Order,
+    Ordered,
+    OrderedJob,
+    PurgeAll,
+    give,
+    is_oldest_first,
+    narrowed,
+)
+from leasehold.core.rules.people import Desk
+from leasehold.core.rules.queue_orders import said
+from leasehold.core.rules.undoing import Before, Part, undo
+from leasehold.env import from_micros
+from leasehold.errors import InvalidJobError, InvalidTransitionError, OperationNotFoundError
+
+H = TypeVar("H")
+
+OPERATIONS_KEPT: Final = 1_000
+"""The records of so many operations are kept."""
+UNDOABLE_KEPT: Final = 50
+"""Of so many, the latest, it is kept what each job was before."""
+SILENT_SECONDS: Final = 60.0
+"""An operation that made no progress for longer is interrupted: nobody carries it out any more."""
+
+
+class OperationState(StrEnum):
+    """How far an operation is."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DONE = "done"
+
+
+class Undo(msgspec.Struct, frozen=True, tag="undo"):
+    """Take an operation back, as far as its jobs are still as it left them."""
+
+    operation: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What an order would be done to: jobs that fitted a filter at one moment."""
+
+    order: Order
+    where: JobFilter
+    """As it was asked for, and for jobs that had been submitted when the plan was made."""
+    at: datetime
+    counts: dict[Status, int] = {}
+    """How many jobs would get the order, by status."""
+    skipped: dict[Status, int] = {}
+    """How many fit and would not, since jobs of that status cannot take it."""
+
+    @property
+    def planned(self) -> int:
+        """How many jobs would get the order."""
+        return sum(self.counts.values())
+
+
+class OperationDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation that is to begin."""
+
+    id: str
+    plan: Plan | None = None
+    undoes: str | None = None
+    """The operation that is to be taken back; then there is no plan."""
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation as it was at one moment."""
+
+    id: str
+    order: Order | Undo
+    where: JobFilter
+    planned_at: datetime
+    counts: dict[Status, int]
+    """The jobs of its plan, by status."""
+    skipped: dict[Status, int] = {}
+    actor: str
+    state: OperationState = OperationState.RUNNING
+    begun_at: datetime
+    active_at: datetime
+    """Its last progress."""
+    ended_at: datetime | None = None
+    changed: int = 0
+    """How many jobs it was done to."""
+    refused: dict[str, int] = {}
+    """How many could not take it: by the code of the error."""
+    parts: int = 0
+    """How many writes have changed jobs; of an undo, how many it has looked at."""
+    cursor: str | None = None
+    undone_by: str | None = None
+    """The operation that takes this one back."""
+
+    @property
+    def planned(self) -> int:
+        """How many jobs its plan counted."""
+        return sum(self.counts.values())
+
+    @property
+    def moved_on(self) -> int:
+        """Of those, how many did not fit any more when it came to them; 0 while it goes on."""
+        if self.state is not OperationState.DONE:
+            return 0
+        return max(0, self.planned - self.changed - sum(self.refused.values()))
+
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether an undo may begin: it has ended, and what it did can be taken back."""
+        return (
+            self.state is not OperationState.RUNNING
+            and self.undone_by is None
+            and self.changed > 0
+            and is_undoable(self.order)
+        )
+
+    def is_interrupted(self, now: datetime) -> bool:
+        """Whether nobody seems to carry it out any more."""
+        silent = now - self.active_at > timedelta(seconds=SILENT_SECONDS)
+        return self.state is OperationState.RUNNING and silent
+
+
+class Advance(msgspec.Struct, frozen=True, kw_only=True):
+    """What one more write did of an operation."""
+
+    operation: Operation
+    jobs: list[OrderedJob] = []
+    """Those that it was done to, as they were left."""
+    blobs_left: list[Job] = []
+    """Deleted jobs of which a payload or a result is kept apart, for whoever deletes those."""
+
+
+class Look(NamedTuple):
+    """What a reader has to find for the next write of an operation."""
+
+    where: JobFilter
+    limit: int
+    cursor: str | None
+    oldest_first: bool
+
+
+class Found(NamedTuple):
+    """What a reader found for the next write of an operation."""
+
+    job_ids: Sequence[str]
+    next_cursor: str | None
+
+
+class OperationShelf(Protocol):
+    """Where a store keeps its operations, inside one write."""
+
+    @property
+    def now(self) -> int:
+        """The store's clock, in microseconds."""
+
+    def find(self, operation_id: str) -> Operation | None:
+        """An operation, which nobody else changes until this write is over."""
+
+    def add(self, operation: Operation) -> None: ...
+
+    def replace(self, operation: Operation) -> None: ...
+
+    def add_part(self, operation_id: str, number: int, part: Part) -> None:
+        """Keep what jobs were before the operation's write of this number, from 0."""
+
+    def part(self, operation_id: str, number: int) -> Part | None: ...
+
+    def forget_all_but(self, operations: int, with_parts: int) -> None:
+        """Forget all but so many operations, the latest, and the parts of all but so many."""
+
+    def audit(self, actor: str, action: str, count: int, detail: dict[str, Any]) -> None: ...
+
+
+def is_undoable(order: Order | Undo) -> bool:
+    """Whether an order can be taken back at all: what was deleted is gone."""
+    return not isinstance(order, DiscardAll | PurgeAll | Undo)
+
+
+def plan(order: Order, where: JobFilter, now: datetime, fitting: Mapping[Status, int]) -> Plan:
+    """The plan of an order, from how many jobs fit its filter at this moment, by status."""
+    able = set(narrowed(order, where, 1).statuses or ())
+    after = now + timedelta(microseconds=1)
+    bounds = [after] if where.created_before is None else [after, where.created_before]
+    return Plan(
+        order=order,
+        where=msgspec.structs.replace(where, created_before=min(bounds)),
+        at=now,
+        counts={
+            status: fitting[status] for status in Status if fitting.get(status) and status in able
+        },
+        skipped={
+            status: fitting[status]
+            for status in Status
+            if fitting.get(status) and status not in able
+        },
+    )
+
+
+def begin(shelf: OperationShelf, draft: OperationDraft, actor: str) -> Operation:
+    """Keep a new operation; one that began already under this id is answered as it is."""
+    _check(draft)
+    known = shelf.find(draft.id)
+    if known is not None:
+        return known
+    now = from_micros(shelf.now)
+    made = draft.plan
+    if made is not None:
+        narrowed(made.order, made.where, 1)
+        operation = Operation(
+            id=draft.id, order=made.order, where=made.where, planned_at=made.at,
+            counts=made.counts, skipped=made.skipped, actor=actor, begun_at=now, active_at=now,
+        )  # fmt: skip
+    else:
+        target = _to_undo(shelf, draft.undoes or "")
+        shelf.replace(msgspec.structs.replace(target, undone_by=draft.id))
+        operation = Operation(
+            id=draft.id, order=Undo(target.id), where=JobFilter(), planned_at=now,
+            counts=_left_by(target), actor=actor, begun_at=now, active_at=now,
+        )  # fmt: skip
+    shelf.add(operation)
+    shelf.forget_all_but(OPERATIONS_KEPT, UNDOABLE_KEPT)
+    detail = {
+        "operation": operation.id,
+        "order": msgspec.to_builtins(operation.order),
+        "where": said(operation.where),
+        "planned": operation.planned,
+    }
+    shelf.audit(actor, "begin_operation", 0, detail)
+    return operation
+
+
+def stop(shelf: OperationShelf, operation_id: str, actor: str) -> Operation:
+    """Let an operation end where it is; one that was stopped already is answered as it is."""
+    operation = known_as(operation_id, shelf.find(operation_id))
+    if operation.state is OperationState.STOPPED:
+        return operation
+    if operation.state is OperationState.DONE:
+        raise InvalidTransitionError(
+            f"operation {operation_id} is done already: it cannot be stopped"
+        )
+    stopped = _ended(shelf, operation, OperationState.STOPPED)
+    shelf.replace(stopped)
+    detail = {"operation": operation_id, "planned": operation.planned}
+    shelf.audit(actor, "stop_operation", operation.changed, detail)
+    return stopped
+
+
+def advance(shelf: OperationShelf, desk: Desk[H], asked: Operation, found: Found | None) -> Advance:
+    """Do the next part of an operation. `found` is what a reader saw of `asked`, as it was then.
+
+    Another process may have been quicker: then nothing is done, and whoever asks again goes on from
+    there.
+    """
+    operation = known_as(asked.id, shelf.find(asked.id))
+    where_it_was = (asked.parts, asked.cursor)
+    if operation.state is not OperationState.RUNNING or where_it_was != (
+        operation.parts,
+        operation.cursor,
+    ):
+        return Advance(operation=operation)
+    order = operation.order
+    if isinstance(order, Undo):
+        return _undo_part(
+            shelf, desk, operation, known_as(order.operation, shelf.find(order.operation))
+        )
+    assert found is not None
+    where = narrowed(order, operation.where, 1)
+    known = desk.find_all(found.job_ids)
+    jobs = {job_id: known[job_id][1] for job_id in found.job_ids if job_id in known}
+    meant = [
+        job.id
+        for job in jobs.values()
+        if where.matches(job) and _was_meant(order, where, job, operation.planned_at)
+    ]
+    done = give(desk, order, meant, operation.actor, operation.id)
+    if done.jobs and is_undoable(order):
+        befores = [Before.of(jobs[job.id]) for job in done.jobs]
+        shelf.add_part(operation.id, operation.parts, Part(from_micros(shelf.now), befores))
+    after = _further(shelf, operation, done, parts=operation.parts + bool(done.jobs))
+    after = msgspec.structs.replace(after, cursor=found.next_cursor)
+    if found.next_cursor is None:
+        after = _ended(shelf, after, OperationState.DONE)
+    shelf.replace(after)
+    return Advance(operation=after, jobs=done.jobs, blobs_left=done.blobs_left)
+
+
+def to_look_for(operation: Operation, limit: int) -> Look | None:
+    """What a reader has to find for the next write; None if that needs nothing found."""
+    check_page(limit)
+    if operation.state is not OperationState.RUNNING or isinstance(operation.order, Undo):
+        return None
+    where = narrowed(operation.order, operation.where, limit)
+    return Look(where, limit, operation.cursor, is_oldest_first(operation.order))
+
+
+def known_as(operation_id: str, operation: Operation | None) -> Operation:
+    """The operation; raises OperationNotFoundError if there is none."""
+    if operation is None:
+        raise OperationNotFoundError(
+            f"no operation has the id {operation_id!r}: it never began, or was forgotten"
+        )
+    return operation
+
+
+def _undo_part(
+    shelf: OperationShelf, desk: Desk[H], operation: Operation, target: Operation
+) -> Advance:
+    """Take the last part back that was not yet: what depends on others goes before them."""
+    number = target.parts - 1 - operation.parts
+    part = shelf.part(target.id, number) if number >= 0 else None
+    done = Ordered()
+    if part is not None and not isinstance(target.order, Undo):
+        done = undo(desk, target.order, part, operation.actor, operation.id)
+    after = _further(shelf, operation, done, parts=operation.parts + 1)
+    if number <= 0:
+        after = _ended(shelf, after, OperationState.DONE)
+    shelf.replace(after)
+    return Advance(operation=after, jobs=done.jobs)
+
+
+def _was_meant(order: Order, where: JobFilter, job: Job, planned_at: datetime) -> bool:
+    """Whether a job that fits now fitted when the plan was made, too."""
+    if job.is_terminal:
+        return job.completed_at is not None and job.completed_at <= planned_at
+    if isinstance(order, CancelAll) and set(where.statuses or ()) == ABLE[CancelAll]:
+        return True  # Whatever it did since, it had not ended then either.
+    if job.status is Status.RUNNING:
+        return job.lease_acquired_at is not None and job.lease_acquired_at <= planned_at
+    since = job.run_at if job.status is Status.PENDING else job.updated_at
+    return since <= planned_at
+
+
+def _check(draft: OperationDraft) -> None:
+    if not (0 < len(draft.id) <= NAME_LENGTH_MAX and draft.id.isprintable()):
+        raise InvalidJobError(
+            f"an operation's id is printable text of 1 to {NAME_LENGTH_MAX} characters, "
+            f"not {draft.id!r}"
+        )
+    if (draft.plan is None) == (draft.undoes is None):
+        raise InvalidJobError("an operation either carries a plan out or undoes another")
+    try:
+        msgspec.json.encode(draft)
+    except UnicodeEncodeError as error:
+        raise InvalidJobError(f"a filter is UTF-8 text ({error})") from None
+
+
+def _to_undo(shelf: OperationShelf, operation_id: str) -> Operation:
+    operation = known_as(operation_id, shelf.find(operation_id))
+    if operation.can_be_undone and shelf.part(operation_id, 0) is not None:
+        return operation
+    if operation.state is OperationState.RUNNING:
+        why = "it is still running: stop it first"
+    elif operation.undone_by is not None:
+        why = f"operation {operation.undone_by} has undone it already"
+    elif not is_undoable(operation.order):
+        why = "what it deleted is gone, and an undo is not undone"
+    elif operation.changed == 0:
+        why = "it has changed no job"
+    else:
+        why = "it is too old: what its jobs were before is not kept any more"
+    raise InvalidTransitionError(f"operation {operation_id} cannot be undone: {why}")
+
+
+def _left_by(operation: Operation) -> dict[Status, int]:
+    """How many jobs an operation left behind, under the status in which most of them are."""
+    left = Status.CANCELLED if isinstance(operation.order, CancelAll) else Status.PENDING
+    return {left: operation.changed}
+
+
+def _further(
+    shelf: OperationShelf, operation: Operation, done: Ordered, *, parts: int
+) -> Operation:
+    return msgspec.structs.replace(
+        operation,
+        changed=operation.changed + done.changed,
+        refused=dict(Counter(operation.refused) + Counter(done.refused)),
+        parts=parts,
+        active_at=from_micros(shelf.now),
+    )
+
+
+def _ended(shelf: OperationShelf, operation: Operation, state: OperationState) -> Operation:
+    return msgspec.structs.replace(operation, state=state, ended_at=from_micros(shelf.now))

@@ -1,0 +1,33 @@
+"""Schedules that the code declares no more: how a process knows which."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from leasehold.core.model.schedule import Schedule
+from leasehold.worker.modules import can_be_imported, is_being_imported, module_here
+
+_declared_here: Final[set[tuple[str, str]]] = set()
+"""By module and name, the schedules that this process has declared, on whichever TaskQueue."""
+
+
+def note_declared(module: str, name: str) -> None:
+    """Said when the code of a module declares a schedule."""
+    _declared_here.add((module, name))
+
+
+def is_orphan(schedule: Schedule, *, is_all_declared: bool) -> bool:
+    """Whether the code of this process is known to declare the schedule no more.
+
+    That is known of modules that are loaded here, and of those that are gone from a package that is
+    loaded here. Of any other module nothing is known: it may be another program's. A module that is
+    still being imported may have more to declare, unless `is_all_declared`.
+    """
+    name = schedule.draft.declared_in
+    if name is None or (name, schedule.name) in _declared_here:
+        return False
+    module = module_here(name)
+    if module is not None:
+        return is_all_declared or not is_being_imported(module)
+    package = name.rpartition(".")[0]
+    return module_here(package) is not None and not can_be_imported(name)

@@ -1,0 +1,101 @@
+"""The application's own connection, however it is wrapped: the psycopg connection beneath it.
+
+One that is awaited is used by statements that are not: in another thread, over the same session of
+the server, while its lock keeps everybody else from it (`lend`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from leasehold.errors import TransactionError
+from leasehold.stores.postgres.server.connection import Row
+
+BEGIN: Final = "SELECT 1"
+"""Any statement begins a transaction as the application wants it, and its wrapper knows of that:
+else it would not roll back what it has not seen begin."""
+
+
+class Blocking(psycopg.Connection[Row]):
+    """The session of an awaited connection, for statements that are not awaited."""
+
+    def __init__(self, awaited: psycopg.AsyncConnection[Any]) -> None:
+        session = awaited.pgconn
+        handlers = session.notice_handler, session.notify_handler
+        super().__init__(session)
+        # What the server tells of its own accord is still for the owner.
+        session.notice_handler, session.notify_handler = handlers
+        # Both would give their prepared statements the same names.
+        self.prepare_threshold = None
+        self._autocommit = awaited.autocommit
+
+    def __del__(self, *_: Any) -> None:
+        """Its owner closes it."""
+
+
+def unwrapped(connection: object) -> psycopg.Connection[Row]:
+    """The psycopg connection beneath a connection or a session of SQLAlchemy, or itself."""
+    found = _driver_of(connection)
+    if isinstance(found, psycopg.AsyncConnection):
+        if not found.lock.locked():
+            raise TransactionError(
+                "a connection that is awaited is for submits that are awaited: "
+                "`await queue.asubmit(...)`, or an AsyncTaskQueue"
+            )
+        return Blocking(found)
+    if isinstance(found, psycopg.Connection):
+        return found
+    raise _unsuitable(connection)
+
+
+def lend(connection: object) -> AbstractAsyncContextManager[None] | None:
+    """Keep everybody else from an awaited connection; None if it is not one."""
+    is_awaited = isinstance(connection, psycopg.AsyncConnection) or _is_awaited_sqlalchemy(
+        connection
+    )
+    return _lent(connection) if is_awaited else None
+
+
+@asynccontextmanager
+async def _lent(connection: Any) -> AsyncIterator[None]:
+    if hasattr(connection, "sync_session"):
+        connection = await connection.connection()
+    if hasattr(connection, "sync_connection") and not connection.in_transaction():
+        await connection.exec_driver_sql(BEGIN)
+    found = _driver_of(connection)
+    if not isinstance(found, psycopg.AsyncConnection):
+        raise _unsuitable(connection)
+    if found.info.transaction_status is TransactionStatus.IDLE and not found.autocommit:
+        await found.execute(BEGIN)
+    async with found.lock:
+        yield
+
+
+def _driver_of(connection: object) -> Any:
+    """The connection of the driver, by the names that SQLAlchemy gives to what lies beneath."""
+    if isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
+        return connection
+    found: Any = getattr(connection, "sync_session", connection)
+    found = getattr(found, "sync_connection", found)
+    if callable(getattr(found, "connection", None)):
+        found = found.connection()  # a session
+    if hasattr(found, "exec_driver_sql") and not found.in_transaction():
+        found.exec_driver_sql(BEGIN)
+    return found.connection.driver_connection if hasattr(found, "connection") else found
+
+
+def _is_awaited_sqlalchemy(connection: object) -> bool:
+    return hasattr(connection, "sync_session") or hasattr(connection, "sync_connection")
+
+
+def _unsuitable(connection: object) -> TransactionError:
+    kind = type(connection)
+    return TransactionError(
+        f"a {kind.__module__}.{kind.__qualname__} cannot carry the transaction of a postgresql:// "
+        "store: give a psycopg connection, or SQLAlchemy's on psycopg (postgresql+psycopg://)"
+    )

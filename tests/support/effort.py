@@ -1,0 +1,17 @@
+"""How much is tried: a part in every run of the suite, all of it with LEASEHOLD_THOROUGH=1.
+
+Chance finds as much in two short runs as in one that is twice as long, and the suite is run often.
+What is tried one by one (every write, every verb, every clause) is never left out.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+THOROUGH: Final = os.environ.get("LEASEHOLD_THOROUGH") == "1"
+
+
+def drawn(count: int) -> int:
+    """How many examples, seeds or steps to draw where `count` are drawn in a thorough run."""
+    return count if THOROUGH else max(1, (count + 1) // 2)

@@ -1,0 +1,169 @@
+"""Commands of the command line, forked from a process that has imported everything.
+
+Each is a process of its own, with its own folder, environment and streams; only the start of an
+interpreter is saved, which takes ten times as long as most commands. `python -m support.nursery`
+listens on a socket: a connection brings a command and its streams, is told its process id, and how
+it ended.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+REQUEST_BYTES_MAX = 1 << 20
+
+
+class Nursery:
+    """The other end of the socket."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        stdin: str,
+        timeout: float,
+    ) -> tuple[int, str, str]:
+        """Run `leasehold` with these arguments; the exit code, and what it wrote."""
+        with (
+            tempfile.TemporaryFile("w+") as given,
+            tempfile.TemporaryFile("w+") as out,
+            tempfile.TemporaryFile("w+") as err,
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line,
+        ):
+            given.write(stdin)
+            given.seek(0)
+            line.settimeout(timeout)
+            line.connect(self._address)
+            request = json.dumps([list(arguments), os.fspath(folder), dict(environment)]).encode()
+            streams = [given.fileno(), out.fileno(), err.fileno()]
+            socket.send_fds(line, [request], streams)
+            pid = int(line.recv(64))
+            try:
+                code = int(line.recv(64))
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(list(arguments), timeout) from None
+            return code, _written(out), _written(err)
+
+
+def _written(stream: IO[str]) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
+@contextmanager
+def nursery() -> Iterator[Nursery]:
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with tempfile.TemporaryDirectory(prefix="nursery-") as folder:
+        address = os.path.join(folder, "socket")
+        with subprocess.Popen(
+            [sys.executable, "-m", "support.nursery", address],
+            env={**os.environ, "PYTHONPATH": here},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            try:
+                yield Nursery(address)
+            finally:
+                process.kill()
+
+
+# -- inside the nursery ------------------------------------------------------------------------
+
+
+def main() -> None:
+    package = importlib.import_module("leasehold.cli")
+    for module in pkgutil.walk_packages(package.__path__, "leasehold.cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in ("leasehold.stores.sqlite", "leasehold.worker.worker", "rich.table"):
+        importlib.import_module(name)
+    # Whoever tends a command ends by itself, and is not waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+        door.bind(sys.argv[1])
+        door.listen(64)
+        print(flush=True)  # noqa: T201  # it can be called now
+        while True:
+            line, _ = door.accept()
+            if os.fork() == 0:
+                door.close()
+                _tend(line)
+                os._exit(0)
+            line.close()
+
+
+def _tend(line: socket.socket) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    request, streams, _, _ = socket.recv_fds(line, REQUEST_BYTES_MAX, 3)
+    arguments, folder, environment = json.loads(request)
+    pid = os.fork()
+    if pid == 0:
+        line.close()
+        _become(arguments, folder, environment, streams)
+    line.send(str(pid).encode())
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(OSError):
+        line.send(str(code).encode())
+
+
+def _become(
+    arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]
+) -> None:
+    """Be a process that was started with these; what Python does at its end is done, too."""
+    code = 1
+    try:
+        for number, given in enumerate(streams):
+            os.dup2(given, number)
+            os.close(given)
+        sys.stdin = open(0)  # noqa: SIM115  # for as long as the process lives
+        sys.stdout = open(1, "w")  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1)  # noqa: SIM115
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        time.tzset()
+        tempfile.tempdir = None
+        sys.path[0] = folder
+        sys.argv = [sys.modules["leasehold.cli"].__path__[0] + "/__main__.py", *arguments]
+        from leasehold.cli.main import main
+
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(BaseException):
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code & 0xFF)
+
+
+if __name__ == "__main__":
+    main()
