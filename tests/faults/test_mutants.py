@@ -34,7 +34,6 @@ from leasehold.stores.sqlite.leasing import (
     settle,
     state,
 )
-from leasehold.stores.sqlite.rules import settings
 from leasehold.stores.sqlite.submitting import (
     dependents,
     ended_dependents,
@@ -48,7 +47,7 @@ from leasehold.stores.sqlite.writing.database import Database
 from leasehold.stores.sqlite.writing.step import Step
 from leasehold.stores.sqlite.writing.writer import Writer
 from leasehold.stores.tables import parking as shelf
-from leasehold.stores.tables import rebalance, step
+from leasehold.stores.tables import rebalance, setting_verbs, step
 from leasehold.testing.conformance import StoreConformance
 from support.lives import die, enter
 
@@ -343,7 +342,7 @@ MUTANTS: dict[str, Mutate] = {
     "tell what was replayed": sql(state, "TELL_NOBODY", "WHERE", "WHERE 0 AND"),
     "prune what is needed": sql(removing, "STILL_ENDED", "WHERE NOT", "WHERE 1 OR NOT"),
     "settings that nobody hears of": sql(step, "NEXT_SETTINGS", "+ 1", "+ 0"),
-    "settings that cannot be unset": sql(settings, "FORGET", "WHERE", "WHERE 0 AND"),
+    "settings that cannot be unset": sql(setting_verbs, "FORGET", "WHERE", "WHERE 0 AND"),
     "let a key run any number": sql(shelf, "RUNNING_OF_KEY", "key = $2", "key = -$2"),
     "never give a key's slot back": sql(
         parking, "COUNT_RUNNING", "running + excluded.running", "max(running, running + 1)"
