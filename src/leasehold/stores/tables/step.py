@@ -22,10 +22,8 @@ from leasehold.stores.tables.statements import Connection, Execute
 
 NEXT_GENERATION: Final = "UPDATE store_state SET queue_generation = queue_generation + 1"
 NEXT_SETTINGS: Final = "UPDATE store_state SET settings_generation = settings_generation + 1"
-QUEUE_OF: Final = """
-    SELECT queue FROM lane WHERE id = CAST($1 AS bigint)
-    UNION ALL SELECT queue FROM key_lane WHERE id = -CAST($1 AS bigint)
-"""
+QUEUE_OF_LANE: Final = "SELECT queue FROM lane WHERE id = $1"
+QUEUE_OF_KEY: Final = "SELECT queue FROM key_lane WHERE id = $1"
 ADD_AUDIT: Final = """
     INSERT INTO audit (at, actor, action, count, detail) VALUES ($1, $2, $3, $4, $5)
 """
@@ -142,7 +140,8 @@ class TableStep(ABC):
     def queue_of(self, lane: int) -> str | None:
         """The queue of a lane, or of a key's parked jobs."""
         if lane not in self._queues_of_lanes:
-            row = self.execute(QUEUE_OF, (lane,)).fetchone()
+            statement = QUEUE_OF_LANE if lane > 0 else QUEUE_OF_KEY
+            row = self.execute(statement, (abs(lane),)).fetchone()
             self._queues_of_lanes[lane] = None if row is None else row[0]
         return self._queues_of_lanes[lane]
 
